@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Saves streams, key-value buckets and object buckets of one or more accounts as
-    M(natsops.jetstream.nats_stream_backup) saves one, into C(<directory>/<account>/<stream>@<time>), one after another.
-  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues where
-    it ended. A stream that cannot be saved does not keep the others from it; the module
-    fails in the end and says which, as does the catalogue.
-  - Removes old backups of the streams that were saved, by O(keep), and writes C(<directory>/catalogue.json), which has
-    a row for each backup, and for each stream when it was last seen to be as saved, and when a restore was last proven.
-  - One run at a time writes to a directory.
+  - Saves streams, key-value buckets and object buckets of one or more accounts, one at a time, into
+    C(<directory>/<account>/<stream>@<time>), each as M(natsops.jetstream.nats_stream_backup) saves it.
+  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted
+    one. If a stream cannot be saved, the others are still saved; the module then fails and names it, as does the
+    catalogue.
+  - Removes old backups of the saved streams, by O(keep), and writes C(<directory>/catalogue.json). This has a row for
+    each backup, and for each stream when it was last found unchanged, and when a restore was last proven.
+  - Only one run at a time can write to a directory.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.stream_selection
@@ -33,11 +33,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - RV(streams[].bytes) is then what the messages take in the stream; the archive is compressed.
+      - RV(streams[].bytes) is then the size of the messages in the stream; the archive is compressed.
   diff_mode:
     support: full
     details:
-      - Shows messages, sequences and consumers of the newest backup and of the new one of each stream.
+      - For each stream, shows the messages, sequences and consumers of its previous backup and of the new one.
   idempotent:
     support: full
 options:
@@ -49,44 +49,46 @@ options:
     required: true
   accounts:
     description:
-      - Accounts to save, by default all of O(account_users). Without those, the account of the task's own user.
+      - Accounts to save. Defaults to all of O(account_users) or, without those, to the account of the task's own
+        user.
     type: list
     elements: str
   keep:
     description:
-      - How many backups of each stream are kept, counted in UTC. Without any number all of them are.
-      - The newest one is always kept, and all of a stream that could not be saved or was deleted.
+      - Number of backups of each stream to keep, counted in UTC. Without any number, all are kept.
+      - The newest backup is always kept, and so are all backups of a stream that could not be saved or was deleted.
     type: dict
     suboptions:
       last:
-        description: So many of the newest ones.
+        description: Number of newest backups to keep.
         type: int
         default: 0
       daily:
-        description: The newest one of each of so many days that have one.
+        description: Number of days, among those with a backup, of which the newest backup is kept.
         type: int
         default: 0
       weekly:
-        description: The newest one of each of so many weeks that have one.
+        description: Number of weeks, among those with a backup, of which the newest backup is kept.
         type: int
         default: 0
       monthly:
-        description: The newest one of each of so many months that have one.
+        description: Number of months, among those with a backup, of which the newest backup is kept.
         type: int
         default: 0
   cluster_files:
     description:
-      - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, each name with its
-        text. They are saved together, as C(cluster@<time>.json), when one of them is another than the last time.
+      - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, each
+        name with its text. If one of them has changed since the last time, all are saved together as
+        C(cluster@<time>.json).
     type: dict
   consumers:
     description:
-      - Whether consumers are saved too.
+      - Whether consumers are saved as well.
     type: bool
     default: true
   verify:
     description:
-      - How each archive is verified before it counts, see M(natsops.jetstream.nats_stream_backup).
+      - How each archive is verified before the backup counts, see M(natsops.jetstream.nats_stream_backup).
     type: str
     choices: [checksum, contents, records]
     default: contents
@@ -106,7 +108,7 @@ EXAMPLES = r"""
     password: "{{ nats_app_password }}"
     directory: /srv/backup
 
-- name: Save two accounts, except what can be computed again
+- name: Save two accounts, except streams that can be recomputed
   natsops.jetstream.nats_backup:
     account_users:
       - {account: APP, user: operator-APP, password: "{{ nats_operator_password }}"}
@@ -129,11 +131,11 @@ streams:
       type: str
       sample: APP/ORDERS
     label:
-      description: How the stream is displayed, with the account's name.
+      description: Display name of the stream, with the account's name.
       type: str
       sample: APP/ORDERS
     account:
-      description: Identity of the account, null for that of the task's own user.
+      description: Identity of the account. Null for the account of the task's own user.
       type: str
     stream:
       description: Name of the stream.
@@ -142,28 +144,28 @@ streams:
       description: Whether a backup was, or would be, taken.
       type: bool
     path:
-      description: Directory of its newest backup, null in check mode where a new one would be taken.
+      description: Directory of its newest backup. Null in check mode if a new one would be taken.
       type: str
       sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     reason:
-      description: Why one was taken.
+      description: Why a backup was taken.
       type: str
       sample: messages were stored or removed since
     messages:
-      description: How many messages the backup has.
+      description: Number of messages in the backup.
       type: int
     bytes:
       description: Bytes of the archive.
       type: int
     caveats:
-      description: What may come of a snapshot in the servers' version.
+      description: Possible effects of a snapshot with the servers' version.
       type: list
       elements: str
     diff:
       description: Messages, sequences and consumers before and after.
       type: dict
 cluster:
-  description: What was, or would be, saved of the cluster's own files, null where all are as the last time.
+  description: The backup of the cluster's own files that was, or would be, taken. Null if all are unchanged.
   returned: success
   type: dict
   sample: {path: "cluster@20261123T020000.123456Z.json", files: [n1/nats-server.conf, servers.json]}
@@ -175,8 +177,8 @@ removed:
   sample: [APP/ORDERS@20261101T020000.123456Z]
 future:
   description:
-    - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. They are never
-      removed, do not count for O(keep), and are restored only when they are named or there is no other.
+    - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. They are
+      never removed, do not count for O(keep), and are restored only if they are named or there is no other backup.
   returned: success
   type: list
   elements: str

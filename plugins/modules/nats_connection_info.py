@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_connection_info
-short_description: Read who is connected to NATS servers
+short_description: Read the connections to NATS servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns the connections of clients and leafnodes to all servers, or those that match every given filter, with their figures,
-    and totals for each server. Needs a user of the system account.
-  - Secrets such as JWTs are left out. The user of a connection to the account V($G) is hidden on servers before 2.11.4, since
-    such a server tells a token in its place.
+  - Returns the connections of clients and leafnodes to all servers, or those that match every given filter, with
+    their figures, and totals for each server. Needs a user of the system account.
+  - Secrets such as JWTs are left out. The user of a connection to the account V($G) is hidden on servers before
+    2.11.4, because such a server reports a token instead.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.connections
@@ -31,21 +31,22 @@ options:
     default: [client, leafnode]
   state:
     description:
-      - Whether to return open connections, those that are closed, or both. A server remembers the last 10000 that were closed,
+      - Whether to return open connections, closed ones, or both. A server keeps the last 10000 closed connections,
         with the time and the reason.
     type: str
     choices: [open, closed, any]
     default: open
   sort:
     description:
-      - What to sort by. Names and V(start) go up, figures go down, V(stop) begins with the latest.
+      - Sort key. Names and V(start) are sorted in ascending order, figures in descending order, V(stop) with the
+        latest first.
     type: str
     choices: [server, cid, name, account, start, stop, uptime, idle, rtt, subscriptions, pending_bytes, in_msgs, out_msgs,
               in_bytes, out_bytes]
     default: server
   limit:
     description:
-      - Return only the first so many connections. The totals count all of them.
+      - Maximum number of connections to return. The totals count all of them.
     type: int
 seealso:
   - module: natsops.jetstream.nats_connection_kick
@@ -78,8 +79,8 @@ EXAMPLES = r"""
 RETURN = r"""
 connections:
   description:
-    - The connections. C(uptime), C(idle) and C(rtt) are in seconds, and C(rtt) is null while it was not measured. What a server
-      does not tell is null.
+    - The connections. C(uptime), C(idle) and C(rtt) are in seconds, and C(rtt) is null until it is measured. A value
+      that a server does not report is null.
   returned: success
   type: list
   elements: dict
@@ -125,7 +126,7 @@ servers:
     - {name: n1-c1, id: NDHDGLW5VJ2JR3G5R5JJ6NGWSJ4XC3BIBVDIBAM6ROGHRGQQVHZQCL5O, cluster: C1, connections: 1, subscriptions: 3,
        pending_bytes: 0, in_msgs: 1200, out_msgs: 1100, in_bytes: 120000, out_bytes: 98000}
 total:
-  description: How many connections match, also when O(limit) returns fewer.
+  description: Number of matching connections, even if O(limit) returns fewer.
   returned: success
   type: int
   sample: 1
@@ -136,7 +137,7 @@ missing:
   elements: str
   sample: []
 incomplete:
-  description: Servers that answered, but did not tell their connections.
+  description: Servers that answered, but did not return their connections.
   returned: success
   type: list
   elements: dict

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns one consumer or all of them, each with its configuration, how far it has come, its cluster, Raft group, leader and
-    replicas, and with what is wrong with it (without a leader, a replica that is behind, fewer replicas than configured).
+  - Returns one consumer or all of them, each with its configuration, its progress, its cluster, Raft group, leader
+    and replicas, and its problems (no leader, a replica that is behind, fewer replicas than configured).
   - Works with a user of the account, and with a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -24,7 +24,7 @@ extends_documentation_fragment:
 options:
   consumer:
     description:
-      - Name of one consumer of O(stream). One that does not exist is not an error, and leaves the result empty.
+      - Name of one consumer of O(stream). If it does not exist, the result is empty and the task does not fail.
     type: str
 seealso:
   - module: natsops.jetstream.nats_stream_info
@@ -51,11 +51,11 @@ EXAMPLES = r"""
 RETURN = r"""
 consumers:
   description:
-    - The consumers by account, stream and name. C(config), C(delivered) and C(ack_floor) are the server's own. C(account) is the
-      identity of the account, in operator mode its public key, and null if a server before 2.10 did not report it.
-      C(account_name) is how it is displayed.
-    - The keys of the Raft group are those of the streams of M(natsops.jetstream.nats_stream_info). C(size) is the number of
-      replicas that the consumer should have, which may follow from its stream.
+    - The consumers by account, stream and name. C(config), C(delivered) and C(ack_floor) are the server's own.
+      C(account) is the identity of the account, in operator mode its public key, and null if a server before 2.10 did
+      not report it. C(account_name) is its display name.
+    - The keys of the Raft group are those of the streams of M(natsops.jetstream.nats_stream_info). C(size) is the
+      desired number of replicas, which may be taken from the stream.
   returned: success
   type: list
   elements: dict
@@ -87,15 +87,14 @@ consumers:
         - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
       problems: []
 view:
-  description: By whose eyes the assets were seen, V(account) or V(system).
+  description: The view of the assets, V(account) or V(system).
   returned: success
   type: str
   sample: account
 unknown:
   description:
-    - Assets whose state no leader reported, such as those without a leader, with the reason. When one of their replicas
-      reported what it
-      knows, that is in RV(consumers).
+    - Assets whose state no leader reported, such as those without a leader, with the reason. If one of their replicas
+      reported its own state, that is in RV(consumers).
   returned: success
   type: list
   elements: dict
@@ -103,8 +102,8 @@ unknown:
     - {account: APP, stream: LOST, consumer: worker, reason: no leader reported its state}
 problems:
   description:
-    - What is wrong with the consumers, with the codes of M(natsops.jetstream.nats_cluster_health), and V(consumer_unknown) for
-      what not even a replica reported.
+    - The problems of the consumers, with the codes of M(natsops.jetstream.nats_cluster_health), and
+      V(consumer_unknown) for a consumer that not even a replica reported.
   returned: success
   type: list
   elements: dict
@@ -116,9 +115,9 @@ problems:
       servers: [n3-c1]
 unread_accounts:
   description:
-    - Accounts with JetStream for which O(account_users) holds no user, so that they were not read.
-    - Null where that does not matter or cannot be known, which is without O(account_users), with O(account), and when the
-      task's own user is not one of the system account.
+    - Accounts with JetStream that were not read, because O(account_users) has no user for them.
+    - Null if not applicable, that is without O(account_users), with O(account), and if the task's own user is not one
+      of the system account.
   returned: success
   type: list
   elements: str

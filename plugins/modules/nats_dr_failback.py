@@ -12,13 +12,16 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings what was written at the site since M(natsops.jetstream.nats_dr_failover) to the origin, and nothing else, while the
-    site serves. Then it fences the site, waits for the rest, moves the consumers, and lets the origin serve.
-  - The origin gets the messages by C(sources), with a duplicate window so short that none is dropped for its message id. Ids that
-    both sides stored are named, and are there twice. That all messages came is seen before the site stops to serve.
-  - Messages that only the origin has, since they were lost at the failover, stay and lie before those that come back.
-  - Sequences differ from those of the site from then on. Each consumer is created again where it was at the site.
-  - The site keeps its stream, without subjects that anybody uses. Delete it, and create the mirror again.
+  - Copies only the messages that were written at the site since M(natsops.jetstream.nats_dr_failover) to the origin,
+    while the site continues to serve. Then it fences the site, waits for the rest, moves the consumers, and lets the
+    origin serve.
+  - The origin receives the messages through C(sources), with a duplicate window so short that no message is dropped
+    because of its message id. Ids that both sides stored are reported, and their messages exist twice. The module
+    verifies that all messages have arrived before the site stops serving.
+  - Messages that exist only at the origin, because they were lost in the failover, stay in front of those that come
+    back.
+  - From then on, sequences differ from those of the site. Each consumer is recreated at its position at the site.
+  - The site keeps its stream, but on unused subjects. Delete that stream and create the mirror again.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -27,19 +30,20 @@ extends_documentation_fragment:
 options:
   wait_timeout:
     description:
-      - Seconds for the origin to catch up, before and after the site is fenced. Afterwards the site serves again.
+      - Seconds for the origin to catch up, before and after the site is fenced. After this time the site serves
+        again.
     type: float
     default: 60
 attributes:
   check_mode:
     support: full
   diff_mode:
-    description: The plan of check mode tells what would change.
+    description: There is no diff. Check mode returns the plan.
     support: none
   idempotent:
     support: none
     details:
-      - A stream that has come back is refused, as is one that never left.
+      - A stream that has come back is refused, as is a stream that never failed over.
 seealso:
   - module: natsops.jetstream.nats_dr_failover
 """
@@ -59,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: What came back, or in check mode what would be done, for people.
+  description: The messages that came back, or in check mode the plan, for people.
   returned: success
   type: list
   elements: str
@@ -70,8 +74,9 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams that came back; in check mode none. C(returned) messages were written at the site, at most C(stranded)
-    are only at the origin, C(twice) has the ids that both sides stored among the first 20000 messages after the failover.
+  description: The streams that came back. Empty in check mode. C(returned) is the number of messages written at the
+    site, C(stranded) the maximum number of messages only at the origin, C(twice) has the ids that both sides stored
+    among the first 20000 messages after the failover.
   returned: success
   type: list
   elements: dict

@@ -12,16 +12,16 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Has as many streams led by each server of a cluster as their replicas allow, as many consumers, too, and both by as few
-    step-downs as possible. The numbers are the optimum, not an approach to it, and they are even over the zones where they
-    cannot be even over the servers.
-  - Which streams change their leaders is chosen by what is written to them. Where the leaders of a server still take 10 % more
-    than the average, pairs of leaders change places.
-  - No data moves. While a group elects its leader, publishers of a stream wait for their acknowledgement, or get none and have to
-    publish again (with the same message id).
-  - Stays away from groups without a leader or without another replica in step, from those that are being moved, and from servers
-    that are being drained (tag C(!jetstream)).
-  - Before nats-server 2.11 chance decides who leads next. A group then steps down until its leader is the wanted one.
+  - Spreads the leaders of streams and of consumers evenly over the servers of a cluster, as far as replica placement
+    allows, with as few step-downs as possible. The result is the optimum, not an approximation. If the numbers cannot
+    be even over the servers, they are even over the zones.
+  - The streams that change their leaders are chosen by their write rates. If the leaders of a server still receive 10
+    % more than the average, pairs of leaders change places.
+  - No data moves. While a group elects its leader, publishers of a stream wait for their acknowledgement, or get none
+    and must publish again (with the same message id).
+  - Skips groups without a leader or without another replica in step, groups that are being moved, and servers that
+    are being drained (tag C(!jetstream)).
+  - Before nats-server 2.11 the next leader is random. A group then steps down until the desired server leads it.
   - Needs a user of the system account, and O(account_users) for the accounts.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -36,29 +36,29 @@ options:
     required: true
   groups:
     description:
-      - Whose leaders are spread.
+      - Which leaders to spread.
     type: list
     elements: str
     choices: [streams, consumers]
     default: [streams, consumers]
   zone_tag_prefix:
     description:
-      - Servers with a tag that begins so stand in the zone that its rest names.
+      - A server that has a tag with this prefix is in the zone named by the rest of the tag.
     type: str
     default: "az:"
   max_step_downs:
     description:
-      - Most leaders that step down in one run, those first that help most. V(0) for any number.
+      - Maximum number of leaders that step down in one run, the most effective ones first. V(0) for no limit.
     type: int
     default: 0
   concurrency:
     description:
-      - How many groups may be without a leader at the same time.
+      - Maximum number of groups without a leader at the same time.
     type: int
     default: 8
   wait_timeout:
     description:
-      - Seconds within which everything must be done and seen.
+      - Seconds within which everything must be done and verified.
     type: float
     default: 300
 attributes:
@@ -69,7 +69,7 @@ attributes:
   idempotent:
     support: full
     details:
-      - Servers restart and write rates change, and so may the optimum.
+      - Servers restart and write rates change, so the optimum may change.
 seealso:
   - module: natsops.jetstream.nats_rebalance_plan
   - module: natsops.jetstream.nats_stream_stepdown
@@ -110,27 +110,27 @@ moves:
   elements: dict
   sample: [{account: APP, account_name: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
 before:
-  description: What each server leads, and the bytes a second that are written to these streams.
+  description: The number of groups that each server leads, and the bytes per second written to these streams.
   returned: success, and on failures of a step-down
   type: dict
   sample: {n1-c1: {streams: 48, consumers: 0, bytes_per_second: 8000}, n2-c1: {streams: 0, consumers: 0, bytes_per_second: 0}}
 after:
-  description: The same when all leaders of C(moves) have stepped down.
+  description: The same after all leaders of C(moves) have stepped down.
   returned: success, and on failures of a step-down
   type: dict
   sample: {n1-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}, n2-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}}
 left:
-  description: Streams and consumers that were left as they are, by the reason.
+  description: Streams and consumers that were skipped, by reason.
   returned: success, and on failures of a step-down
   type: dict
   sample: {no user of account LOGS is known: [stream LOGS/AUDIT]}
 missed:
-  description: Groups that another server leads than planned, with what is seen instead.
+  description: Groups with a leader other than the planned one, and the observed state.
   returned: failures of a step-down
   type: dict
   sample: {stream ORDERS (account APP): "n1-c1 leads after 3 step-downs"}
 waited:
-  description: Seconds from the first request until the last new leader was seen.
+  description: Seconds from the first request until the last new leader was observed.
   returned: success, and on failures of a step-down
   type: float
   sample: 2.5

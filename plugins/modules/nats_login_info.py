@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_login_info
-short_description: Try which users which NATS servers let in
+short_description: Test which users can log in to which NATS servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Logs in to each of O(servers) as each of O(logins), one after another, and tells what each server said.
-  - A refused login is a result and no failure. So is a server that cannot be reached.
-  - The task's own user is not needed. The options of TLS hold for all logins.
+  - Logs in to each of O(servers) as each of O(logins), one at a time, and returns each server's response.
+  - Refused logins and unreachable servers are results; the task does not fail.
+  - The task's own user is not needed. The TLS options apply to all logins.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -31,10 +31,10 @@ options:
         description: Name of the user.
         type: str
       password:
-        description: Its password.
+        description: The user's password.
         type: str
       token:
-        description: A token, in place of user and password.
+        description: A token, instead of user and password.
         type: str
       nkey_seed:
         description: The seed of a user's nkey, or the path of the file that holds it.
@@ -47,7 +47,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See whether every server knows the new password, and still the old one
+- name: Check whether every server accepts the new password, and still the old one
   natsops.jetstream.nats_login_info:
     servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
     logins:
@@ -63,8 +63,8 @@ EXAMPLES = r"""
 RETURN = r"""
 logins:
   description:
-    - One entry for each server and user. C(code) is null for an accepted login, V(authorization) for a refused one, and anything
-      else, such as V(unreachable) or V(tls), where the server was not asked at all.
+    - One entry for each server and user. C(code) is null for an accepted login, V(authorization) for a refused one,
+      and any other value, such as V(unreachable) or V(tls), if the login was not attempted.
   returned: success
   type: list
   elements: dict

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_reload
-short_description: Make a NATS server read its configuration again, and see that it did
+short_description: Make a NATS server reload its configuration, and verify it
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Asks one server over NATS to reload its configuration file, reads the server's answer, and waits until the server reports a
-    newer load time. Needs a user of the system account, and nats-server 2.10 or later.
-  - A server takes a new configuration whole or not at all. When it refuses, because one of the changed options needs a
-    restart, the module fails with the code V(reload_rejected) and the server's reason, and the server goes on as before.
-  - The server's reason may quote the old and new values of an option, such as C(jetstream.key) or a gateway password. Values are
-    masked here, but they travel to the module, and a server may log them. Better restart the server for such a change.
+  - Requests one server over NATS to reload its configuration file, reads the server's answer, and waits until the
+    server reports a newer load time. Needs a user of the system account, and nats-server 2.10 or later.
+  - A server accepts a new configuration completely or not at all. If it refuses, because a changed option needs a
+    restart, the module fails with the code V(reload_rejected) and the server's reason, and the server continues with
+    its old configuration.
+  - The server's reason may quote the old and new values of an option, such as C(jetstream.key) or a gateway password.
+    The module masks them, but they are sent to it, and a server may log them. Restart the server instead for such a
+    change.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -25,7 +27,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Without O(config_digest), and on servers before 2.11, it predicts a change, since it cannot know.
+      - Without O(config_digest), and on servers before 2.11, it always predicts a change.
   diff_mode:
     support: none
   idempotent:
@@ -42,7 +44,7 @@ options:
     description:
       - Digest that C(nats-server -t -c FILE) prints for the new configuration (V(sha256:...)).
       - A server that already runs it is left alone. After the reload the server must report it.
-      - Servers before 2.11 report no digest, and it is ignored there.
+      - Servers before 2.11 report no digest; the option is ignored on them.
     type: str
   wait_timeout:
     description:
@@ -75,7 +77,8 @@ before:
   type: dict
   sample: {config_digest: "sha256:5c1d", config_load_time: "2026-11-20T10:00:00.123Z"}
 after:
-  description: The same afterwards. In check mode the digest is what was asked for, and the load time is that before.
+  description: The same afterwards. In check mode, the digest is the requested one, and the load time is the earlier
+    one.
   returned: success
   type: dict
   sample: {config_digest: "sha256:b55a", config_load_time: "2026-11-20T10:05:00.456Z"}

@@ -7,41 +7,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_store_copy
-short_description: Copy the store of a nats-server that is stopped
+short_description: Copy the store of a stopped nats-server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
   - Copies the streams and consumers on the disk of a host, without the Raft groups of the system account.
-  - Refuses while the server runs, also when it was started meanwhile, and where the disk has too little room.
-  - The copy has its name only when it is whole and on the disk. One that is there is left as it is; what a killed run left of one
-    is replaced.
-  - Runs on the managed host and needs no connection to NATS. The files belong to the user of the server, so that it mostly needs
-    root.
+  - Refuses if the server is running, even if it was started during the copy, and if the disk has too little room.
+  - The copy is published only after it is complete and synced. An existing copy is kept; an incomplete one left by a
+    killed run is replaced.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so it usually
+    needs root.
 options:
   config:
     description: Path of the configuration file on the server's command line. It identifies the server.
     type: path
     required: true
   store_dir:
-    description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
+    description: Directory of the store, as in C(jetstream.store_dir) of the configuration.
     type: path
     required: true
   copy:
     description:
-      - Directory of the copy, below one that exists. It can be read by the user of this module alone.
+      - Directory for the copy; its parent must exist. Only the user that runs this module can read it.
     type: path
     required: true
   reserve:
-    description: How much stays free on the disk, such as V(10GB). A bare number is bytes.
+    description: Space that must stay free on the disk, such as V(10GB). A bare number is bytes.
     type: str
     default: 1GB
 attributes:
   check_mode:
-    description: Can run in check mode and then refuses what the run would refuse.
+    description: Can run in check mode, and then refuses in the same cases as a real run.
     support: full
   diff_mode:
-    description: Only RV(streams) would show.
+    description: There is no diff.
     support: none
   idempotent:
     description: Whether a second run changes nothing.
@@ -67,7 +67,8 @@ copy:
   returned: success
   sample: /var/lib/nats-rescue
 streams:
-  description: What the copy holds, or would, as M(natsops.jetstream.nats_store_info) returns it.
+  description: The streams that the copy contains, or would contain, as M(natsops.jetstream.nats_store_info) returns
+    them.
   type: list
   elements: dict
   returned: success

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_store_info
-short_description: Read which streams the disk of a host holds, and whether its nats-server could start
+short_description: Read the streams on the disk of a host, and whether its nats-server could start
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads from the files of the store up to which sequence each stream goes, whether the server runs or not.
-  - Tells whether a server that is down could come back, which is when its configuration file and its unit are there, the unit is
-    not masked, and no maintenance keeps it from being started.
-  - Runs on the managed host and needs no connection to NATS. The files belong to the user of the server, so that it mostly needs
-    root.
-  - Of an encrypted store it tells the names of the streams alone.
+  - Reads the last sequence of each stream from the files of the store, whether the server is running or not.
+  - Returns whether a server that is down could come back. It can if its configuration file and its unit exist, the
+    unit is not masked, and no maintenance keeps it from starting.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so it usually
+    needs root.
+  - From an encrypted store it only returns the names of the streams.
 extends_documentation_fragment:
   - natsops.jetstream.process
   - natsops.jetstream.attributes.plain_info_module
 options:
   store_dir:
-    description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
+    description: Directory of the store, as in C(jetstream.store_dir) of the configuration.
     type: path
     required: true
   copy:
-    description: Directory of a copy of the store, as M(natsops.jetstream.nats_store_copy) makes it.
+    description: Directory of a copy of the store, as created by M(natsops.jetstream.nats_store_copy).
     type: path
 seealso:
   - module: natsops.jetstream.nats_rescue
@@ -35,7 +35,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read what the disk of a host holds whose server is down
+- name: Read the streams on the disk of a host whose server is down
   natsops.jetstream.nats_store_info:
     config: /etc/nats-server/nats-server.conf
     unit: nats-server
@@ -47,26 +47,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Whether a nats-server runs with this configuration file.
+  description: Whether a nats-server is running with this configuration file.
   type: bool
   returned: always
 fenced:
-  description: Why the server cannot start. Empty when it could.
+  description: Why the server cannot start. Empty if it could.
   type: str
   returned: always
   sample: its unit nats-server is masked
 copied:
-  description: Whether the copy is there.
+  description: Whether the copy exists.
   type: bool
   returned: always
 aside:
-  description: Whether a rescue has renamed the store to C(jetstream.rescued), beside which there may be a new one.
+  description: Whether a rescue has renamed the store to C(jetstream.rescued). There may be a new store next to it.
   type: bool
   returned: always
 streams:
   description:
-    - The streams. C(num_replicas) is 0, C(first_seq), C(last_seq) and C(messages) are null where the files cannot be read, as
-      those of an encrypted store (C(encrypted)). C(messages) is also null where the index is not up to date, as after a crash.
+    - The streams. C(num_replicas) is 0, and C(first_seq), C(last_seq) and C(messages) are null if the files cannot be
+      read, as in an encrypted store (C(encrypted)). C(messages) is also null if the index is not up to date, for
+      instance after a crash.
   type: list
   elements: dict
   returned: always
