@@ -11,8 +11,8 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns each certificate of a PEM text, such as the content of C(ca.crt) or C(server.crt), in its order.
-  - With O(key) it also says why a server cannot present the first of them, which it compares with the key, the time and the names
-    under which the server is reached. The issuer is not looked at.
+  - With O(key) it also returns the reasons why a server cannot present the first certificate, which is compared with
+    the key, the time and the names under which the server is reached. The issuer is not checked.
 positional: _input
 options:
   _input:
@@ -23,12 +23,13 @@ options:
     description: Private key of the first certificate in PEM form.
     type: str
   names:
-    description: Host names and addresses that clients and servers connect to.
+    description: Host names and addresses to which clients and servers connect.
     type: list
     elements: str
     default: []
   mutual:
-    description: Whether the server also presents the certificate where it connects itself, as servers do to each other.
+    description: Whether the server also presents the certificate on connections that it opens, as servers do to each
+      other.
     type: bool
     default: false
 requirements:

@@ -10,7 +10,7 @@ short_description: Return a nats-server duration in seconds
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Understands the durations of nats-server's configuration, such as V(1m30s). A bare number means seconds.
+  - Parses the durations of nats-server's configuration, such as V(1m30s). A bare number means seconds.
 positional: _input
 options:
   _input:
@@ -20,7 +20,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Wait as long as lame duck mode takes
+- name: Wait for the duration of lame duck mode
   ansible.builtin.pause:
     seconds: "{{ '1m30s' | natsops.jetstream.nats_duration_seconds | int }}"
 """

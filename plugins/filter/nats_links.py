@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_links
-short_description: Make the routes, gateways and leafnode remotes of a server
+short_description: Create the routes, gateways and leafnode remotes of a server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
@@ -16,20 +16,20 @@ description:
 positional: _input
 options:
   _input:
-    description: The servers. A part that is missing makes no URLs.
+    description: The servers. A missing part creates no URLs.
     type: dict
     required: true
   route_style:
     description:
-      - V(all) lists every member, this server included. A server ignores a route to itself, and the number of routes tells
-        the meta group how many servers to expect at its first start.
-      - V(seeds) lists only O(seeds), and the servers learn of each other by gossip.
-      - V(none) makes no routes.
+      - V(all) lists every member, including this server. A server ignores a route to itself. At its first start, the
+        meta group uses the number of routes as the number of expected servers.
+      - V(seeds) lists only O(seeds), and the servers discover each other by gossip.
+      - V(none) creates no routes.
     type: str
     choices: [all, seeds, none]
     default: all
   seeds:
-    description: Inventory names of members, C(host), C(host:port) or whole URLs.
+    description: Inventory names of members, C(host), C(host:port) or complete URLs.
     type: list
     elements: str
     default: []
@@ -47,7 +47,7 @@ options:
     elements: dict
     default: []
   tls:
-    description: C(tls) of remotes that do not say otherwise.
+    description: C(tls) of remotes that do not have their own.
     type: dict
 seealso:
   - plugin: natsops.jetstream.nats_topology
@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(routes), C(gateways) and C(remotes), each a list. It holds secrets.
+  description: C(routes), C(gateways) and C(remotes), each a list. It contains secrets.
   type: dict
   sample:
     routes: ["nats-route://10.0.0.1:6222", "nats-route://[fd00::2]:6222"]

@@ -64,15 +64,15 @@ options:
         type: int
         default: 0
       daily:
-        description: Number of days, among those with a backup, of which the newest backup is kept.
+        description: Number of latest days with a backup for which the newest backup is kept.
         type: int
         default: 0
       weekly:
-        description: Number of weeks, among those with a backup, of which the newest backup is kept.
+        description: Number of latest weeks with a backup for which the newest backup is kept.
         type: int
         default: 0
       monthly:
-        description: Number of months, among those with a backup, of which the newest backup is kept.
+        description: Number of latest months with a backup for which the newest backup is kept.
         type: int
         default: 0
   cluster_files:
@@ -178,7 +178,7 @@ removed:
 future:
   description:
     - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. They are
-      never removed, do not count for O(keep), and are restored only if they are named or there is no other backup.
+      never removed, do not count for O(keep), and are restored only if they are named or no other backup exists.
   returned: success
   type: list
   elements: str

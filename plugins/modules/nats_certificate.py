@@ -10,14 +10,14 @@ short_description: Keep a private certificate authority and the certificates of 
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Makes a key and a certificate, and recreates them only when they no longer do.
-  - Meant for the controller, where the private authority is kept. Only the files for a host are copied to it.
-  - A server's certificate serves for both sides of a connection, as routes and gateways ask for it.
+  - Creates a key and a certificate, and recreates them only if they are no longer valid for these options.
+  - Run it on the controller, where the private authority is kept. Only the files for a host are copied to it.
+  - A server's certificate is valid for both sides of a connection, as routes and gateways require.
 requirements:
   - cryptography (which ansible-core itself needs)
 options:
   purpose:
-    description: What the certificate is for.
+    description: Purpose of the certificate.
     type: str
     choices: [ca, server, client]
     required: true
@@ -40,7 +40,7 @@ options:
     type: str
     required: true
   subject_alt_names:
-    description: Host names and IP addresses that the certificate is valid for.
+    description: Host names and IP addresses for which the certificate is valid.
     type: list
     elements: str
     default: []
@@ -49,7 +49,7 @@ options:
     type: int
     default: 397
   renew_before_days:
-    description: Renew the certificate when it expires within so many days.
+    description: Renew the certificate when it expires within this many days.
     type: int
     default: 30
 attributes:
@@ -60,7 +60,7 @@ attributes:
     description: Returns the properties of the certificate before and after. Keys are never shown.
     support: full
 notes:
-  - An authority that is about to expire is renewed with its own key, so that the certificates it signed stay valid.
+  - An authority that is about to expire is renewed with its own key, so the certificates it signed stay valid.
   - An authority's key is never replaced. To start over, remove both of its files.
 """
 
@@ -88,7 +88,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reasons:
-  description: Why the certificate was recreated. Empty when nothing changed.
+  description: Why the certificate was recreated. Empty if nothing changed.
   type: list
   elements: str
   returned: always
@@ -99,7 +99,7 @@ not_after:
   returned: always
   sample: "2027-12-21T10:00:00+00:00"
 serial_number:
-  description: The serial number in hexadecimal digits. Empty in check mode when a new one would be made.
+  description: The serial number in hexadecimal digits. Empty in check mode if a new certificate would be created.
   type: str
   returned: always
 """

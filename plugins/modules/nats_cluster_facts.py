@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Sets the fact C(nats_cluster) to what M(natsops.jetstream.nats_cluster_info) returns, and returns nothing else.
+  - Sets the fact C(nats_cluster) to the result of M(natsops.jetstream.nats_cluster_info), and returns nothing else.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection

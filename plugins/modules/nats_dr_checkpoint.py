@@ -7,15 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_checkpoint
-short_description: Save at a second site where the consumers of streams are
+short_description: Save the positions of consumers at a second site
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - A mirror copies messages, and neither consumers nor the configuration that clients rely on. This saves both at the site, for
-    a failover after the origin was lost. Run it every minute or so; consumers get again what they acknowledged since.
-  - They are kept compressed in the metadata of the stream C(NATS_DR_<site>) in the streams' account, which has no messages.
-  - A stream whose origin does not answer keeps the checkpoint that it has, and the module fails in the end.
+  - A mirror copies messages, but neither consumers nor the configuration on which clients rely. This module saves
+    both at the site, for a failover after the origin was lost. Run it about every minute; after a failover, consumers
+    receive again all messages that they acknowledged since the last run.
+  - The checkpoint is kept compressed in the metadata of the stream C(NATS_DR_<site>) in the streams' account, which
+    has no messages.
+  - A stream whose origin does not answer keeps its checkpoint, and the module fails at the end.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -30,11 +32,11 @@ attributes:
   idempotent:
     support: partial
     details:
-      - Where nothing changed at the origin, a checkpoint that is younger than O(fresh) stays.
+      - If nothing has changed at the origin, a checkpoint newer than O(fresh) is kept.
 options:
   fresh:
     description:
-      - Seconds for which a checkpoint with the same positions is not saved again.
+      - Seconds during which a checkpoint with the same positions is not saved again.
     type: float
     default: 60
 seealso:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_contexts
-short_description: Point contexts of the nats command at the side that serves
+short_description: Point contexts of the nats command at the serving side
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - After M(natsops.jetstream.nats_dr_failover) it points contexts that point at the origin at the site, and after
-    M(natsops.jetstream.nats_dr_failback) back.
-  - What a context said before is kept beside it, as C(<name>.json.before_failover), for the way back. Users, passwords and
-    certificates of a context stay, and must be valid at both sides.
+  - After M(natsops.jetstream.nats_dr_failover), changes contexts of the origin to the addresses of the site, and
+    after M(natsops.jetstream.nats_dr_failback) back.
+  - The original context is saved next to it as C(<name>.json.before_failover), for the way back. Users, passwords and
+    certificates of a context are kept, and must be valid at both sides.
 attributes:
   check_mode:
-    description: Can run in check mode and tell which contexts would change, without changing them.
+    description: Can run in check mode, and returns which contexts would change.
     support: full
   diff_mode:
     description: Returns the addresses of each context that changes.
@@ -33,12 +33,12 @@ attributes:
 options:
   directory:
     description:
-      - Directory of the contexts, such as C(~/.config/nats/context). Where it does not exist there is nothing to do.
+      - Directory of the contexts, such as C(~/.config/nats/context). If it does not exist, nothing is done.
     type: path
     required: true
   origin:
     description:
-      - Where the streams are written.
+      - The side on which the streams are written.
     type: dict
     required: true
     suboptions: &side
@@ -56,7 +56,7 @@ options:
         type: str
   site:
     description:
-      - Where their copies are.
+      - The side with the copies.
     type: dict
     required: true
     suboptions: *side
@@ -68,13 +68,14 @@ options:
     required: true
   contexts:
     description:
-      - Names of the contexts. By default all whose addresses are all the origin's.
+      - Names of the contexts. Defaults to all contexts with only addresses of the origin.
     type: list
     elements: str
   left_alone:
     description:
-      - Users whose contexts are left as they are, such as the system user, unless O(contexts) names them. A context with an nkey
-        or credentials has no user and is left as it is if its name ends with one, as in C(c1-sys).
+      - Users whose contexts are left unchanged, such as the system user, unless O(contexts) names them. A context
+        with an nkey or credentials has no user; it is left unchanged if its name ends with one of these users, as in
+        C(c1-sys).
     type: list
     elements: str
     default: []

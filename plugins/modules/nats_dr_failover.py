@@ -74,7 +74,7 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    description: There is no diff. Check mode returns the plan.
+    description: Returns no diff. Check mode returns the plan.
     support: none
   idempotent:
     support: full

@@ -11,12 +11,12 @@ short_description: Read the certificates that the listeners of a NATS server pre
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Makes a TLS connection to each listener as a client or another server would, and tells which certificate it presented and
-    whether that is trusted. No NATS credentials are needed, and nothing but Python on the host where it runs.
-  - Host names are not compared. A listener that does not answer is a result and no failure.
+  - Opens a TLS connection to each listener, as a client or another server would, and returns the certificate that it
+    presents and whether it is trusted. This needs no NATS credentials, and only Python on the host where it runs.
+  - Host names are not compared. The task does not fail if a listener does not answer.
 options:
   listeners:
-    description: Where to connect.
+    description: The listeners to connect to.
     type: list
     elements: dict
     required: true
@@ -31,16 +31,16 @@ options:
         required: true
       tls_first:
         description:
-          - Whether the connection begins with TLS, as routes and gateways do, and clients of a server with C(handshake_first).
-            Other clients are greeted in the clear first.
+          - Whether the connection begins with TLS, as it does for routes, gateways, and clients of a server with
+            C(handshake_first). Other clients are greeted in plaintext first.
         type: bool
         default: false
   tls_ca_file:
-    description: The authorities that are trusted.
+    description: The trusted authorities.
     type: path
     required: true
   tls_cert_file:
-    description: Certificate to present, for listeners that ask for one.
+    description: Certificate to present, for listeners that require one.
     type: path
   tls_key_file:
     description: Private key of that certificate.
@@ -72,9 +72,9 @@ EXAMPLES = r"""
 RETURN = r"""
 listeners:
   description:
-    - One entry for each listener. C(sha256) is the fingerprint of the certificate, null where none was presented. C(accepted) is
-      whether the handshake and, on a port that begins with TLS, the server's greeting after it came through, both sides trusting
-      each other.
+    - One entry for each listener. C(sha256) is the fingerprint of the certificate, null if none was presented.
+      C(accepted) is whether both sides trusted each other, that is the handshake succeeded and, on a port that begins
+      with TLS, the server's greeting arrived after it.
   returned: always
   type: list
   elements: dict

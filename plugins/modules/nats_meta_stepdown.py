@@ -7,14 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_meta_stepdown
-short_description: Have another server lead the JetStream meta group, and see that it does
+short_description: Move the leadership of the JetStream meta group to another server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leader of the meta group step down unless it already is one that fits the options, and waits until a majority of the
-    meta group's servers name the same new leader and that one fits.
-  - While the meta group elects a leader, streams and consumers go on, but none can be made, changed or deleted.
+  - Makes the leader of the meta group step down unless it is already suitable, and waits until a majority of the meta
+    group's servers report the same new and suitable leader.
+  - While the meta group elects a leader, streams and consumers continue to work, but none can be created, changed or
+    deleted.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -39,7 +40,7 @@ EXAMPLES = r"""
     placement:
       tags: [az:2]
 
-- name: Elect another leader once, whoever leads now
+- name: Elect a different leader once
   natsops.jetstream.nats_meta_stepdown:
     force: true
 """
@@ -51,23 +52,23 @@ before:
   type: dict
   sample: {leader: n1-c1}
 after:
-  description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of RV(candidates).
+  description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of RV(candidates).
   returned: success
   type: dict
   sample: {leader: n2-c1}
 candidates:
-  description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+  description: The members that were able and allowed to lead next. Empty if nothing had to be done.
   returned: success
   type: list
   elements: str
   sample: [n2-c1, n3-c1]
 attempts:
-  description: How many step-downs it took.
+  description: Number of step-downs.
   returned: success
   type: int
   sample: 1
 waited:
-  description: Seconds from the first request until the new leader was seen.
+  description: Seconds from the first request until the new leader was observed.
   returned: success
   type: float
   sample: 0.3

@@ -12,25 +12,25 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Appends one line of JSON to the file O(journal), and publishes the same line to the NATS subjects O(subjects). Without either
-    it does nothing.
-  - A journal that cannot be written is a failure. An event that cannot be published is only a warning, since no roll should stop
-    for it.
-  - Several processes may write the same journal. A line that was cut off by a crash stays a line of its own.
-  - Any user of any account can publish. The events are heard in the account of that user.
+  - Appends one line of JSON to the file O(journal), and publishes the same line to the NATS subjects O(subjects).
+    Without either option it does nothing.
+  - The task fails if the journal cannot be written. If an event cannot be published, this is only a warning, so a
+    roll does not stop because of it.
+  - Several processes may write to the same journal. A line that was cut off by a crash does not damage the next one.
+  - Any user of any account can publish. Subscribers in that user's account receive the events.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
 options:
   event:
     description:
-      - What happens, in lower case, such as V(run_started), V(batch_started), V(waiting), V(batch_done), V(batch_failed),
-        V(run_done) or V(run_failed).
+      - The event, in lower case, such as V(run_started), V(batch_started), V(waiting), V(batch_done),
+        V(batch_failed), V(run_done) or V(run_failed).
     type: str
     required: true
   run:
     description:
-      - Identifies the run that the event belongs to, by default one of its own, of O(cluster) and the time.
+      - Id of the run to which the event belongs. Defaults to a new one of O(cluster) and the time.
     type: str
   cluster:
     description:
@@ -47,7 +47,7 @@ options:
     type: int
   hosts:
     description:
-      - Hosts or servers that the event is about.
+      - Hosts or servers affected by the event.
     type: list
     elements: str
   steps:
@@ -56,27 +56,27 @@ options:
     type: dict
   reason:
     description:
-      - Why, for people.
+      - Reason for the event, for people.
     type: str
   data:
     description:
-      - Whatever else is worth to be known. The secrets of the connection are masked in it, others must not be in it.
+      - Any further data. The connection's secrets are masked in it; it must not contain any others.
     type: dict
   journal:
     description:
-      - File that the line is appended to, on the host where the module runs, usually the controller. It is created with mode
-        C(0640), its directories with C(0750).
+      - File to which the line is appended, on the host where the module runs, usually the controller. It is created
+        with mode C(0640), its directories with C(0750).
     type: path
   subjects:
     description:
-      - Subjects that the event is published to, without wildcards. Subjects that begin with C($) belong to the servers and are
-        refused.
+      - Subjects to which the event is published, without wildcards. Subjects that begin with C($) belong to the
+        servers and are refused.
     type: list
     elements: str
     default: []
   publish_timeout:
     description:
-      - Seconds in which a server must have been connected to, each of O(servers) having an equal share.
+      - Seconds to connect to a server, divided equally among O(servers).
     type: float
     default: 2
 attributes:
@@ -132,12 +132,12 @@ event:
     steps: {drain: 3.1, stop: 1.3, start: 0.9}
   contains:
     version:
-      description: Version of the schema. It changes when the meaning of a key does, not when keys are added.
+      description: Version of the schema. It changes if the meaning of a key changes, not if keys are added.
       returned: always
       type: int
       sample: 1
     time:
-      description: When, in RFC 3339, UTC, with milliseconds.
+      description: Time of the event, in RFC 3339, UTC, with milliseconds.
       returned: always
       type: str
       sample: "2026-11-21T15:04:05.123Z"
@@ -179,7 +179,7 @@ event:
       returned: when given
       type: dict
 published:
-  description: The subjects whose message a server took.
+  description: The subjects whose message a server accepted.
   returned: success
   type: list
   elements: str

@@ -10,13 +10,13 @@ short_description: Keep versions of nats-server side by side
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Installs the executable of nats-server as C(<install_dir>/<version>/nats-server), so that going back is instant.
-  - The executable is run with C(--version) before it takes its place, and refused when it is another version.
-  - Needs nothing on the host but Python.
+  - Installs the executable of nats-server as C(<install_dir>/<version>/nats-server), so a rollback is instant.
+  - The executable is run with C(--version) before it is installed, and refused if its version differs.
+  - Needs only Python on the host.
 options:
   state:
     description:
-      - V(present) installs O(version) from O(src), or without O(src) only tells whether it is installed.
+      - V(present) installs O(version) from O(src), or without O(src) only returns whether it is installed.
       - V(absent) removes all versions that no process runs.
     type: str
     choices: [present, absent]
@@ -26,7 +26,7 @@ options:
     type: path
     required: true
   version:
-    description: The version to install. Without it, whatever O(src) is.
+    description: The version to install. Defaults to the version of O(src).
     type: str
   src:
     description: A file on this host, being the executable itself, or a .tar.gz, .zip or .deb file that contains it.
@@ -34,7 +34,7 @@ options:
   checksum:
     description:
       - SHA-256 of the source in hexadecimal digits, with or without a leading C(sha256:).
-      - A version that was installed from a source with another sum counts as not installed.
+      - A version that was installed from a source with a different checksum counts as not installed.
     type: str
   keep:
     description: Remove the versions installed longest ago beyond this number. Without it nothing is removed.
@@ -44,10 +44,11 @@ options:
     type: path
 attributes:
   check_mode:
-    description: Can run in check mode and return the changed status prediction. A missing O(src) is no error then.
+    description: Can run in check mode and return the changed status prediction. A missing O(src) is then not an
+      error.
     support: full
   diff_mode:
-    description: Returns which versions come and go.
+    description: Returns the versions that are added and removed.
     support: full
 """
 
@@ -72,7 +73,7 @@ installed:
   type: bool
   returned: when state is present
 version:
-  description: The version. Empty when it is not known yet, in check mode only.
+  description: The version. Empty if it is not known yet, which only happens in check mode.
   type: str
   returned: when state is present
 path:

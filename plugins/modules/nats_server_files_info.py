@@ -7,14 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_files_info
-short_description: Read the files of a host that a backup of its cluster keeps
+short_description: Read the files of a host that belong in a backup of its cluster
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads the configuration with its includes as one text, the certificates of the authorities that it names, and the JWTs of its
-    resolver.
-  - The text has no secrets, whoever wrote the files. In the place of each stands a variable; which they are is decided by
-    the keys of the parsed configuration. A file that cannot be parsed is left out, and RV(problems) says so.
+  - Reads the configuration with its includes as one text, the certificates of the configured authorities, and the
+    JWTs of its resolver.
+  - The text contains no secrets, whichever way the files were written. Each secret is replaced by a variable; the
+    keys of the parsed configuration decide which values are secrets. A file that cannot be parsed is left out and
+    listed in RV(problems).
   - Runs on the managed host and needs no connection to NATS.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
@@ -24,7 +25,7 @@ options:
     type: path
     required: true
   prefix:
-    description: What the names in RV(files) begin with, such as the name of the host.
+    description: Prefix of the names in RV(files), such as the name of the host.
     type: str
     default: ""
 """
@@ -39,14 +40,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: The texts by the names of their files. Two of one name have their paths.
+  description: The texts by the names of their files. Files with the same name are listed with their paths.
   type: dict
   returned: always
   sample:
     nats-server.conf: "server_name: n1\n"
     ca.crt: "-----BEGIN CERTIFICATE-----\n"
 problems:
-  description: What is not in RV(files), with the reason.
+  description: The files missing from RV(files), with the reasons.
   type: list
   elements: str
   returned: always

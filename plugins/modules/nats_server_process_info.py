@@ -23,12 +23,13 @@ options:
     elements: path
     default: []
   ports:
-    description: Wait until the process listens on all of these TCP ports, or is gone.
+    description: Wait until the process listens on all of these TCP ports, or has exited.
     type: list
     elements: int
     default: []
   timeout:
-    description: Seconds to wait for O(ports). It is no failure when they pass; see RV(missing_ports).
+    description: Seconds to wait for O(ports). The task does not fail if the ports are not open by that time; see
+      RV(missing_ports).
     type: float
     default: 0
 """
@@ -44,20 +45,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Whether a nats-server runs with this configuration file.
+  description: Whether a nats-server is running with this configuration file.
   type: bool
   returned: always
 pid:
-  description: Its process id, 0 when none runs.
+  description: Its process id. 0 if none is running.
   type: int
   returned: always
 binary:
-  description: Its executable with all links resolved, followed by C( (deleted\)) when the file was replaced since.
+  description: Its executable with all links resolved, followed by C( (deleted\)) if the file was replaced since.
   type: str
   returned: always
   sample: /opt/nats-server/2.10.27/nats-server
 version:
-  description: Version of the executable that runs. Empty when it may not be read.
+  description: Version of the running executable. Empty if it cannot be read.
   type: str
   returned: always
   sample: 2.10.27
@@ -66,12 +67,13 @@ started:
   type: float
   returned: always
 instance:
-  description: Tells this process from every other one of this host, also after a reboot. Empty when none runs.
+  description: Identifies this process among all processes of this host, across reboots. Empty if none is running.
   type: str
   returned: always
   sample: 2f0c9f3e-6a0f-4f0e-9a34-5a2b8c5c7d11/4711/90210
 config_changed:
-  description: When O(config) or one of O(includes) was written last, in epoch seconds by the host's clock. 0 when there is none.
+  description: Latest modification time of O(config) and O(includes), in epoch seconds by the host's clock. 0 if there
+    are none.
   type: float
   returned: always
 ports:
@@ -80,7 +82,7 @@ ports:
   elements: int
   returned: always
 missing_ports:
-  description: Those of O(ports) on which it does not listen.
+  description: The entries of O(ports) on which it does not listen.
   type: list
   elements: int
   returned: always
@@ -90,13 +92,14 @@ active_state:
   returned: always
   sample: active
 unit_changed_after_start:
-  description: Whether one of the files that are read only at the start is newer than the process.
+  description: Whether a file that is read only at startup is newer than the process.
   type: bool
   returned: always
 maintenance:
   description:
-    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
-      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
+      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
+      O(maintenance).
   type: dict
   returned: always
   sample:

@@ -14,11 +14,11 @@ description:
   - Prints as many lines of a plan, a report or a result as fit on a screen. If there are more, it writes all of them to a file
     on the controller that only its owner may read, and prints the path.
   - With C(-v) it prints all lines.
-  - The file replaces that of the previous run with the same O(name). It is part of the output, as Ansible's own log is, and is
-    also written in check mode, in which most plans are read.
+  - The file replaces that of the previous run with the same O(name). It is part of the output, like Ansible's own
+    log, and is also written in check mode, in which most plans are read.
 options:
   name:
-    description: Name of the file, without C(.txt). Characters that a file's name may not have become C(_).
+    description: Name of the file, without C(.txt). Characters that are not allowed in a file name become C(_).
     type: str
     required: true
   lines:
@@ -28,8 +28,8 @@ options:
     required: true
   screen:
     description:
-      - What is printed of them, by default all of up to 20 lines, and the first ten of more.
-      - Modules whose RV(ignore:lines) grow with the cluster return RV(ignore:screen), too.
+      - The lines to print. Defaults to all of up to 20 lines, and the first ten of more.
+      - Modules whose RV(ignore:lines) grow with the cluster also return RV(ignore:screen).
     type: list
     elements: str
   notes:
@@ -38,7 +38,7 @@ options:
     elements: str
     default: []
   directory:
-    description: Directory of the file on the controller, by default V(natsops) in Ansible's home (E(ANSIBLE_HOME),
+    description: Directory of the file on the controller. Defaults to V(natsops) in Ansible's home (E(ANSIBLE_HOME),
       V(~/.ansible)).
     type: path
 attributes:
@@ -46,7 +46,7 @@ attributes:
     description: Runs on the controller alone.
     support: full
   check_mode:
-    description: Can run in check mode and then does the same.
+    description: Can run in check mode, and then does the same.
     support: full
   diff_mode:
     description: Nothing is changed.
@@ -79,7 +79,7 @@ msg:
   elements: str
   sample: ["1,005 streams saved to /srv/backup", "All 1,010 lines: /home/ops/.ansible/natsops/backup.txt"]
 file:
-  description: File with all lines, null if all of them are shown.
+  description: File with all lines. Null if all of them are shown.
   returned: success
   type: str
   sample: /home/ops/.ansible/natsops/backup.txt

@@ -41,7 +41,7 @@ attributes:
     description: Can run in check mode, and then refuses in the same cases as a real run.
     support: full
   diff_mode:
-    description: There is no diff.
+    description: Returns no diff.
     support: none
   idempotent:
     description: Whether a second run changes nothing.
