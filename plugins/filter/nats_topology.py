@@ -6,15 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_topology
-short_description: List the servers of a cluster, and those around it, as the inventory intends them
+short_description: List the servers of a cluster and of those around it, from the inventory
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the servers from the names of their hosts and their inventory variables, whichever hosts are in the play.
-  - The variables are those of the role P(natsops.jetstream.nats_server#role). Its defaults, which other hosts' variables do
-    not show, are known here.
-  - Reading the variables of many hosts takes a while, so keep the result. P(natsops.jetstream.nats_links#filter) makes routes,
-    gateways and leafnode remotes of it.
+  - Returns the servers, computed from the names of their hosts and their inventory variables, whichever hosts are in
+    the play.
+  - The variables are those of the role P(natsops.jetstream.nats_server#role). The filter applies the role's defaults,
+    which other hosts' variables do not contain.
+  - Reading the variables of many hosts takes a while, so store the result. P(natsops.jetstream.nats_links#filter)
+    creates routes, gateways and leafnode remotes from it.
 positional: _input, hostvars
 options:
   _input:
@@ -32,13 +33,14 @@ options:
     required: true
   seen:
     description:
-      - What this host sees for itself, by the names of the returned fields. A port or C(jetstream) that is not in this
-        host's inventory variables comes from the play and holds for every member. A name or an address that the other
-        hosts would see otherwise is an error.
+      - The values of this host, by the names of the returned fields. A port or C(jetstream) that is not in this
+        host's inventory variables comes from the play and applies to every member. A name or an address that differs
+        from the value seen by the other hosts is an error.
     type: dict
     default: {}
   supercluster:
-    description: Inventory names of the hosts of all clusters that are one meta group, by default those of the cluster.
+    description: Inventory names of the hosts of all clusters that share one meta group. Defaults to those of the
+      cluster.
     type: list
     elements: str
     default: []
@@ -57,7 +59,7 @@ options:
     elements: str
     default: []
   hub_name:
-    description: What their cluster is called, unless they say otherwise.
+    description: Name of their cluster, unless their own variables set one.
     type: str
     default: ""
   client_scheme:
@@ -78,9 +80,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(servers), one dictionary for each server of the cluster in the order of the names; C(supercluster), the same of all its
-      clusters; C(clusters), each with its C(group) and its C(servers); C(hub), the hub's servers; and C(client_urls) of all
-      servers, those of the own cluster first.
+    - C(servers), one dictionary for each server of the cluster in the order of the names; C(supercluster), the same
+      for all clusters of the supercluster; C(clusters), each with its C(group) and its C(servers); C(hub), the hub's
+      servers; and C(client_urls) of all servers, those of the host's own cluster first.
     - It holds no secrets.
   type: dict
   sample:

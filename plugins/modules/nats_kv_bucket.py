@@ -122,7 +122,7 @@ options:
         type: bool
   mirror:
     description:
-      - The bucket of which this one is a read-only copy. It cannot be changed; from 2.12 on, an empty dictionary ends
+      - The bucket that this one mirrors, as a read-only copy. It cannot be changed; from 2.12 on, an empty dictionary ends
         the mirroring.
     type: dict
     suboptions: &source

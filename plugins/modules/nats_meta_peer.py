@@ -78,7 +78,7 @@ EXAMPLES = r"""
     user: sys
     password: "{{ nats_system_password }}"
 
-- name: Remove a member of which only the id is known
+- name: Remove a member known only by its id
   natsops.jetstream.nats_meta_peer:
     peer_id: S1Nunr6R
 """

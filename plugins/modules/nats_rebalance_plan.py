@@ -45,7 +45,7 @@ options:
     default: []
   tolerance:
     description:
-      - By what percentage a server may be above or below its share before a replica is moved.
+      - Percentage by which a server may be above or below its share before a replica is moved.
     type: float
     default: 5
   spare:
