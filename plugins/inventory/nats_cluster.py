@@ -20,6 +20,9 @@ description:
   - Host variables are C(ansible_host), C(nats_name), C(nats_id), C(nats_cluster), C(nats_domain), C(nats_version),
     C(nats_tags), C(nats_host) (where the server listens), C(nats_answers), C(nats_jetstream), C(nats_meta_leader),
     C(nats_healthy) and C(nats_health_errors). They never hold the credentials of the connection, and neither does the cache.
+  - Two servers with the same name, and a server with the name of a group or of this machine (V(localhost)), are refused. A server
+    with the name of a host in another inventory source sets the C(ansible_host) of that host, so do not combine this inventory
+    with hosts that are not NATS servers.
   - If the cluster cannot be reached, the file cannot be parsed. Ansible then continues without its hosts, unless
     E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
 extends_documentation_fragment:
@@ -74,7 +77,7 @@ compose:
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleParserError
@@ -138,7 +141,7 @@ def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
     }
 
 
-def groups_of(host: Mapping[str, Any]) -> list[str]:
+def host_groups(host: Mapping[str, Any]) -> list[str]:
     """Return the names of a host's groups, before they are made safe."""
     found = ["nats_servers"]
     if not host["healthy"]:
@@ -157,6 +160,26 @@ def is_reserved(name: str) -> bool:
     return name.lower() in ("localhost", "all", "ungrouped", "::1") or name.startswith(("127.", "-"))
 
 
+def name_problem(hosts: Iterable[Mapping[str, Any]], groups: Collection[str]) -> str | None:
+    """Return why the names of the servers cannot be those of hosts, None if they can. One server that takes the name of another
+    host would receive its tasks and passwords."""
+    addresses: dict[str, list[str]] = {}
+    for host in hosts:
+        addresses.setdefault(host["name"], []).append(host.get("address") or "no address")
+    for name, reported in addresses.items():
+        if is_reserved(name) or name in groups:
+            return (
+                f"a server is named {name!r}, which Ansible would take for something else: the tasks of that host or group would "
+                "run on the address that the server reports. Give the server another name, or search for an intruder"
+            )
+        if len(reported) > 1:
+            return (
+                f"{len(reported)} servers are named {name!r} ({', '.join(reported)}): the tasks of that host would run on any of "
+                "them. Give each server a name of its own, or search for an intruder"
+            )
+    return None
+
+
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """The inventory plugin; see DOCUMENTATION."""
 
@@ -167,7 +190,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return super().verify_file(path) and path.endswith(("nats_cluster.yml", "nats_cluster.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Fill the inventory. Raises AnsibleParserError when the cluster cannot be asked."""
+        """Fill the inventory. Raises AnsibleParserError when the cluster cannot be asked, and for names that no host can have."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         key = self.get_cache_key(path)
@@ -177,6 +200,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             hosts = self._ask(path)
             if use_cache:
                 self._cache[key] = hosts
+        groups = {self._sanitize_group_name(group) for host in hosts for group in host_groups(host)}
+        problem = name_problem(hosts, {*inventory.groups, *groups})
+        if problem:
+            raise AnsibleParserError(f"{path}: {problem}")
         for host in hosts:
             self._add(host)
 
@@ -201,13 +228,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add(self, host: Mapping[str, Any]) -> None:
         name = host["name"]
-        if is_reserved(name) or name in self.inventory.groups:
-            raise AnsibleParserError(
-                f"a server is named {name!r}, which Ansible would take for something else: the tasks of that host or group would "
-                "run on the address that the server reports. Give the server another name, or look for an intruder"
-            )
         self.inventory.add_host(name)
-        for group in groups_of(host):
+        for group in host_groups(host):
             self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)
         values = {f"nats_{key}": value for key, value in host.items() if key != "address"}
         address = self.get_option("host_map").get(name) or host.get("address")

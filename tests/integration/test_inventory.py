@@ -104,6 +104,19 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
     cluster.kill()
     assert ansible_inventory(source, THE_PASSWORD=SYS_PASSWORD).stdout == first.stdout
 
+    # A name that belongs to another host, or to a group, is refused, also from the cache.
+    content = cached.read_text()
+    assert content.count("n9") == 1
+    for name, reason in (
+        ("localhost", "a server is named 'localhost', which Ansible would take for something else"),
+        ("nats_missing", "a server is named 'nats_missing', which Ansible would take for something else"),
+        ("n1", "2 servers are named 'n1' (127.0.0.1, no address)"),
+    ):
+        cached.write_text(content.replace("n9", name))
+        refused = ansible_inventory(source, THE_PASSWORD=SYS_PASSWORD)
+        assert refused.returncode != 0
+        assert reason in " ".join(refused.stderr.split())
+
 
 def test_a_server_on_every_address_is_found_by_its_routes_and_a_dead_one_is_unhealthy(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
