@@ -13,7 +13,10 @@ description:
   - A server answers requests for streams and consumers only to users of the owning account. This filter adds one user
     to each account with JetStream in a structured nats-server configuration, and returns the accounts and a list of
     these users.
-  - Such a user may manage the account's streams and consumers (C($JS.API.>)) and nothing else.
+  - Such a user may publish to the JetStream API of its account (C($JS.API.>), C($JS.SNAPSHOT.>)) and subscribe to its replies
+    (C(_INBOX.natsops.>)). With that API it can read, capture and delete every message of the account.
+  - Other users of the account can read its requests and replies unless these subjects are denied to them, see
+    docs/security.md.
 positional: _input
 options:
   _input:
@@ -54,7 +57,7 @@ _value:
         users:
           - user: operator-APP
             password: s3cret
-            permissions: {"publish": {"allow": ["$JS.API.>"]}, "subscribe": {"allow": ["_INBOX.natsops.>"]}}
+            permissions: {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": ["_INBOX.natsops.>"]}}
     users:
       - {"account": "APP", "user": "operator-APP", "password": "s3cret"}
     clients: []

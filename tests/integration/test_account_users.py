@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Client,
     ConnectionOptions,
     NatsFailure,
+    Observed,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
     operators,
     with_operators,
@@ -52,3 +57,51 @@ def test_an_operator_manages_streams_of_its_account_and_nothing_else(version: st
                 assert refused.value.code == "permission"
         with Client(ConnectionOptions((url,), "app", "app-pass")) as client:
             assert b'"seq":1' in client.request(Call("orders.new", b"{}")).body.replace(b" ", b"")
+
+
+def subjects_seen(client: Client, act: Callable[[], object]) -> set[str]:
+    """Return the subjects that a client sees on `>` while `act` is done at least once."""
+    seen: list[str] = []
+
+    def on_message(message: Observed) -> bool:
+        seen.append(message.subject)
+        return seen.count("orders.marker") > 1
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(client.observe, [">"], 20, on_message)
+        while not watching.done():
+            act()
+        watching.result()
+    return set(seen)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_applications_see_an_operator_work_unless_they_are_denied_it(
+    version: str, tmp_path: Path, guarded: bool
+) -> None:
+    """docs/security.md: requests, which they could answer, and replies."""
+    denied = {"default_permissions": {"subscribe": {"deny": ["$JS.API.>", f"{INBOX_PREFIX}.>"]}}}
+    accounts = {**ACCOUNTS, "APP": {**ACCOUNTS["APP"], **(denied if guarded else {})}}
+    config = {
+        "jetstream": {"store_dir": str(tmp_path / "store")},
+        "accounts": with_operators(accounts, "op-pass", "operator-"),
+    }
+    with running(version, config, tmp_path) as server:
+        address = f"nats://127.0.0.1:{server.port}"
+        options = ConnectionOptions((address,), "app", "app-pass", timeout=5, inbox_prefix="_INBOX")
+        operator = ConnectionOptions((address,), "operator-APP", "op-pass", timeout=5)
+        with Client(options) as watcher, Client(options) as application, Client(operator) as client:
+            api = JetStreamApi(client, "APP")
+            watcher.connect()
+
+            def act() -> None:
+                assert application.publish([Call("orders.marker")]) == [None]
+                assert api.stream_names() == []
+
+            seen = subjects_seen(watcher, act)
+            assert ("$JS.API.STREAM.NAMES" in seen) != guarded
+            assert any(subject.startswith(f"{INBOX_PREFIX}.") for subject in seen) != guarded
+            # The application can still use JetStream.
+            own = JetStreamApi(application, "APP")
+            own.create_stream({"name": "OWN", "subjects": ["own"]})
+            assert api.stream_names() == own.stream_names() == ["OWN"]

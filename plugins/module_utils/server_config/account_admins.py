@@ -14,8 +14,8 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
 
-#: Manage, save and restore streams and consumers, and nothing else: no publishing to the account's own subjects, and no
-#: reading of the replies that its other users get.
+#: Manage, save and restore streams and consumers, which includes reading every stored message: no publishing to the account's
+#: own subjects, and no reading of the replies that its other users get.
 PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": [f"{INBOX_PREFIX}.>"]}}
 
 #: What a user's name has before the name of its account, unless another prefix is asked for.
