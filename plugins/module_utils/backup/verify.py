@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     MAGIC,
@@ -241,9 +242,9 @@ def _pair(state: dict[str, Any], key: str, consumer: str) -> dict[str, int]:
 
 def _number(document: dict[str, Any], key: str, name: str = "state.json") -> int:
     value = document.get(key, 0)
-    if not isinstance(value, int) or value < 0:
+    if not shapes.count(value):
         raise ArchiveError(f"{name} has no number as {key}")
-    return value
+    return int(value)
 
 
 def _json(data: bytes, name: str) -> dict[str, Any]:
