@@ -233,7 +233,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
     run_connected,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CHECKSUM, LEVELS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
@@ -245,7 +244,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.resto
     WantedRestores,
     restore_streams,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
+    WantedRestore,
+    require_replicas,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
@@ -290,8 +292,7 @@ def main() -> None:
             params["consumers"],
             max_replicas=params["max_replicas"],
         )
-        if params["max_replicas"] is not None and params["max_replicas"] < 1:
-            raise NatsFailure("invalid_option", f"max_replicas: at least 1, not {params['max_replicas']}")
+        require_replicas(changes)
         wait_timeout = positive(params["wait_timeout"], "wait_timeout")
         wanted = WantedRestores(
             store_of(params),

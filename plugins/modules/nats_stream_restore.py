@@ -210,7 +210,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     read_backup,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore, restore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
+    WantedRestore,
+    require_replicas,
+    restore,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
@@ -240,6 +244,7 @@ def main() -> None:
             require_name("stream", params["stream"])
         own = ("stream", "subjects", "num_replicas", "placement", "consumers")
         changes = Changes(**{name: params[name] for name in own})
+        require_replicas(changes)
         wanted = WantedRestore(
             changes, params["verify"], pace_of(params), positive(params["wait_timeout"], "wait_timeout")
         )

@@ -278,6 +278,8 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
     options = {"directory": str(stores.directory), "streams": ["*"]}
     wrong = run_module("nats_restore", connection, max_replicas=0, **options)
     assert "max_replicas: at least 1, not 0" in wrong["msg"]
+    wrong = run_module("nats_restore", connection, num_replicas=0, **options)
+    assert "num_replicas: at least 1, not 0" in wrong["msg"]
     restored = run_module("nats_restore", connection, max_replicas=2, **options)
     assert not restored.get("failed"), restored
     reduced = {row["stream"]: [one[:32] for one in row["caveats"] if "replicas" in one] for row in restored["streams"]}

@@ -73,6 +73,14 @@ class WantedRestore:
     report: Callable[[int], None] = lambda _size: None
 
 
+def require_replicas(changes: Changes) -> None:
+    """Raise NatsFailure invalid_option for fewer than one replica: servers take 0 as 1."""
+    for option in ("num_replicas", "max_replicas"):
+        number = getattr(changes, option)
+        if number is not None and number < 1:
+            raise NatsFailure("invalid_option", f"{option}: at least 1, not {number}")
+
+
 @dataclass(frozen=True)
 class _Prepared:
     backup: Backup
