@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.even_replicas import (
@@ -116,15 +116,22 @@ class ServerLoad:
         }
 
 
+#: Why a plan has no moves.
+_EVEN = "No move would even out what the servers carry"
+_LIMITED = "The limits of the plan (moves, bytes) allow no replica to move"
+_DONE = "All moves of the plan are done"
+
+
 @dataclass(frozen=True)
 class RebalancePlan:
     """The moves in their order, of which any first part makes the servers more alike; what each carries before and after; why
-    streams were left where they are: reason → subjects."""
+    streams were left where they are: reason → subjects. `idle`: why a plan without moves has none."""
 
     moves: tuple[ReplicaMove, ...]
     before: dict[str, ServerLoad]
     after: dict[str, ServerLoad]
     left: dict[str, list[str]]
+    idle: str = field(default=_EVEN, compare=False)
 
     @property
     def bytes_moved(self) -> int:
@@ -144,7 +151,10 @@ def plan_rebalance(
     left: dict[str, list[str]] = {}
     groups = _groups(cluster, streams, rates or {}, left)
     limits = Limits(options.tolerance, options.max_moves, options.max_bytes)
-    steps = even_replicas(groups, _hosts(cluster, carriers(cluster, name), options), limits)
+    hosts = _hosts(cluster, carriers(cluster, name), options)
+    steps = even_replicas(groups, hosts, limits)
+    restricted = limits.moves == 0 or limits.size is not None
+    limited = restricted and not steps and bool(even_replicas(groups, hosts, Limits(options.tolerance, 1)))
     moves = [
         ReplicaMove(
             streams[step.group].account,
@@ -158,7 +168,7 @@ def plan_rebalance(
         )
         for step in steps
     ]
-    return _plan(cluster, name, groups, streams, moves, left)
+    return replace(_plan(cluster, name, groups, streams, moves, left), idle=_LIMITED if limited else _EVEN)
 
 
 def plan_of_moves(
@@ -167,7 +177,7 @@ def plan_of_moves(
     """Return what these moves, which somebody has planned before, make of the cluster as it is now."""
     streams = [stream for stream in cluster.streams if stream.group.cluster == name]
     left: dict[str, list[str]] = {}
-    return _plan(cluster, name, _groups(cluster, streams, rates or {}, left), streams, moves, left)
+    return replace(_plan(cluster, name, _groups(cluster, streams, rates or {}, left), streams, moves, left), idle=_DONE)
 
 
 def _plan(
@@ -212,7 +222,7 @@ def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
             f"{human_seconds(total_seconds(plan.moves, concurrent))}; this result needs at least {human_bytes(plan.least_bytes)}"
         )
     else:
-        found = page("No move would even out what the servers carry")
+        found = page(plan.idle)
     moves = [
         f"{move.label} moves from {move.source} to {move.target} "
         f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, for {move.goal})"

@@ -185,6 +185,16 @@ def test_the_lines_say_what_it_costs_and_what_stays() -> None:
     assert rebalance_page(plan_rebalance(tagged(cluster(OLD)), "C1", EXACT)).lines[0].startswith("No move would")
 
 
+@pytest.mark.parametrize(("most", "size"), [(0, None), (None, 0), (None, 2**20 - 1)])
+def test_a_plan_without_moves_says_why(most: int | None, size: int | None) -> None:
+    among = tagged(cluster(ALL, *(sized(f"S{number}", OLD, 2**20) for number in range(5))))
+    limited = replace(EXACT, max_moves=most, max_bytes=size)
+    assert rebalance_page(plan_rebalance(among, "C1", limited)).lines[0].startswith("The limits of the plan")
+    even = after(among, list(plan_rebalance(among, "C1", EXACT).moves))
+    assert rebalance_page(plan_rebalance(even, "C1", limited)).lines[0].startswith("No move would")
+    assert rebalance_page(plan_of_moves(even, "C1", [])).lines[0] == "All moves of the plan are done"
+
+
 # --- The plan as a document ---------------------------------------------------------------------------------------------
 
 
