@@ -501,6 +501,7 @@ def test_a_server_that_is_down_takes_only_its_own_streams_along(accounts: Accoun
         problems = {name: record["problem"] for name, record in accounts.catalogue()["streams"].items()}
         assert {name for name, problem in problems.items() if problem} == down, problems
         assert all("none of its replicas leads it" in problems[name] for name in down), problems
+        assert all(problems[name].endswith(f"No answer from {victim}") for name in down), problems
     finally:
         cluster.start(victim)
     assert wait_until(lambda: accounts.run("backup"), lambda row: not row.get("failed"), 30).done

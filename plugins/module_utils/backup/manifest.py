@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes
     STREAM_CONFIG,
     STREAM_STATE,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
@@ -234,7 +235,7 @@ def archive_differences(manifest: Manifest, contents: Contents) -> list[str]:
     described = {entry["name"]: _positions(entry) for entry in manifest.consumers if entry["in_archive"]}
     there = {consumer.name: (consumer.delivered, consumer.ack_floor) for consumer in contents.consumers}
     names = sorted(name for name in {*described, *there} if described.get(name) != there.get(name))
-    found += [f"its consumers {', '.join(names[:5])} are not those of its backup"] if names else []
+    found += [f"its consumers {some_names(names)} are not those of its backup"] if names else []
     return found
 
 

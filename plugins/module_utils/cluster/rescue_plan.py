@@ -361,7 +361,7 @@ def _of_majority(
     if request.begun or len(survivors) < quorum:
         return
     if stalled and not removals:
-        yield f"{', '.join(stalled[:10])} stalls, and no dead server counts for the meta group: that is for the playbook repair"
+        yield f"{some_names(stalled, 10)} stalls, and no dead server counts for the meta group: that is for the playbook repair"
     if stalled:
         return
     yield (
@@ -394,7 +394,7 @@ def _of_fresh(
         )
     ending = [fate.label for fate in fates if fate.in_memory and not sight.is_lost(fate.name, request.lost)]
     if ending:
-        yield f"{', '.join(ending[:10])} is in memory, and ends with the servers that are stopped: name it as lost"
+        yield f"{some_names(ending, 10)} is in memory, and ends with the servers that are stopped: name it as lost"
     for name in survivors:
         host = sight.hosts.get(name, Host(name))
         if not host.reached or host.failure:
@@ -404,7 +404,7 @@ def _of_fresh(
         hidden = sorted(sight.shown("/".join(key)) for key, stored in host.streams.items() if stored.encrypted)
         if hidden:
             yield (
-                f"{name} holds {', '.join(hidden[:10])} encrypted, which cannot be saved without the key: do the steps by hand, "
+                f"{name} holds {some_names(hidden, 10)} encrypted, which cannot be saved without the key: do the steps by hand, "
                 "exclude these, and restore backups of them (docs/rescue.md)"
             )
 

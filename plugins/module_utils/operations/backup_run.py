@@ -15,11 +15,13 @@ from urllib.parse import quote
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import meta_members
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import answered_by_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import Backup, find_backups
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
     Store,
@@ -41,7 +43,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
     back_up,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, names_line, page, problem_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    Page,
+    names_line,
+    page,
+    problem_lines,
+    some_names,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
@@ -214,7 +222,7 @@ def chosen_streams(
     unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
     if unknown and list(streams) != ["*"] and not some_unlisted:
         shown = labels or {}
-        there = ", ".join(stream_key(shown.get(account, account), stream) for account, stream in found[:10]) or "none"
+        there = some_names([stream_key(shown.get(account, account), stream) for account, stream in found], 10) or "none"
         raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
     return chosen
 
@@ -276,13 +284,14 @@ class _Leaderless:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._found: dict[Optional[str], Collection[str]] = {}
+        self._silent = ""
 
     def require_led(self, account: str | None, stream: str) -> None:
         """Raise NatsFailure leaderless for a stream that is known to have no leader."""
         if stream in self._found.get(account, ()):
             reason = (
                 f"stream {stream} was not saved: none of its replicas leads it. The servers that hold it, or the majority of "
-                "them, are down or cannot reach each other"
+                f"them, are down or cannot reach each other{self._silent}"
             )
             raise NatsFailure("leaderless", reason, account=account)
 
@@ -292,10 +301,22 @@ class _Leaderless:
             return failure
         try:
             self._found[account] = self._connections.account(account).streams().unknown.keys()
+            self._silent = self._silent or self._silent_servers()
             self.require_led(account, stream)
         except NatsFailure as found:
             return found if found.code == "leaderless" else failure
         return failure
+
+    def _silent_servers(self) -> str:
+        """Return which servers do not answer, empty if the task's user is not of the system account, which alone knows."""
+        if not self._connections.accounts:
+            return ""
+        try:
+            cluster = SystemApi(self._connections.own).read_cluster(assets=False, health=False)
+        except NatsFailure:
+            return ""
+        silent = sorted(meta_members(cluster) - cluster.names)
+        return f". No answer from {some_names(silent)}" if silent else ""
 
 
 #: The row of a stream of which nothing was saved.

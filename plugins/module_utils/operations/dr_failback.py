@@ -45,7 +45,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_fa
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Pair, source_sequence
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row, read_status
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: How many messages after the failover have their ids compared, where producers send again what they are not sure of, and how
@@ -345,7 +345,7 @@ def _done_lines(row: Mapping[str, Any]) -> list[str]:
             f"{name}: at most {row['stranded']} messages were only at the origin, and lie before those that came back"
         )
     if row["twice"]:
-        lines.append(f"{name}: stored at both sides, and there twice: ids {', '.join(row['twice'][:20])}")
+        lines.append(f"{name}: stored at both sides, and there twice: ids {some_names(row['twice'], 20)}")
     for consumer in row["consumers"]:
         repeated = f", gets up to {consumer['again']} messages again" if consumer["again"] else ""
         lines.append(f"{name}: consumer {consumer['name']}: ack floor {consumer['floor']}{repeated}")

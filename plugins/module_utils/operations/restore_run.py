@@ -52,7 +52,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.workers import Workers
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, problem_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, problem_lines, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -200,7 +200,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
     rows = [_unread_row(name, folders[folder], wanted.store, names) for name, folder in hidden.items()]
     changes = wanted.one.changes
     if len(chosen) > 1 and (changes.stream is not None or changes.subjects is not None):
-        some = ", ".join(stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen[:5])
+        some = some_names([stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen])
         raise NatsFailure("invalid_option", f"name, subjects: for one stream, not for {len(chosen)} ({some})")
     return sorted(chosen, key=_is_copy), rows
 

@@ -182,7 +182,7 @@ def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, Store
         elif max(stored.last_seq or 0 for stored in held[key].values()) < last_seq:
             missing[stream_key(*key)] = f"ends before {last_seq}"
     if missing:
-        first = ", ".join(f"{name} {what}" for name, what in sorted(missing.items())[:10])
+        first = some_names([f"{name} {what}" for name, what in sorted(missing.items())], 10)
         reason = f"the copies are not whole, bring them again: of {len(missing)} streams that stores held, {first}"
         raise NatsFailure("incomplete", reason)
 
