@@ -67,6 +67,8 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         # Whether the server runs or not, nothing is written.
         refused = words(cluster.playbook("deploy", fails=True, nats_server_accounts={}).output)
         assert REFUSED in refused and "accounts.APP: is not configured, but this server has 1 stream of it" in refused
+        refused = words(cluster.playbook("scale_out", fails=True).output)
+        assert "n1 runs without a cluster" in refused and "One server becomes a cluster" in refused
         pid = cluster.pid("n1")
         os.kill(pid, signal.SIGTERM)
         while cluster.pid("n1"):

@@ -134,6 +134,13 @@ def plan_membership(
         meta_members=members_of_meta,
         problems=_relevant(request, made.problems),
         leaderless=any(problem.code == "meta_no_leader" for problem in made.problems),
+        alone=tuple(
+            server.name
+            for server in cluster.servers
+            if server.jetstream
+            and not server.cluster
+            and server.name in {member.server_name for member in request.members}
+        ),
     )
     joining = {SCALE_OUT: found.new, REPLACE: found.new if request.replacement else found.down}.get(
         request.operation, ()
@@ -155,7 +162,8 @@ def plan_membership(
 
 @dataclass(frozen=True)
 class _Found:
-    """The request compared with the live cluster. `new`, `down`: hosts of members."""
+    """The request compared with the live cluster. `new`, `down`: hosts of members. `alone`: members that run without a
+    cluster."""
 
     new: tuple[str, ...]
     down: tuple[str, ...]
@@ -165,6 +173,7 @@ class _Found:
     meta_members: frozenset[str]
     problems: tuple[Problem, ...]
     leaderless: bool
+    alone: tuple[str, ...]
 
     @property
     def unknown(self) -> list[str]:
@@ -188,7 +197,13 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
     """Yield why the operation may not begin. A run of other hosts than the cluster's, and a cluster without a leader, are judged
     alone: all other comparisons would be wrong."""
     first = [*_run_refusals(request)]
-    if not first and found.leaderless:
+    if not first and found.leaderless and found.alone:
+        first = [
+            f"{', '.join(found.alone)} {_verb(found.alone, 'runs', 'run')} without a cluster, and a cluster would delete the "
+            "streams in that store 30 seconds after the start. Back them up, let the cluster start empty, and restore them: "
+            'docs/operations.md, "One server becomes a cluster".'
+        ]
+    elif not first and found.leaderless:
         first = [
             f"The meta group of {request.label} has no leader, so that its members are unknown and none can join or leave. "
             f"{', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."

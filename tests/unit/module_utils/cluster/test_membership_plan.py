@@ -104,6 +104,17 @@ def test_a_cluster_without_a_leader(operation: str) -> None:
         assert "n1 answered: start the others" in refusal
 
 
+@pytest.mark.parametrize("operation", [SCALE_OUT, REPLACE, KEEP])
+def test_a_server_without_a_cluster_is_not_to_be_joined(operation: str) -> None:
+    """Started with `deploy`, the others would form a cluster that deletes its streams."""
+    single = replace(live(["n1"]), servers=(server("n1", cluster="", summary=ROOM),), meta=None)
+    refusal = only(plan(operation, single, FIVE[:3]))
+    assert "n1 runs without a cluster" in refusal and "One server becomes a cluster" in refusal
+    assert "deploy" not in refusal
+    leaf = replace(live(["n1"]), servers=(server("leaf", cluster=""), server("n1", summary=ROOM)), meta=None)
+    assert "has no leader" in only(plan(operation, leaf, FIVE[:3]))
+
+
 def leaderless() -> Any:
     return replace(meta(FIVE[:3]).group, leaders=())
 
