@@ -31,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     MissingLibrary,
     NatsFailure,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 T = TypeVar("T")
@@ -97,9 +98,16 @@ _SECRETS = ("password", "token", "nkey_seed")
 _UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
 
 
+class NatsModule(AnsibleModule):
+    """An AnsibleModule whose warnings have no control characters, which names of streams may have."""
+
+    def warn(self, warning: str, **options: Any) -> None:
+        super().warn(printable(warning), **options)
+
+
 def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> AnsibleModule:
     """Return the AnsibleModule with the connection options and the module's `own`; check mode is supported."""
-    return AnsibleModule(
+    return NatsModule(
         argument_spec={**CONNECTION_SPEC, **own}, supports_check_mode=True, **with_connection_rules(arguments)
     )
 
@@ -176,7 +184,7 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn:
     """Leave with `msg` for people, `failure` for programs, and whatever else the module has to tell."""
-    module.fail_json(msg=failure.description, failure=failure.as_dict(), **result)
+    module.fail_json(msg=printable(failure.description), failure=failure.as_dict(), **result)
     raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it
 
 

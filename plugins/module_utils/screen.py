@@ -73,9 +73,9 @@ def listed(reasons: Sequence[str]) -> str:
     """Return the reasons of a refusal, a line for each, as many as a task `ansible.builtin.fail` may say beside its first line.
     None is cut, since it may end with what to do."""
     if len(reasons) < MAX_FAIL_LINES:
-        return "\n".join(reasons)
+        return printable("\n".join(reasons))
     shown = reasons[: MAX_FAIL_LINES - 2]
-    return "\n".join([*shown, f"and {len(reasons) - len(shown)} more, with -v all of them"])
+    return printable("\n".join([*shown, f"and {len(reasons) - len(shown)} more, with -v all of them"]))
 
 
 def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def counted_warnings(found: Iterable[tuple[str, str]]) -> list[str]:
     for name, text in found:
         by_text.setdefault(text, []).append(name)
     warnings = [
-        f"{'stream' if len(names) == 1 else f'{len(names):,} streams'} {some_names(names)}: {text}"
+        printable(f"{'stream' if len(names) == 1 else f'{len(names):,} streams'} {some_names(names)}: {text}")
         for text, names in by_text.items()
     ]
     if len(warnings) > MAX_ROWS + 1:

@@ -172,7 +172,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import fa
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_drill import WantedDrill, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -208,7 +208,7 @@ def main() -> None:
     else:
         unreadable = [f"a backup cannot be read: {reason}" for reason in result["unreadable"]]
         for warning in listing(unreadable, what="unreadable backup", most=3).screen:
-            module.warn(warning)
+            module.warn(printable(warning))
         module.exit_json(**result)
 
 

@@ -295,7 +295,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.healt
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
@@ -509,7 +509,9 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         return {"changed": False, **outcome.as_dict(most), "problems_file": file}
     # The description does without what the message has already, so that it is not printed twice, and is one line in YAML.
     failure = NatsFailure(outcome.code, outcome.description).as_dict()
-    module.fail_json(msg=message(outcome, note), failure=failure, **outcome.as_dict(most), problems_file=file)
+    module.fail_json(
+        msg=printable(message(outcome, note)), failure=failure, **outcome.as_dict(most), problems_file=file
+    )
     return {}
 
 

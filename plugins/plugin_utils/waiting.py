@@ -12,7 +12,12 @@ from typing import Any, Callable
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import brief, further_lines, one_line
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    brief,
+    further_lines,
+    one_line,
+    printable,
+)
 
 #: Seconds between two looks at the file.
 INTERVAL = 0.5
@@ -39,13 +44,13 @@ class BriefAction(NormalAction):
     def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
         """Show what a failure says in many lines; return its result with a message of one line and, without ``-v``, with
         little else."""
-        text, failure = str(result.get("msg")), result.get("failure")
+        text, failure = printable(str(result.get("msg"))), result.get("failure")
         if "\n" not in text or not isinstance(failure, dict):
-            return result
+            return {**result, "msg": text}
         detailed = display.verbosity > 0
         for line in text.splitlines()[1:] if detailed else further_lines(text):
             display.display(line, stderr=True)
-        if failure.get("description") == text:
+        if printable(str(failure.get("description"))) == text:
             failure = {**failure, "description": one_line(text)}
         result = {**result, "msg": one_line(text), "failure": failure}
         # Since 2.19 that is what ansible-core has made of the module's message; it makes another one of this message.

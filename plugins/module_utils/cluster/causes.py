@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import proposes_delete_ranges
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: The kinds of causes, most fundamental first.
@@ -150,7 +150,7 @@ class RootCause:
         return {
             "kind": self.kind,
             "severity": self.severity,
-            "title": self.title,
+            "title": printable(self.title),
             "servers": list(self.servers),
             "assets": list(self.assets[:evidence]),
             "counts": dict(Counter(problem.code for problem in self.problems)),

@@ -31,6 +31,7 @@ except ImportError:
     NATS_IMPORT_ERROR = traceback.format_exc()
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class NatsFailure(Exception):
         """Return the failure as the modules return it: code, description, subject, server, account, err_code."""
         return {
             "code": self.code,
-            "description": self.description,
+            "description": printable(self.description),
             "subject": self.subject,
             "server": self.server,
             "account": self.account,

@@ -9,11 +9,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CONNECTION_SPEC,
+    NatsModule,
+    fail,
     resolve_connection,
     secrets_of,
 )
@@ -35,6 +39,20 @@ def context(tmp_path: Path) -> dict[str, str]:
     content = {"url": "nats://a:4222,nats://b:4222", "user": "ctx", "password": "ctx-pw", "ca": "~/ca.crt", "token": ""}
     path.write_text(json.dumps(content))
     return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_failures_and_warnings_have_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream may have them in its name."""
+    warnings: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    NatsModule.__new__(NatsModule).warn("stream X\x1b[31m lags")
+    assert warnings == ["stream X\ufffd[31m lags"]
+    failure = NatsFailure("gone", "stream")
+    failure.description += " X\x1b[31m is gone"
+    failed: dict[str, Any] = {}
+    with pytest.raises(AssertionError):
+        fail(cast(AnsibleModule, SimpleNamespace(fail_json=failed.update)), failure)
+    assert failed["msg"] == failed["failure"]["description"] == "stream X\ufffd[31m is gone"
 
 
 def test_nothing_given() -> None:

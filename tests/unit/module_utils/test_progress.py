@@ -74,6 +74,11 @@ def test_one_line_stays_one_line(tmp_path: Path) -> None:
     assert "a b a b" in found[0]
 
 
+def test_a_line_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    found = lines(tmp_path / "lines", 10, missing="stream X\x1b[31mRED\x07 lags")
+    assert found == ["10 of 120 s: stream X\ufffd[31mRED\ufffd lags"]
+
+
 def test_a_file_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     assert lines(tmp_path / "missing" / "lines", 60) == []
 

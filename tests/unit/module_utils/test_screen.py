@@ -90,6 +90,8 @@ def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
     """nats-server accepts a stream of this name."""
     assert cut("stream X\x1b[31mRED\x07\u202e") == "stream X\ufffd[31mRED\ufffd\ufffd"
     assert printable("größe 日本 😀\ttab\nline") == "größe 日本 😀\ttab\nline"
+    assert listed(["X\x1b", "Y"]) == "X\ufffd\nY"
+    assert counted_warnings([("X\x1b", "lags")]) == ["stream X\ufffd: lags"]
 
 
 def test_a_list_of_one_more_than_fits_is_not_cut() -> None:

@@ -8,8 +8,26 @@ from __future__ import annotations
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import follow
+import pytest
+from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import BriefAction, follow
+
+
+@pytest.mark.parametrize("verbosity", [0, 1])
+def test_a_failure_cannot_write_to_the_terminal(verbosity: int) -> None:
+    """A stream may be named so."""
+    shown: list[str] = []
+    display = SimpleNamespace(verbosity=verbosity, display=lambda line, stderr: shown.append(line))
+    name, clean = "stream X\x1b[31mRED\x07", "stream X\ufffd[31mRED\ufffd"
+    action: Any = BriefAction.__new__(BriefAction)
+    for text in (f"{name} is gone", f"refused:\n{name} is gone\nsee {name}"):
+        failure = {"code": "gone", "description": text}
+        result = action._on_a_screen({"failed": True, "msg": text, "failure": failure}, display)
+        assert clean in result["msg"] and "\x1b" not in result["msg"]
+    assert shown == [f"{clean} is gone", f"see {clean}"]
+    assert "\n" not in result["failure"]["description"]
 
 
 def test_lines_are_shown_whole_and_at_once(tmp_path: Path) -> None:
