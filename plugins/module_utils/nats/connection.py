@@ -146,6 +146,7 @@ class _NatsPy(NatsPyClient):
         self._make_context = make_context
         self.server_id = ""
         self.addresses = 0
+        self.greeted = False
         self.info: dict[str, Any] = {}
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -170,6 +171,7 @@ class _NatsPy(NatsPyClient):
                 raise NatsFailure("tls", "TLS was asked for, but this server does not offer it")
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
+        self.greeted = True
 
     async def _read_loop(self) -> None:
         """Read until the connection ends. nats-py's callback for that never comes when its closing fails, as after a reset."""
@@ -229,7 +231,9 @@ class Connection:
             if self._library.connected_url is not None:
                 self.address = self._library.connected_url.geturl()
         except Exception as error:  # pylint: disable=broad-except  # nats-py raises bare exceptions for broken files too
-            raise _connect_failure(self.address, error, arguments.get("user"), timeout) from error
+            # The credentials are read before the connection is opened, and used once the server has announced itself.
+            awaits_greeting = self._library._transport is not None and not self._library.greeted
+            raise _connect_failure(self.address, error, arguments.get("user"), timeout, awaits_greeting) from error
 
     async def close(self) -> None:
         """Close the connection, in whatever state it is."""
@@ -548,7 +552,9 @@ def _split_url(server: str) -> tuple[str, str | None, str | None]:
     return parts._replace(netloc=netloc).geturl(), user, password
 
 
-def _connect_failure(url: str, error: Exception, user: str | None, timeout: float) -> NatsFailure:
+def _connect_failure(
+    url: str, error: Exception, user: str | None, timeout: float, awaits_greeting: bool = False
+) -> NatsFailure:
     if isinstance(error, NatsFailure):
         error.server = url
         return error
@@ -565,6 +571,8 @@ def _connect_failure(url: str, error: Exception, user: str | None, timeout: floa
         return NatsFailure("unreachable", f"no answer within {timeout:.3g} s", server=url)
     if isinstance(error, (OSError, nats.errors.Error)):
         return NatsFailure("unreachable", text, server=url)
+    if awaits_greeting:
+        return NatsFailure("unreachable", f"the greeting is not that of a NATS server: {text}", server=url)
     return NatsFailure("invalid_option", f"the credentials cannot be used: {type(error).__name__}: {text}", server=url)
 
 

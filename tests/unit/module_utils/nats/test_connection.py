@@ -128,6 +128,29 @@ def test_what_the_library_raises(
         assert failure.description.startswith("lost the connection to nats://h:4222 during S: ")
 
 
+@pytest.mark.parametrize(
+    "greeting",
+    [b"INFO " + b"x" * 300_000, b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n', b"INFO " + b"[" * 60_000 + b"\r\n"],
+    ids=["endless", "list", "types", "nested"],
+)
+def test_a_greeting_that_no_server_sends_is_not_blamed_on_the_credentials(greeting: bytes) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read()
+        writer.close()
+
+    async def connect() -> str:
+        listener = await asyncio.start_server(greet, "127.0.0.1", 0)
+        address = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        async with listener:
+            with pytest.raises(NatsFailure) as refused:
+                await Session(ConnectionOptions(servers=(address,), user="u", password="p"))._connect()
+        assert refused.value.code == "unreachable"
+        return refused.value.description
+
+    assert "the greeting is not that of a NATS server" in asyncio.run(connect())
+
+
 def test_why_a_connection_was_lost_when_a_write_learns_of_it_first() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"server_id": "X", "version": "2.10.27", "max_payload": 1000}\r\n')
