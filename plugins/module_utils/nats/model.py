@@ -1078,4 +1078,7 @@ def parse_time(text: str) -> datetime:
     seconds, _dot, fraction = moment.partition(".")
     whole = datetime.fromisoformat(seconds)
     micro = int(fraction[:6].ljust(6, "0")) if fraction else 0
-    return whole.replace(microsecond=micro, tzinfo=offset).astimezone(timezone.utc)
+    try:
+        return whole.replace(microsecond=micro, tzinfo=offset).astimezone(timezone.utc)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is not a time of the years 1 to 9999 in UTC") from error

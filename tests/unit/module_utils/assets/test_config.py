@@ -69,6 +69,10 @@ def test_people_and_servers_mean_the_same() -> None:
             {"sources": [{"name": "A"}, {"name": "B", "opt_start_time": "x"}]},
             r"sources\[1\].opt_start_time: 'x' is not a time",
         ),
+        (
+            {"sources": [{"name": "A", "opt_start_time": "9999-12-31T23:59:59-14:00"}]},
+            r"sources\[0\].opt_start_time: '9999-12-31T23:59:59-14:00' is not a time",
+        ),
         ({"sources": [{"filter_subject": "a"}]}, r"sources\[0\]: name must be given"),
         ({"republish": {"src": "a", "dest": None}}, "republish: dest must be given"),
         ({"metadata": {"_nats.ver": "1"}}, "metadata: _nats.ver: keys that begin with _nats. are the server's own"),

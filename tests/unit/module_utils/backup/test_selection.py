@@ -55,7 +55,17 @@ def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
     assert parse_time(text) == datetime(2026, 11, 23, *expected, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-23T25:00:00Z"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2026-13-01",
+        "2026-11-23T25:00:00Z",
+        "9999-12-31T23:59:59-14:00",
+        "0001-01-01T00:00:00+14:00",
+    ],
+)
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(SelectionError, match="is not a time such as"):
         parse_time(text)

@@ -306,6 +306,12 @@ def test_times(text: str, expected: datetime) -> None:
     assert parse_time(text).utcoffset() == timedelta(0)
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_beyond_the_calendar_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time of the years 1 to 9999"):
+        parse_time(text)
+
+
 def test_clusters_of_another_domain_are_left_out_with_their_servers_without_jetstream() -> None:
     hub = (clusters.server("n1", domain="hub"), clusters.server("core", jetstream=False))
     leafs = (
