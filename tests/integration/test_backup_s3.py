@@ -263,7 +263,8 @@ def test_a_bucket_that_is_not_there(accounts: InStorage) -> None:
 
 def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) -> None:
     """It takes no upload without a checksum. What retention removes stays as an older version."""
-    client, bucket = storage.client, "locked"
+    # The tests with the next version of nats-server use the same storage, and locked objects cannot be removed.
+    client, bucket = storage.client, f"locked-{accounts.cluster.version}"
     client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
     rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}}
     client.put_object_lock_configuration(
@@ -312,6 +313,27 @@ def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.M
         started = time.monotonic()
         result = accounts.run("backup", s3=options)
     assert result["failure"]["code"] == "unreachable" and time.monotonic() - started < 10, result
+
+
+def test_a_storage_that_leaves_out_the_etag(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are those about an object and about the lock that another run holds."""
+    call = s3_store._Bucket.call
+
+    def without(self: Any, method: str, **arguments: Any) -> Any:
+        answer = call(self, method, **arguments)
+        if method == "get_object":
+            del answer["ETag"]
+        return answer
+
+    storage.write("nats/catalogue.json", b"{}")
+    store = s3_store.s3_store(PLACE, S3Options(**storage.options))
+    with store.locked():
+        monkeypatch.setattr(s3_store._Bucket, "call", without)
+        for read in (lambda: store.open("catalogue.json"), store.locked):
+            with pytest.raises(NatsFailure, match=r"does not answer as S3 does: .* ETag") as caught, read():
+                pass
+            assert caught.value.code == "bad_reply"
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     JetStreamSummary,
     MetaGroup,
     Peer,
+    ReplicaState,
     Stream,
 )
 from hypothesis import given
@@ -82,6 +83,20 @@ def test_a_ghost_consumer() -> None:
     assert found(ghost) == [("consumer_ghost", "APP/ORDERS/worker", "")]
     early = replace(ghost, servers=tuple(replace(item, uptime=3.0) for item in servers))
     assert found(early) == [], "a server that has just started may still make it"
+
+
+def test_a_replica_that_lacks_messages_although_its_leader_counts_on_it() -> None:
+    """nats-server 2.10 calls a replica current whose writes fail."""
+
+    def stored(**last: int) -> Cluster:
+        return cluster(THREE, orders(stored={name: ReplicaState(end, 1, end) for name, end in last.items()}))
+
+    early, late = stored(n1=20, n2=20, n3=9), stored(n1=25, n2=25, n3=9)
+    assert found(early, late) == [("replica_behind", "APP/ORDERS", "n3")]
+    (finding,) = find(early, late, Request(), Expectations(jetstream_servers=frozenset(THREE)))
+    assert "n3 ends at message 9" in finding.message
+    assert found(early, stored(n1=25, n2=25, n3=10)) == [], "it progresses"
+    assert found(stored(n1=9, n2=9, n3=9), stored(n1=25, n2=25, n3=9)) == [], "it may just be about to"
 
 
 def test_no_leader_in_both_looks_although_a_majority_answers() -> None:

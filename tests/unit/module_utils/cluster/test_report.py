@@ -132,6 +132,24 @@ def test_the_meta_leader_is_marked_and_core_servers_are_left_out() -> None:
     assert "n2*" in report_page(data).text
 
 
+def test_reserved_bytes_are_listed_next_to_the_limit() -> None:
+    """A server whose streams have reserved all of its storage takes no further one, although its disk is empty."""
+    found = info()
+    for one in found["servers"]:
+        if one["jetstream"]:
+            one["js"] = {**one["js"], "reserved_storage": 700 << 20, "max_storage": 1 << 30}
+    data = report_data(found, reports=["jetstream"])
+    rows = [*one_table(data, "jetstream")["rows"], one_table(data, "jetstream")["totals"][0]]
+    assert [(row["reserved_storage"] >> 20, row["max_storage"] >> 20) for row in rows] == [
+        (700, 1024),
+        (700, 1024),
+        (1400, 2048),
+    ]
+    text = report_page(data).text
+    for shown in ("Reserved", "File Limit", "700.0 MiB", "1.0 GiB"):
+        assert shown in text
+
+
 def test_totals_count_each_stream_once_and_every_replica_and_say_so() -> None:
     streams = [stream("ORDERS", group("n1", "n2"), (consumer("NEW", group("n2", "n1")),))]
     data = report_data(info(streams=streams), reports=["jetstream", "streams"])
