@@ -308,7 +308,7 @@ class _Leaderless:
         return failure
 
     def _silent_servers(self) -> str:
-        """Return which servers do not answer, empty if the task's user is not of the system account, which alone knows."""
+        """Return which servers do not answer, empty if the task's user is not in the system account."""
         if not self._connections.accounts:
             return ""
         try:
