@@ -271,6 +271,9 @@ def test_a_server_that_does_not_start_says_why(host: Host) -> None:
     output = host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"), fails=True)
     assert "ended right after its start" in output
     assert 'unknown field \\"no_such_option\\"' in output
+    host.write_config('include "X\x1b[31mRED"')
+    output = host.play("start", fails=True)
+    assert "X?[31mRED" in output and "\x1b" not in output
 
 
 def test_a_server_that_ended_before_its_turn_says_why(host: Host) -> None:

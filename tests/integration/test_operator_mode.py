@@ -89,6 +89,16 @@ def test_a_second_deployment_changes_nothing(deployed: Deployed) -> None:
     deployed.hosts.deploy_changes_nothing()
 
 
+def test_an_upgrade_is_checked_with_the_creds_of_the_environment(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_CREDS", str(deployed.operator.creds["SYS"]))
+    refused = deployed.hosts.playbook(
+        "upgrade", "--check", fails=True, nats_server_api_credentials="", **deployed.hosts.running("2.15.1")
+    )
+    assert "2.10.27 to 2.15.1 skips" in words(refused.output)
+
+
 def test_an_upgrade_is_checked_and_gated_with_the_credentials_of_the_system_account(
     deployed: Deployed, run_module: Runner
 ) -> None:

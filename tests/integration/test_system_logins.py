@@ -49,6 +49,24 @@ def test_an_upgrade_is_checked_with_the_login_of_the_environment(
     assert "nothing was changed" in refused.output
 
 
+def test_an_upgrade_is_checked_with_a_certificate(tmp_path: Path) -> None:
+    """The servers take the user from the certificate that the role issues for the modules. No user has a password."""
+    cluster = RoleCluster(tmp_path, ["n1"], "2.10.27")
+    for secret in ("nats_server_system_password", "nats_server_account_operator_password"):
+        del cluster.variables[secret]
+    cluster.variables.update(
+        nats_server_accounts={"$SYS": {"users": [{"user": "CN=natsops"}]}},
+        nats_server_tls_source="ca",
+        nats_server_tls_ca_dir=str(tmp_path / "ca"),
+        nats_server_tls_verify_clients=True,
+        nats_server_tls={"verify_and_map": True},
+    )
+    with cluster.deployed():
+        refused = cluster.playbook("upgrade", "--check", fails=True, **cluster.running("2.15.1"))
+        assert "2.10.27 to 2.15.1 skips" in words(refused.output)
+        assert "nothing was changed" in refused.output
+
+
 def test_a_version_change_without_any_login_is_refused(
     by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
