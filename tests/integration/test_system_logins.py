@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,26 @@ from typing import Any
 import pytest
 from support.credentials import new_user
 from support.module_runs import Runner
-from support.role_cluster import APP_PASSWORD, APP_USER, SMOKE_TEST, RoleCluster, create, publish, words
+from support.role_cluster import (
+    APP_PASSWORD,
+    APP_USER,
+    SMOKE_TEST,
+    RoleCluster,
+    create,
+    publish,
+    words,
+)
 
 pytestmark = pytest.mark.playbook
 
 
+OPS_PASSWORD = "ops-pass"
+
+
 @pytest.fixture(scope="module")
 def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleCluster, Path]]:
-    """A server whose only system user has an nkey, deployed with the seed in the environment as AWX's credential gives it."""
+    """A server with a system user of an nkey, deployed with the seed in the environment as AWX's credential gives it. Another
+    system user has a password, which is not in the variables of the role."""
     root = tmp_path_factory.mktemp("nkey")
     user = new_user()
     seed = root / "sys.nk"
@@ -27,7 +40,8 @@ def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleClus
     seed.chmod(0o600)
     cluster = RoleCluster(root, ["n1"], "2.10.27")
     del cluster.variables["nats_server_system_password"]
-    cluster.variables["nats_server_accounts"]["$SYS"] = {"users": [{"nkey": user.public}]}
+    by_password = {"user": "ops", "password": OPS_PASSWORD}
+    cluster.variables["nats_server_accounts"]["$SYS"] = {"users": [{"nkey": user.public}, by_password]}
     cluster.variables["nats_cluster_backup_directory"] = str(root / "backups")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NATS_NKEY", str(seed))
@@ -39,11 +53,20 @@ def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleClus
         cluster.kill()
 
 
+@pytest.mark.parametrize("form", ["nkey", "password", "context"])
 def test_an_upgrade_is_checked_with_the_login_of_the_environment(
-    by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch
+    by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     cluster, seed = by_nkey
-    monkeypatch.setenv("NATS_NKEY", str(seed))
+    context = cluster.root / "ops.json"
+    context.write_text(json.dumps({"user": "ops", "password": OPS_PASSWORD}))
+    login = {
+        "nkey": {"NATS_NKEY": str(seed)},
+        "password": {"NATS_USER": "ops", "NATS_PASSWORD": OPS_PASSWORD},
+        "context": {"NATS_CONTEXT": str(context)},
+    }[form]
+    for name, value in login.items():
+        monkeypatch.setenv(name, value)
     refused = cluster.playbook("upgrade", "--check", fails=True, **cluster.running("2.15.1"))
     assert "2.10.27 to 2.15.1 skips" in words(refused.output)
     assert "nothing was changed" in refused.output
