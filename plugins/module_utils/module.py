@@ -135,6 +135,21 @@ def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None
     _run(module, connected)
 
 
+def run_even_unconnected(module: AnsibleModule, work: Callable[[Client | None, str], dict[str, Any]]) -> None:
+    """As `run`, for work that a missing connection does not end: `work` then gets None and the reason."""
+
+    def attempt(options: ConnectionOptions) -> dict[str, Any]:
+        try:
+            with Client(options) as client:
+                return work(client, "")
+        except NatsFailure as failure:
+            return work(None, failure.description)
+        except MissingLibrary as missing:
+            return work(None, missing_required_lib(missing.library))
+
+    _run(module, attempt)
+
+
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
     """Collect cyclic garbage less often meanwhile.

@@ -55,7 +55,9 @@ options:
     type: str
     default: 4h
   gate:
-    description: Whether the servers belong to a cluster with a health gate. Without one nothing is read.
+    description:
+      - Whether the servers belong to a cluster with a health gate. Without one only streams that would lose messages are an
+        error, and a cluster that cannot be read is a warning.
     type: bool
     default: true
   expected_servers:
@@ -75,6 +77,7 @@ options:
       - Streams (C(ACCOUNT/STREAM)) that may lose their messages, because their only replica is in the memory of one
         of these servers or because the server would empty them when it starts (nats-server#6753). All other such
         streams make the plan refused.
+      - Also consumers (C(ACCOUNT/STREAM/CONSUMER)) whose position is in the memory of one of these servers alone.
     type: list
     elements: str
     default: []
@@ -141,7 +144,7 @@ problems:
   description:
     - What speaks against it (severity V(error)), or what it costs (V(warning)), as in M(natsops.jetstream.nats_cluster_health).
     - Codes are V(stop_breaks_quorum), V(stop_r1), V(stop_unknown_server), V(roll_memory_lost), V(roll_first_seq),
-      V(maintenance) and V(maintenance_overdue).
+      V(roll_unchecked), V(maintenance) and V(maintenance_overdue).
   returned: success
   type: list
   elements: dict
@@ -163,7 +166,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import Request, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of, utc
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    make_module,
+    run,
+    run_even_unconnected,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -211,14 +218,15 @@ def _me() -> str:
     return f"{user}@{platform.node()}"
 
 
-def plan(cluster: Cluster | None, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result. `cluster`: as it is now; None without a gate. Raises NatsFailure invalid_option."""
+def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -> dict[str, Any]:
+    """Return the module's result. `cluster`: as it is now, None where it could not be read; `unread`: why not. Raises NatsFailure
+    invalid_option."""
     now = time.time()
     marks = marks_of(params["maintenance"])
     server_of = params["hosts"]
     running = [server_of[host] for host in params["running"] if host in server_of]
     servers = {name: name in running for name in server_of.values()}
-    made = plan_entry(cluster, servers, marks, request_of(params, now), now)
+    made = plan_entry(cluster, servers, marks, request_of(params, now), now, params["gate"], unread)
     scene = scene_of(cluster, {}, made.entering, mark_texts(marks, now))
     hosts = [host for host, server in server_of.items() if server in made.entering]
     if hosts:
@@ -264,14 +272,14 @@ def main() -> None:
             "accept_loss": {"type": "list", "elements": "str", "default": []},
         }
     )
+
+    def work(client: Client | None, unread: str = "") -> dict[str, Any]:
+        return plan(read(client, module.params) if client else None, module.params, unread)
+
     if module.params["gate"]:
-        run(module, lambda client: plan(read(client, module.params), module.params))
-    try:
-        result = plan(None, module.params)
-    except NatsFailure as failure:
-        fail(module, failure)
+        run(module, work)
     else:
-        module.exit_json(**result)
+        run_even_unconnected(module, work)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ options:
     default: {}
   gate:
     description:
-      - Whether a health gate watches the restart. Without one nothing is read, and RV(batches) has one host after another.
+      - Whether a health gate watches the restart. Without one RV(batches) has one host after another, and only streams that
+        would lose messages are an error. A cluster that cannot be read is then a warning.
       - With one, a cluster that cannot be read is a failure that says so.
     type: bool
     default: true
@@ -92,6 +93,7 @@ options:
     description:
       - Streams that may lose messages in the restart, each as C(ACCOUNT/STREAM), because of a single replica in
         memory or a defect of the server. Any other such stream with messages is an error.
+      - Also consumers whose position is in the memory of a single server, each as C(ACCOUNT/STREAM/CONSUMER).
     type: list
     elements: str
     default: []
@@ -270,8 +272,9 @@ problems:
   description:
     - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas), V(roll_memory_lost), V(roll_first_seq), V(roll_meta_quorum) and
-      V(disk_full), and with O(maintenance) V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
+    - Codes of the batches are V(roll_few_replicas), V(roll_missing_member), V(roll_memory_lost), V(roll_first_seq),
+      V(roll_meta_quorum), V(disk_full) and, without O(gate), V(roll_unchecked), and with O(maintenance) V(maintenance),
+      V(maintenance_overdue) and V(stop_breaks_quorum).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
       the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
       version does not know), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
@@ -311,6 +314,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     disk_problems,
     plan_lines,
     plan_roll,
+    plan_ungated,
     unreadable_refusal,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
@@ -320,7 +324,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_
     version_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    make_module,
+    run,
+    run_even_unconnected,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -342,6 +350,24 @@ def target_of(params: Mapping[str, Any]) -> VersionRules | None:
     except TypeError as error:
         raise NatsFailure("invalid_option", f"feature_flags: {error}") from error
     return VersionRules(params["target_version"], params["allow_skipped_minors"], params["allow_downgrade"], flags)
+
+
+def host_names(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name of each server's host. Servers that are given without hosts are called by their own names."""
+    hosts = {server: host for host, server in (params["hosts"] or {}).items()}
+    return hosts or {name: name for name in params["server_names"] or ()}
+
+
+def restart_rules(params: Mapping[str, Any]) -> RollRules:
+    """Return the limits of the batches and the accepted losses."""
+    return RollRules(
+        **{name: params[name] for name in _RULES},
+        accept_loss=frozenset(params["accept_loss"]),
+        starts={
+            server: str(params["starts"].get(host) or params["target_version"] or "")
+            for server, host in host_names(params).items()
+        },
+    )
 
 
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
@@ -370,38 +396,35 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]}")
     target = target_of(params)
-    # Servers that are given without hosts are called by their own names.
-    host_of = {server: host for host, server in (params["hosts"] or {}).items()}
-    host_of = host_of or {name: name for name in params["server_names"] or ()}
-    cluster = read_cluster(client, params, host_of)
-    rules = RollRules(
-        **{name: params[name] for name in _RULES},
-        accept_loss=frozenset(params["accept_loss"]),
-        starts={
-            server: str(params["starts"].get(host) or params["target_version"] or "")
-            for server, host in host_of.items()
-        },
-    )
-    made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
+    hosts = host_names(params)
+    cluster = read_cluster(client, params, hosts)
+    rules = restart_rules(params)
+    made = plan_roll(cluster, hosts, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
-    free = {server: params["disk_free"].get(host) for server, host in host_of.items()}
+    free = {server: params["disk_free"].get(host) for server, host in hosts.items()}
     marks, now = marks_of(params["maintenance"]), time.time()
     problems = [
         *disk_problems(free),
         *made.problems,
         *roll_problems(cluster, made.batches, marks, now),
-        *(version_problems(cluster, list(host_of), target) if target else ()),
+        *(version_problems(cluster, list(hosts), target) if target else ()),
     ]
-    batches = tuple(tuple(host_of[name] for name in batch) for batch in made.batches)
+    batches = tuple(tuple(hosts[name] for name in batch) for batch in made.batches)
     made = replace(made, batches=batches, problems=tuple(problems))
     scene = scene_of(cluster, {}, maintenance=mark_texts(marks, now))
     return result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
 
 
-def ungated_plan(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result where nothing is known of the cluster: one after another, in the order that was given."""
-    names = list(params["hosts"] or params["server_names"] or ())
-    return result(Cluster(), RollPlan(tuple((name,) for name in names), len(names)), params["reasons"])
+def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result without a gate: one after another, in the order that was given."""
+    hosts = host_names(params)
+    cluster = None
+    if client:
+        awaited = set(params["expected_servers"] or ()) - marks_of(params["maintenance"]).keys()
+        cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*hosts, *awaited}, health=False)
+    made = plan_ungated(cluster, list(hosts), restart_rules(params), unread)
+    made = replace(made, batches=tuple((hosts[name],) for (name,) in made.batches))
+    return result(Cluster(), made, params["reasons"])
 
 
 def result(
@@ -464,9 +487,10 @@ def main() -> None:
         required_one_of=[("server_names", "hosts")],
         mutually_exclusive=[("server_names", "hosts")],
     )
-    if not module.params["gate"]:
-        module.exit_json(**ungated_plan(module.params))
-    run(module, lambda client: plan(client, module.params))
+    if module.params["gate"]:
+        run(module, lambda client: plan(client, module.params))
+    else:
+        run_even_unconnected(module, lambda client, unread: ungated_plan(client, unread, module.params))
 
 
 if __name__ == "__main__":

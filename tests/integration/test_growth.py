@@ -31,6 +31,11 @@ def messages(cluster: RoleCluster) -> int:
     return asyncio.run(read())
 
 
+async def delete(cluster: RoleCluster, name: str) -> None:
+    async with await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD) as client:
+        await client.jetstream().delete_stream(name)
+
+
 def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object]]) -> None:
     """Do something as a client that logs in without a user."""
 
@@ -62,6 +67,13 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         publish(cluster, "ORDERS.new", 50, 10)
         cluster.playbook("backup")
         before = config.read_bytes()
+        # A restart ends streams that are in the memory of the only server.
+        create(cluster, "CACHE", 1, subjects=["CACHE.>"], storage="memory")
+        publish(cluster, "CACHE.new", 5, 10)
+        refused = words(cluster.playbook("restart", fails=True).output)
+        assert "stream APP/CACHE is in the memory of n1 alone: its 5 message(s) end with the restart" in refused
+        assert "no server was touched" in refused
+        asyncio.run(delete(cluster, "CACHE"))
         cluster.add("n2")
         cluster.add("n3")
         # Whether the server runs or not, nothing is written.

@@ -93,5 +93,7 @@ def test_a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_to_refuse(
     ungated = run_module("nats_roll_plan", login, **options, gate=False)
     assert (ungated["batches"], ungated["lower_bound"], ungated["ok"]) == ([["a"], ["b"]], 2, True)
     assert ungated["lines"] == ["batch 1 of 2: a", "batch 2 of 2: b (asked for)"]
+    (unchecked,) = ungated["causes"]
+    assert "whether streams in memory would lose their messages could not be checked: " in unchecked["title"]
     both = run_module("nats_roll_plan", login, server_names=["n1"], hosts={"a": "n1"})
     assert "mutually exclusive" in both["msg"]

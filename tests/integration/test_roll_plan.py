@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ def test_who_may_go_out_of_service(healthy: NatsProcesses, run_module: Runner) -
         "nats_maintenance_plan", {}, **options, **one, gate=False, maintenance=[{**mark, "server": "n2"}]
     )
     assert alone["ok"]
+    assert "could not be checked: cannot connect" in alone["lines"][-2]
     assert alone["lines"][-1].startswith("n2 is in maintenance since ")
 
 
@@ -109,6 +110,46 @@ def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner)
         assert "roll_first_seq" not in codes()
     finally:
         cluster.kill()
+
+
+def test_messages_that_end_without_a_gate(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, version: str
+) -> None:
+    """A server by itself, or a cluster whose gate is disabled: the restart ends the same messages, and the plan refuses it."""
+    server = make_cluster(["n1"], cluster="")
+    server.add_stream("MEMORY", 1, storage="memory")
+    server.add_stream("COUNTED", 1, first_seq=500)
+    server.add_stream("FILE", 1)
+    server.add_consumer("FILE", "forgetful", mem_storage=True)
+    for name in ("MEMORY", "COUNTED", "FILE"):
+        server.app_request(f"{name}.x", {"number": 1})
+    asyncio.run(acknowledge_one(server, "FILE", "forgetful"))
+    roll: dict[str, Any] = {"hosts": {"host-1": "n1"}, "expected_servers": ["n1"], "gate": False}
+    maintenance = {**roll, "running": ["host-1"], "until": "2099-01-01 00:00:00Z"}
+    expected = dict.fromkeys(("stream APP/MEMORY", "consumer APP/FILE/forgetful"), "roll_memory_lost")
+    if version == "2.10.27":
+        expected["stream APP/COUNTED"] = "roll_first_seq"
+    for module, options in (("nats_roll_plan", roll), ("nats_maintenance_plan", maintenance)):
+        # Nothing moves a replica without a gate.
+        for policy in ("accept", "move"):
+            refused = run_module(module, server.sys_connection(), **options, r1_policy=policy)
+            assert not refused["ok"] and "no server was touched" in refused["refusal"]
+            assert {one["subject"]: one["code"] for one in refused["problems"]} == expected
+        accepted = run_module(
+            module, server.sys_connection(), **options, accept_loss=["APP/MEMORY", "APP/COUNTED", "APP/FILE/forgetful"]
+        )
+        assert accepted["ok"] and accepted["refusal"] == ""
+    server.stop("n1")
+    server.start("n1")
+
+    def count(name: str) -> int:
+        return int(server.app_request(f"$JS.API.STREAM.INFO.{name}")["state"]["messages"])
+
+    # Without a cluster even the stream ends.
+    assert sorted(server.app_request("$JS.API.STREAM.NAMES")["streams"]) == ["COUNTED", "FILE"]
+    assert count("FILE") == 1
+    assert "forgetful" not in server.app_request("$JS.API.CONSUMER.NAMES.FILE")["consumers"]
+    assert count("COUNTED") == (0 if version == "2.10.27" else 1)
 
 
 def severities(result: dict[str, Any]) -> dict[str, str]:
@@ -216,6 +257,13 @@ def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Run
         assert all(problem["servers"] == ["n2"] for problem in back["problems"])
     finally:
         cluster.kill()
+
+
+async def acknowledge_one(server: NatsProcesses, stream: str, consumer: str) -> None:
+    async with await nats.connect(server.urls, user=APP_USER, password=APP_PASSWORD) as client:
+        subscription = await client.jetstream().pull_subscribe_bind(consumer, stream)
+        for message in await subscription.fetch(1):
+            await message.ack_sync()
 
 
 def overwrite_messages(cluster: NatsProcesses) -> None:

@@ -17,6 +17,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     RollRules,
     batch_effects,
     lost_messages,
+    unchecked_losses,
+    ungated_losses,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
@@ -68,11 +70,18 @@ def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] 
 
 
 def plan_entry(
-    cluster: Cluster | None, servers: Mapping[str, bool], marks: Mapping[str, Mark], request: Request, now: float
+    cluster: Cluster | None,
+    servers: Mapping[str, bool],
+    marks: Mapping[str, Mark],
+    request: Request,
+    now: float,
+    gated: bool = True,
+    unread: str = "",
 ) -> EntryPlan:
     """Return how these servers are taken out of service, and what speaks against it.
 
-    `cluster`: as it is now, None where no gate can ask. `servers`: whether the process of each runs. `marks`: of all servers that
+    `cluster`: as it is now, None where it could not be read; `unread`: why not. `gated`: whether a health gate watches the stop;
+    without one only lost messages are errors. `servers`: whether the process of each runs. `marks`: of all servers that
     are in maintenance, also others than these. A server that is out of service already keeps its mark. One that does not run
     takes nothing away.
     """
@@ -83,16 +92,20 @@ def plan_entry(
     answered = cluster.names if cluster else frozenset()
     stopping = [name for name, runs in servers.items() if runs or name in answered]
     entering = [name for name in servers if name in stopping or name not in marks or not marks[name].held]
-    problems = (
-        stop_problems(cluster, stopping, StopPolicy("fail" if request.r1 == "fail" else "accept")) if cluster else []
-    )
-    if cluster:
-        rules = RollRules(r1_policy=request.r1, accept_loss=request.accept_loss)
-        problems += lost_messages(cluster, [name for name in entering if name in stopping], rules)
+    rules = RollRules(r1_policy=request.r1, accept_loss=request.accept_loss)
+    ending = [name for name in entering if name in stopping]
+    if cluster is None:
+        problems = unchecked_losses(unread) if ending else []
+    elif gated:
+        problems = stop_problems(cluster, stopping, StopPolicy("fail" if request.r1 == "fail" else "accept"))
+        problems += lost_messages(cluster, ending, rules)
+    else:
+        problems = ungated_losses(cluster, ending, rules)
     others = known_problems([mark for name, mark in marks.items() if name not in servers], now, answered)
     verb = "would go" if any(problem.severity == ERROR for problem in (*problems, *others)) else "goes"
     lines = [
         *_lines(cluster, after, set(entering), servers, now, request, verb),
+        *(problem.message for problem in problems if cluster is None),
         *(problem.message for problem in others),
     ]
     return EntryPlan(tuple(after), tuple(entering), (*problems, *others), tuple(lines))

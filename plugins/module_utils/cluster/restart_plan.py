@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import duplicate_problems
@@ -94,7 +94,8 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     problems = [
         *duplicate_problems(cluster),
         *_few_replicas(cluster, running, rules),
-        *lost_messages(cluster, running, rules),
+        *_missing_members(cluster, running),
+        *lost_messages(cluster, [*silent, *running], rules),
         *_meta_refusal(cluster, running),
     ]
     leader = cluster.meta.group.leader if cluster.meta else None
@@ -112,6 +113,28 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
         *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
     ]
     return RollPlan(tuple(batches), len(first) + len(canaries) + colouring.lower_bound, tuple(problems), tuple(reasons))
+
+
+def plan_ungated(cluster: Cluster | None, names: Sequence[str], rules: RollRules, unread: str = "") -> RollPlan:
+    """Return a restart that no gate watches: one server after another, in this order. Only lost messages are errors.
+
+    `cluster`: None where it could not be read, `unread`: why not.
+    """
+    problems = unchecked_losses(unread) if cluster is None else ungated_losses(cluster, names, rules)
+    return RollPlan(tuple((name,) for name in names), len(names), tuple(problems))
+
+
+def ungated_losses(cluster: Cluster, names: Iterable[str], rules: RollRules) -> list[Problem]:
+    """Return the streams whose messages end when these servers restart without a gate, which also moves no replica before."""
+    policy = "accept" if rules.r1_policy == "move" else rules.r1_policy
+    running = [name for name in names if name in cluster.names]
+    return lost_messages(cluster, running, replace(rules, r1_policy=policy))
+
+
+def unchecked_losses(reason: str) -> list[Problem]:
+    """Return the warning for a cluster that could not be read before its servers stop."""
+    message = f"whether streams in memory would lose their messages could not be checked: {reason}"
+    return [Problem("roll_unchecked", WARNING, "cluster", message)]
 
 
 def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
@@ -189,9 +212,28 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
             yield Problem("roll_few_replicas", severity, group.subject, message, tuple(touched))
 
 
+def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
+    """Yield the groups that lost a member for good and have none to spare. Their leader reports every other member, also those
+    that are down."""
+    for group in cluster.groups():
+        touched = sorted(set(group.members).intersection(running))
+        if not touched or not group.leader or not group.quorum > len(group.members) - 1 < group.size - 1:
+            continue
+        message = (
+            f"{group.subject} (R{group.size}) has {len(group.members)} of {group.size} members and would lose its quorum while "
+            f"{touched[0]} restarts: run repair first"
+        )
+        yield Problem("roll_missing_member", ERROR, group.subject, message, tuple(touched))
+
+
 def lost_messages(cluster: Cluster, running: Sequence[str], rules: RollRules) -> list[Problem]:
-    """Return the streams whose messages end when these servers stop and start again: errors, unless that is accepted by name."""
-    return [*_lost_with_memory(cluster, running, rules), *_lost_by_first_seq(cluster, running, rules)]
+    """Return the streams that lose messages, and the consumers that lose their positions, when these servers restart: errors,
+    unless that is accepted by name."""
+    return [
+        *_lost_with_memory(cluster, running, rules),
+        *_lost_positions(cluster, running, rules),
+        *_lost_by_first_seq(cluster, running, rules),
+    ]
 
 
 def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
@@ -204,13 +246,43 @@ def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules
             continue
         name, accepted = stream.label, bool(stream.names.intersection(rules.accept_loss))
         lost = f"stream {name} is in the memory of {touched[0]} alone: its {stream.messages} message(s) end with the restart"
-        remedy = (
-            "accepted by accept_loss"
-            if accepted
-            else "give it more replicas, or accept the loss (accept_loss, nats_cluster_accept_loss)"
-        )
-        severity = WARNING if accepted else ERROR
-        yield Problem("roll_memory_lost", severity, stream.group.subject, f"{lost}; {remedy}", tuple(touched))
+        if cluster.meta is None:
+            lost += ", and so does the stream"
+        yield _memory_lost(stream.group.subject, lost, accepted, touched)
+
+
+def _lost_positions(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
+    """Yield the consumers whose position is in the memory of a server that restarts, and nowhere else."""
+    if rules.r1_policy == "move":
+        return
+    for stream in cluster.streams:
+        for consumer in stream.consumers:
+            group, config = consumer.group, consumer.info.get("config") or {}
+            touched = sorted(set(group.members).intersection(running))
+            delivered = (consumer.info.get("delivered") or {}).get("consumer_seq") or 0
+            if group.size != 1 or group.ephemeral or not touched or not delivered:
+                continue
+            if stream.storage == "memory" and stream.group.size == 1:
+                # It ends with its messages.
+                continue
+            if not config.get("mem_storage") and stream.storage != "memory":
+                continue
+            names = {f"{name}/{consumer.name}" for name in stream.names}
+            lost = (
+                f"{group.subject} is in the memory of {touched[0]} alone: its position (ack floor {consumer.ack_floor}) ends "
+                "with the restart, and messages are delivered again"
+            )
+            yield _memory_lost(group.subject, lost, bool(names.intersection(rules.accept_loss)), touched)
+
+
+def _memory_lost(subject: str, lost: str, accepted: bool, servers: Sequence[str]) -> Problem:
+    remedy = (
+        "accepted by accept_loss"
+        if accepted
+        else "give it more replicas, or accept the loss (accept_loss, nats_cluster_accept_loss)"
+    )
+    severity = WARNING if accepted else ERROR
+    return Problem("roll_memory_lost", severity, subject, f"{lost}; {remedy}", tuple(servers))
 
 
 def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
@@ -375,4 +447,4 @@ class _Colouring:
 
 def _spare(group: RaftGroup, rules: RollRules) -> int:
     """Return how many members of a group may be down; a group of two is away in any case, and one at a time is least."""
-    return max(1, min(rules.max_unavailable_replicas, group.size - group.quorum))
+    return max(1, min(rules.max_unavailable_replicas, min(group.size, len(group.members)) - group.quorum))

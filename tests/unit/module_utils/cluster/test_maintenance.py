@@ -87,6 +87,19 @@ class TestEntry:
         for accepted in (replace(REQUEST, accept_loss=frozenset(["APP/CACHE"])), replace(REQUEST, r1="move")):
             assert errors(plan_entry(live, {"n3": True}, {}, accepted, NOW).problems) == []
 
+    def test_a_disabled_gate_excuses_no_lost_messages(self) -> None:
+        cache = replace(stream("CACHE", ["n1"]), storage="memory", messages=20)
+        counted = replace(
+            stream("COUNTED", ["n1"]), storage="file", messages=9, first_seq=7, info={"config": {"first_seq": 7}}
+        )
+        live = cluster(NAMES, cache, counted)
+        live = replace(live, servers=tuple(replace(one, version="2.10.27") for one in live.servers))
+        expected = [("roll_memory_lost", "stream APP/CACHE"), ("roll_first_seq", "stream APP/COUNTED")]
+        plan = plan_entry(live, {"n1": True}, {}, REQUEST, NOW)
+        assert errors(plan.problems) == expected
+        for r1 in ("accept", "move"):
+            assert errors(plan_entry(live, {"n1": True}, {}, replace(REQUEST, r1=r1), NOW, False).problems) == expected
+
     def test_a_second_one_is_refused_and_the_first_is_named_with_the_groups_and_peers(self) -> None:
         live = without_n3("ORDERS")
         plan = plan_entry(live, {"n2": True}, {"n3": MARK}, REQUEST, NOW)
@@ -124,7 +137,8 @@ class TestEntry:
 
     def test_a_server_without_a_cluster(self) -> None:
         plan = plan_entry(None, {"n1": True}, {}, REQUEST, NOW)
-        assert (plan.entering, errors(plan.problems), len(plan.lines)) == (("n1",), [], 1)
+        assert (plan.entering, errors(plan.problems), len(plan.lines)) == (("n1",), [], 2)
+        assert plan.lines[1].startswith("whether streams in memory would lose their messages could not be checked: ")
         down = plan_entry(None, {"n1": False}, {}, REQUEST, NOW)
         assert down.lines[1:] == ("n1 does not run: only its start is prevented",)
         assert plan_entry(None, {"n1": False}, {"n1": replace(MARK, server="n1")}, REQUEST, NOW).entering == ()

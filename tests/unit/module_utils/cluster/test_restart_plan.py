@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     plan_roll,
     unreadable_refusal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Peer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Peer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES
 from hypothesis import given, settings
@@ -265,6 +265,64 @@ def test_groups_without_a_spare_replica_are_named(policy: str, severity: str) ->
         ("stream APP/TWO", severity),
     ]
     assert "2 of 2 replicas make its quorum" in plan.problems[1].message
+
+
+def test_a_group_that_lost_a_member_for_good_cannot_spare_another() -> None:
+    names = ["n1", "n2", "n3", "n4", "n5"]
+
+    def removed(one: Stream) -> Stream:
+        group = one.group
+        return replace(one, group=replace(group, peers=group.peers[:-1], members=group.members[:-1]))
+
+    three, five = removed(stream("THREE", names[:3])), removed(stream("FIVE", names))
+    for policy in ("accept", "fail"):
+        problems = plan_roll(cluster(names, three, five), names, {}, RollRules(r1_policy=policy)).problems
+        assert [(one.code, one.severity, one.subject) for one in problems] == [
+            ("roll_missing_member", ERROR, "stream APP/THREE")
+        ]
+    assert "has 2 of 3 members and would lose its quorum while n1 restarts: run repair first" in problems[0].message
+    assert plan_roll(cluster(names, three), ["n3", "n4"], {}, RollRules()).problems == ()
+    # Four members are left, and only one can be spared.
+    wide = RollRules(max_parallel=0, max_unavailable_replicas=2, meta_headroom=0)
+    assert all(
+        len({*batch} & {*five.group.members}) == 1 for batch in plan_roll(cluster(names, five), names, {}, wide).batches
+    )
+
+
+def test_a_consumer_in_memory_loses_its_position() -> None:
+    def reader(name: str, members: list[str], **config: bool) -> Consumer:
+        made = consumer("S", name, members)
+        return replace(made, ack_floor=4, info={"config": config, "delivered": {"consumer_seq": 6}})
+
+    readers = (
+        reader("forgetful", ["n2"], mem_storage=True),
+        reader("durable", ["n2"]),
+        reader("three", ["n1", "n2", "n3"], mem_storage=True),
+        replace(reader("fresh", ["n2"], mem_storage=True), info={"config": {"mem_storage": True}}),
+    )
+    state = cluster(["n1", "n2", "n3"], replace(stream("S", ["n1", "n2", "n3"]), storage="file", consumers=readers))
+
+    def lost(rules: RollRules, names: Sequence[str] = ("n1", "n2", "n3")) -> list[tuple[str, str]]:
+        problems = plan_roll(state, names, {}, rules).problems
+        return [(one.severity, one.subject) for one in problems if one.code == "roll_memory_lost"]
+
+    assert lost(RollRules()) == [(ERROR, "consumer APP/S/forgetful")]
+    assert lost(RollRules(accept_loss=frozenset({"APP/S/forgetful"}))) == [(WARNING, "consumer APP/S/forgetful")]
+    assert lost(RollRules(r1_policy="move")) == lost(RollRules(), ["n1", "n3"]) == []
+
+
+def test_a_raft_silent_server_loses_what_it_has_in_memory() -> None:
+    state = cluster(["n1", "n2", "n3"], replace(stream("CACHE", ["n2"]), storage="memory", messages=20))
+    assert state.meta is not None
+    peers = (Peer("n2", current=True, active=60), Peer("n3", current=True, active=0.5))
+    quiet = replace(
+        state,
+        servers=tuple(replace(item, uptime=100.0) for item in state.servers),
+        meta=replace(state.meta, group=replace(state.meta.group, peers=peers)),
+    )
+    plan = plan_roll(quiet, ["n2"], {}, RollRules())
+    assert plan.reasons == ("is raft-silent: no quorum counts on it",)
+    assert [one.code for one in plan.problems] == ["roll_memory_lost"]
 
 
 def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> None:
