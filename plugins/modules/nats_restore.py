@@ -98,7 +98,8 @@ options:
     description:
       - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created,
         V(skip) leaves that stream as it is, for a run that continues after clients resumed work.
-      - A stream that ends below its backup, as an interrupted restore leaves it, fails with V(unfinished) in either case.
+      - A stream that ends below its backup, stored other messages under its sequences, or lacks one of its durable consumers, as
+        after an interrupted restore, fails with V(unfinished) in either case.
     type: str
     choices: [refuse, skip]
     default: refuse

@@ -267,6 +267,11 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
         refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing=existing)
         assert "stream TORN exists and ends at sequence 0, below its backup (5)" in refusal
     assert app.api.stream("TORN")["state"]["messages"] == 0
+    # It takes as many messages as the backup has, and more.
+    app.produce(some_messages("TORN", 6))
+    refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing="skip")
+    assert "stream TORN exists, but stored its message 1 after the backup, which has that sequence, too" in refusal
+    assert app.api.stream("TORN")["state"]["messages"] == 6
 
 
 def test_a_stream_with_a_first_sequence_is_restored_whole(accounts: Accounts, version: str) -> None:

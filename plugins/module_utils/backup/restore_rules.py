@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
@@ -394,8 +395,8 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the stream that has the name is just what a restore would make: `unfinished` where it ends below its
-    backup, as an interrupted restore leaves it, otherwise `exists`."""
+    """Raise Refusal unless the stream that has the name is what a restore would make: `unfinished` if it does not contain its
+    backup, as after an interrupted restore, otherwise `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:
@@ -404,7 +405,23 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
             f"stream {plan.config['name']} exists and ends at sequence {ends}, below its backup ({saved}), as an interrupted "
             "restore leaves it. Delete it and restore it again, or restore under another name",
         )
+    if _is_another_stream(manifest, info["state"]):
+        raise Refusal(
+            "unfinished",
+            f"stream {plan.config['name']} exists, but stored its message {info['state']['first_seq']} after the backup, which "
+            "has that sequence, too: an interrupted restore left it empty, or it is another stream. Restore under another name",
+        )
     other = [f"{key} is another" for key, value in plan.config.items() if value and config.get(key) != value]
+    there = {entry["name"] for entry in consumers}
+    saved_names = [one["name"] for one in (plan.recreate if plan.strip else manifest.consumers) if _is_durable(one)]
+    missing = [name for name in saved_names if name not in there]
+    if missing:
+        raise Refusal(
+            "unfinished",
+            f"stream {plan.config['name']} exists without {counted(len(missing), 'consumer')} of its backup "
+            f"({some_names(missing)}), as an interrupted restore leaves it. Create them, delete the stream and restore it "
+            "again, or restore under another name",
+        )
     wrong = other + differences(manifest, plan, info["state"], consumers)
     if wrong:
         raise Refusal(
@@ -412,6 +429,20 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
             f"stream {plan.config['name']} exists and is not what was saved ({'; '.join(wrong)}). Nothing is overwritten: "
             "delete it, or restore under another name",
         )
+
+
+def _is_another_stream(manifest: Manifest, state: Config) -> bool:
+    """Return whether a stream stored a message after the backup under a sequence that the backup has already."""
+    last = (manifest.contents or manifest.state).get("last_seq") or 0
+    first = state.get("first_seq") or 0
+    known = [parse_time(text) for text in (manifest.state.get("last_ts"), manifest.taken) if text]
+    if not (state.get("messages") and 0 < first <= last and known and state.get("first_ts")):
+        return False
+    return parse_time(state["first_ts"]) > max(known)
+
+
+def _is_durable(entry: Config) -> bool:
+    return bool(entry["config"].get("durable_name"))
 
 
 def position(info: Config) -> int:

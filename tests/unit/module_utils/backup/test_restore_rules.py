@@ -379,7 +379,6 @@ def test_restored_consumers_are_compared() -> None:
             [consumer("a")],
             "last_seq is 10 instead of 9",
         ),
-        ({"config": CONFIG, "state": STATE}, [], "consumer a is missing"),
     ],
 )
 def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
@@ -415,6 +414,24 @@ def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
         with pytest.raises(Refusal, match=r"stream S exists and ends at sequence \d, below its backup \(9\)") as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": state}, [])
         assert caught.value.code == "unfinished"
+
+
+def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> None:
+    """The empty stream of an interrupted restore takes messages until it has as many as its backup."""
+    saved = replace(manifest(consumer("a")), taken="2026-11-20T10:00:00Z", state={"last_ts": "2026-11-20T09:59:00.5Z"})
+    plan = plan_restore(saved, Changes(), HERE)
+    state = {**STATE, "messages": 15, "first_seq": 1, "last_seq": 15, "first_ts": "2026-11-20T10:07:00.123456789Z"}
+    with pytest.raises(Refusal, match="stored its message 1 after the backup, which has that sequence, too") as caught:
+        require_restored(saved, plan, {"config": CONFIG, "state": state}, [consumer("a")])
+    assert caught.value.code == "unfinished"
+    # It continued, and may have removed all that the backup has.
+    for harmless in ({"first_ts": "2026-11-20T09:00:00Z"}, {"first_seq": 10, "messages": 6}):
+        with pytest.raises(Refusal) as caught:
+            require_restored(saved, plan, {"config": CONFIG, "state": {**state, **harmless}}, [consumer("a")])
+        assert caught.value.code == "exists"
+    with pytest.raises(Refusal, match=r"exists without 1 consumer of its backup \(a\)") as caught:
+        require_restored(saved, plan, {"config": CONFIG, "state": STATE}, [])
+    assert caught.value.code == "unfinished"
 
 
 def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
