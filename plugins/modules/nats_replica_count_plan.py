@@ -53,7 +53,7 @@ options:
         default: keep
   accounts:
     description:
-      - Accounts whose streams can be changed because O(account_users) has a user for them. A change in any other
+      - Accounts whose streams can be changed because C(account_users) has a user for them. A change in any other
         account is refused. By default this is not checked.
     type: list
     elements: str

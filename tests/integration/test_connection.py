@@ -54,7 +54,8 @@ def test_wrong_account(healthy: NatsProcesses, run_module: Runner, module: str) 
 def test_a_failure_cannot_write_to_the_terminal(healthy: NatsProcesses, run_module: Runner) -> None:
     """nats-server accepts a stream of this name."""
     result = run_module("nats_stream_stepdown", healthy.app_connection(), stream="X\x1b[31mRED\x07", force=True)
-    assert "X\ufffd[31mRED\ufffd" in result["msg"] == result["failure"]["description"]
+    assert "X\ufffd[31mRED\ufffd" in result["msg"]
+    assert result["msg"] == result["failure"]["description"]
 
 
 def test_nobody_listens(run_module: Runner) -> None:
