@@ -151,19 +151,25 @@ def test_every_message_and_position_comes_back(
     assert set(site.produce([(f"{name}.x", {}, b"next")]).messages) == {121}
 
 
+def add_stream_with_deletions(site: Site, name: str) -> Record:
+    """Add a stream with a consumer that has a position; its first messages and two others are deleted, erased or not."""
+    site.add(name, 1, subjects=[f"{name}.>"])
+    site.cluster.add_consumer(name, "all")
+    record = site.produce(some_messages(name))
+    for sequence, no_erase in ((1, False), (2, True), (50, False), (60, True)):
+        site.api.call(f"STREAM.MSG.DELETE.{name}", {"seq": sequence, "no_erase": no_erase})
+    record.remove(1, 2, 50, 60)
+    site.consume(name, "all", record, fetch=20, ack=20)
+    return record
+
+
 def test_2_9_is_saved_and_restored(tmp_path: Path, run_module: Run) -> None:
     """Its archives have an index for each block, the only record of deletions that did not erase the message."""
     cluster = NatsProcesses("2.9.10", tmp_path, ["n1", "n2", "n3"])
     cluster.start()
     try:
         site = Site(form(cluster, run_module), run_module)
-        site.add("S", 1, subjects=["S.>"])
-        cluster.add_consumer("S", "all")
-        record = site.produce(some_messages("S"))
-        for sequence, no_erase in ((1, False), (2, True), (50, False), (60, True)):
-            site.api.call("STREAM.MSG.DELETE.S", {"seq": sequence, "no_erase": no_erase})
-        record.remove(1, 2, 50, 60)
-        site.consume("S", "all", record, fetch=20, ack=20)
+        record = add_stream_with_deletions(site, "S")
         saved = site.done("backup", stream="S", directory=str(tmp_path / "backup"))
         held = saved["backup"]["contents"]
         assert (held["messages"], held["first_seq"], held["last_seq"], held["exact"]) == (116, 3, 120, True)
@@ -188,13 +194,7 @@ def of_2_9(tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> tuple[d
         site = Site(cluster, run_module)
         seen = wait_until(lambda: site.api.info().get("limits"), lambda limits: limits is not None, 20)
         assert seen.done
-        site.add("OLD", 1, subjects=["OLD.>"])
-        cluster.add_consumer("OLD", "all")
-        record = site.produce(some_messages("OLD"))
-        for sequence, no_erase in ((1, False), (2, True), (50, False), (60, True)):
-            site.api.call("STREAM.MSG.DELETE.OLD", {"seq": sequence, "no_erase": no_erase})
-        record.remove(1, 2, 50, 60)
-        site.consume("OLD", "all", record, fetch=20, ack=20)
+        record = add_stream_with_deletions(site, "OLD")
         current = site.done("backup", stream="OLD", directory=str(root / "backup"))["path"]
         site.api.call("STREAM.MSG.DELETE.OLD", {"seq": 120})
         stale = site.done("backup", stream="OLD", directory=str(root / "backup"))

@@ -405,7 +405,7 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
             f"stream {plan.config['name']} exists and ends at sequence {ends}, below its backup ({saved}), as an interrupted "
             "restore leaves it. Delete it and restore it again, or restore under another name",
         )
-    if _is_another_stream(manifest, info["state"]):
+    if _is_another_stream(manifest, saved, info["state"]):
         raise Refusal(
             "unfinished",
             f"stream {plan.config['name']} exists, but stored its message {info['state']['first_seq']} after the backup, which "
@@ -431,9 +431,8 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
         )
 
 
-def _is_another_stream(manifest: Manifest, state: Config) -> bool:
-    """Return whether a stream stored a message after the backup under a sequence that the backup has already."""
-    last = (manifest.contents or manifest.state).get("last_seq") or 0
+def _is_another_stream(manifest: Manifest, last: int, state: Config) -> bool:
+    """Return whether a stream stored a message after the backup under a sequence up to `last`, which the backup has already."""
     first = state.get("first_seq") or 0
     known = [parse_time(text) for text in (manifest.state.get("last_ts"), manifest.taken) if text]
     if not (state.get("messages") and 0 < first <= last and known and state.get("first_ts")):

@@ -112,6 +112,7 @@ def plan_membership(
 ) -> MembershipPlan:
     """Return what the operation does, with every reason against it. `lost`, `unread`: see `plan_scale_in`."""
     answering, members_of_meta = cluster.names, meta_members(cluster)
+    names = {member.server_name for member in request.members}
     made = plan_scale_in(cluster, [member.server_name for member in request.judged], rules, lost, unread)
     leaving = tuple(
         Leaver(
@@ -137,9 +138,7 @@ def plan_membership(
         alone=tuple(
             server.name
             for server in cluster.servers
-            if server.jetstream
-            and not server.cluster
-            and server.name in {member.server_name for member in request.members}
+            if server.jetstream and not server.cluster and server.name in names
         ),
     )
     joining = {SCALE_OUT: found.new, REPLACE: found.new if request.replacement else found.down}.get(

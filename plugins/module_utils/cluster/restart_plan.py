@@ -217,7 +217,8 @@ def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Probl
     that are down."""
     for group in cluster.groups():
         touched = sorted(set(group.members).intersection(running))
-        if not touched or not group.leader or not group.quorum > len(group.members) - 1 < group.size - 1:
+        has_lost_one, has_spare = len(group.members) < group.size, len(group.members) > group.quorum
+        if not touched or not group.leader or not has_lost_one or has_spare:
             continue
         message = (
             f"{group.subject} (R{group.size}) has {len(group.members)} of {group.size} members and would lose its quorum while "
