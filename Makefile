@@ -56,9 +56,12 @@ SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
 SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md meta plugins roles playbooks extensions docs \
 	changelogs LICENSES REUSE.toml tests/config.yml $(filter-out tests/lab/conftest.py tests/lab/test_%.py,$(wildcard tests/lab/*.py)) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
+# Licences, locks, recorded replies and generated or foreign files are not ours to correct.
+NOT_SPELLED := ':!LICENSES' ':!requirements/*.txt' ':!*.svg' ':!*.png' ':!*.json' ':!*.min.*' ':!tests/support/replies'
+
 # Where what tests and tools import is found.
 TYPED = MYPYPATH=tests:tests/lab:tests/lab/python:tools:roles/nats_insights/files
-LINT_PARTS := lint-words lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
+LINT_PARTS := lint-words lint-spelling lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
@@ -125,7 +128,7 @@ test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of
 	@$(CACHE)/venv-fast/bin/$(PYTEST) $(FAST)
 
 # Two at a time: what is over in seconds first, then the longest, and what fills the gaps at the end last.
-QUICK_PARTS := lint-words lint-ruff lint-yaml lint-changelog lint-reuse lint-github
+QUICK_PARTS := lint-words lint-spelling lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
 		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
@@ -220,6 +223,10 @@ lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the document
 
 lint-words: ## the wording of code, documents and test names: docs/glossary.md and the rules in tools/words.py, whose counts may only fall
 	@$(PYTHON) tools/words.py
+
+# Its environment has one package and does not need the development environment.
+lint-spelling: $(CACHE)/venv-spelling/.made ## codespell; pyproject.toml has the exceptions
+	@git ls-files -z -- . $(NOT_SPELLED) | xargs -0 $(CACHE)/venv-spelling/bin/codespell
 
 lint-ruff: $(CACHE)/venv/.made
 	@ruff check --output-format concise --cache-dir $(CACHE)/ruff .

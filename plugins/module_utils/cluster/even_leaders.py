@@ -137,10 +137,10 @@ class _Assignment:
             ordered = sorted((self._groups[index].rate, index) for index in backs)
             if not ordered:
                 continue
-            for there_cost, theres in self._ways.get((source, target), {}).items():
+            for there_cost, outward in self._ways.get((source, target), {}).items():
                 if there_cost + back_cost > dearest:
                     continue
-                for there in theres:
+                for there in outward:
                     at = bisect_left(ordered, (self._groups[there].rate - wanted, -1))
                     for _rate, back in ordered[max(0, at - 1) : at + 1]:
                         yield there, back
