@@ -65,26 +65,32 @@ _WITHOUT_QUORUM = 'state=~"no_leader|no_quorum|leader_disputed"'
 
 ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
     "Now": (
-        Panel("Readable", NUMBER, "Whether the servers could be asked.", {"": of("natsops_up")}, least=1),
-        Panel("Root causes", NUMBER, "What is wrong.", {"": f"sum({of('natsops_root_causes')})"}, bad=1),
+        Panel("Readable", NUMBER, "Whether the servers could be queried.", {"": of("natsops_up")}, least=1),
+        Panel(
+            "Root causes",
+            NUMBER,
+            "Root causes of the current problems.",
+            {"": f"sum({of('natsops_root_causes')})"},
+            bad=1,
+        ),
         Panel(
             "Without quorum",
             NUMBER,
-            "Streams and consumers that take no messages.",
+            "Streams and consumers that accept no messages.",
             {"": f"sum({of('natsops_groups', _WITHOUT_QUORUM)})"},
             bad=1,
         ),
         Panel(
             "No margin",
             NUMBER,
-            "Groups that lose their quorum with one more member.",
+            "Groups that would lose their quorum with one more failure.",
             {"": f"sum({of('natsops_groups_without_margin')})"},
             bad=1,
         ),
         Panel(
             "Servers that can stop",
             NUMBER,
-            "Each of them alone, without a group losing its quorum.",
+            "One at a time, without a group losing its quorum.",
             {"": f"sum({of('natsops_servers_stoppable')})"},
             least=1,
         ),
@@ -102,9 +108,9 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
             {"{{cluster}} {{state}}": of("natsops_servers")},
         ),
         Panel(
-            "At fault",
+            "Faulty assets",
             ROWS,
-            "Streams and consumers at fault, as many as have series of their own.",
+            "Faulty streams and consumers that have series of their own.",
             {"": f"{of('natsops_asset_at_fault')} == 1"},
         ),
     ),
@@ -118,19 +124,19 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Quorum margin",
             LINES,
-            "Members in step beyond the quorum, of the group with the fewest.",
+            "Members in step beyond the quorum, in the group with the fewest.",
             {"{{cluster}} {{kind}} R{{replicas}}": of("natsops_group_quorum_margin_min")},
         ),
         Panel(
             "Replica lag",
             LINES,
-            "Raft entries that the last replica is behind its leader.",
+            "Raft entries by which the slowest replica is behind its leader.",
             {"{{cluster}} {{kind}}": of("natsops_group_lag_max")},
         ),
         Panel(
             "Mirror and source lag",
             LINES,
-            "Messages that the last one is behind its origin.",
+            "Messages by which the slowest mirror or source is behind its origin.",
             {"{{cluster}}": of("natsops_source_lag_max")},
         ),
         Panel(
@@ -140,7 +146,7 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
             {"{{server}}": f"sum by (server) ({of('natsops_server_leaders')})"},
         ),
         Panel(
-            "Requests waiting at the meta leader",
+            "Pending requests of the meta leader",
             LINES,
             "JetStream API requests.",
             {"waiting": of("natsops_meta_pending")},
@@ -150,7 +156,7 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "File storage",
             LINES,
-            "Of what JetStream may use.",
+            "Share of the storage that JetStream may use.",
             {
                 "{{server}}": f"{of('natsops_server_storage_used_bytes')} / {of('natsops_server_storage_limit_bytes')}",
             },
@@ -167,7 +173,7 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Certificates",
             LINES,
-            "How long each is valid.",
+            "Remaining validity of each certificate.",
             {"{{server}} {{listener}}": f"{of('natsops_server_certificate_expiry_timestamp_seconds')} - time()"},
             unit="s",
         ),
@@ -176,14 +182,14 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel("In progress", NUMBER, "Operations.", {"": f"sum({of('natsops_roll_in_progress')}) or vector(0)"}),
         Panel("Batch", NUMBER, "Of the last operation.", {"{{cluster}}": of("natsops_roll_batch")}),
         Panel("Batches", NUMBER, "Of the last operation.", {"{{cluster}}": of("natsops_roll_batches")}),
+        Panel("Left", NUMBER, "Estimated remaining time.", {"{{cluster}}": of("natsops_roll_left_seconds")}, unit="s"),
         Panel(
-            "Left", NUMBER, "If batches go on as before.", {"{{cluster}}": of("natsops_roll_left_seconds")}, unit="s"
+            "Failed", NUMBER, "Whether the last operation failed.", {"{{cluster}}": of("natsops_roll_failed")}, bad=1
         ),
-        Panel("Failed", NUMBER, "Whether the last one did.", {"{{cluster}}": of("natsops_roll_failed")}, bad=1),
         Panel(
             "Maintenance ends",
             NUMBER,
-            "Time until the first server should be back.",
+            "Time until the first maintenance is due to end.",
             {"": _left("natsops_maintenance_until_timestamp_seconds")},
             unit="s",
             least=0,
@@ -193,14 +199,14 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Oldest backup",
             NUMBER,
-            "Age of the stream that was saved the longest ago.",
+            "Age of the oldest among the streams' last backups.",
             {"": _age("natsops_backup_oldest_timestamp_seconds")},
             unit="s",
         ),
         Panel(
             "Newest proof",
             NUMBER,
-            "Since a restore was proven last.",
+            "Time since the last proven restore.",
             {"": _age("natsops_backup_newest_proof_timestamp_seconds")},
             unit="s",
         ),
