@@ -120,7 +120,7 @@ def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
         for peer in (group.peers if group else ())
         if peer.name == server.name and (peer.offline or not peer.current)
     ]
-    errors = list(server.health.errors) if server.health else ["the server did not say how it is"]
+    errors = list(server.health.errors) if server.health else ["the server did not report its health"]
     if behind:
         errors.append("not current in the meta group")
     address = seen if server.host in _EVERY_ADDRESS else server.host
@@ -169,13 +169,13 @@ def name_problem(hosts: Iterable[Mapping[str, Any]], groups: Collection[str]) ->
     for name, reported in addresses.items():
         if is_reserved(name) or name in groups:
             return (
-                f"a server is named {name!r}, which Ansible would take for something else: the tasks of that host or group would "
-                "run on the address that the server reports. Give the server another name, or search for an intruder"
+                f"a server is named {name!r}, which Ansible interprets differently: tasks for that host or group would "
+                "run on the address that the server reports. Rename the server, or check for an intruder"
             )
         if len(reported) > 1:
             return (
-                f"{len(reported)} servers are named {name!r} ({', '.join(reported)}): the tasks of that host would run on any of "
-                "them. Give each server a name of its own, or search for an intruder"
+                f"{len(reported)} servers are named {name!r} ({', '.join(reported)}): tasks for that host could run on "
+                "any of them. Give each server a unique name, or check for an intruder"
             )
     return None
 
@@ -190,7 +190,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return super().verify_file(path) and path.endswith(("nats_cluster.yml", "nats_cluster.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Fill the inventory. Raises AnsibleParserError when the cluster cannot be asked, and for names that no host can have."""
+        """Fill the inventory. Raises AnsibleParserError if the cluster cannot be queried, and for names that no host can have."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         key = self.get_cache_key(path)
@@ -221,7 +221,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except MissingLibrary as missing:
             raise AnsibleParserError(f"{path}: {missing_required_lib(missing.library)}") from missing
         except NatsFailure as failure:
-            raise AnsibleParserError(f"{path}: the cluster cannot be asked: {failure.description}") from failure
+            raise AnsibleParserError(f"{path}: the cluster cannot be queried: {failure.description}") from failure
 
     def _option(self, name: str) -> Any:
         return self.templar.template(self.get_option(name))

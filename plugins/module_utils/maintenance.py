@@ -37,7 +37,7 @@ class Mark:
         """Return it for people, such as "n3-c1 is in maintenance since … by ops@ctl until … (new disk)"."""
         reason = f" ({self.reason})" if self.reason else ""
         line = f"{self.server} is in maintenance since {utc(self.since)} by {self.by} until {utc(self.until)}{reason}"
-        return f"{line}, which is over" if self.overdue(now) else line
+        return f"{line}, which has expired" if self.overdue(now) else line
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as the modules return it."""

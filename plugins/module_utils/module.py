@@ -254,7 +254,7 @@ def _server_list(value: Any) -> tuple[str, ...]:
     servers = value.split(",") if isinstance(value, str) else [part for item in value for part in str(item).split(",")]
     found = tuple(server.strip() for server in servers if server.strip())
     if not found:
-        raise NatsFailure("invalid_option", "servers: no address in it")
+        raise NatsFailure("invalid_option", "servers: the list has no address")
     return found
 
 

@@ -237,7 +237,7 @@ def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[
         f"{len(answered)} of {len(expected)} servers would be asked, and {len(contents.hosts)} hosts",
         f"profiles: {', '.join(contents.profiles) or 'none'}",
     ]
-    lines += [f"the cluster cannot be asked: {reason}"] if reason else []
+    lines += [f"the cluster cannot be queried: {reason}"] if reason else []
     lines += [f"would be missing: {name}: it did not answer" for name in expected if name not in answered][:10]
     nothing = {"path": "", "size": 0, "sha256": "", "missing": [], "cut": []}
     return {"changed": True, **nothing, "answered": answered, "lines": lines}

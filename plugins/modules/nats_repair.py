@@ -147,7 +147,7 @@ steps:
     - finding: consumer_ghost
       asset: APP/ORDERS/worker
       server: ''
-      message: consumer APP/ORDERS/worker is in the meta group's log, but no server holds it
+      message: consumer APP/ORDERS/worker is in the meta group's log, but not on any server
       cure: recreate
       risk: redelivery
       does: recreate it with its configuration at its ack floor 1200

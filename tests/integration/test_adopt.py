@@ -70,7 +70,7 @@ def test_what_cannot_be_adopted_says_why_and_nothing_is_written(tmp_path: Path) 
         said = words(
             cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output
         )
-        assert "f1: " in said and "say something else than what the process has loaded" in said
-        assert "f2: it runs with -connect_retries, which a configuration file has to say instead" in said
+        assert "f1: " in said and "differ from the configuration that the process has loaded" in said
+        assert "f2: it runs with -connect_retries, which a configuration file must set instead" in said
         assert "the cluster has servers that are not in the inventory: hand-f3" in said
         assert not (tmp_path / "adopted").exists()

@@ -104,7 +104,7 @@ FIRES: dict[str, dict[str, Any]] = {
         for alert in OF_CHECKS
     },
 }
-#: A certificate that is good for three days is also good for less than thirty.
+#: A certificate that expires in three days is also good for less than thirty.
 ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
 #: When the alerts are looked at: after the longest `for`; and how far two samples are apart.
 MINUTES, STEP = 8 * 60, 10

@@ -179,7 +179,7 @@ def test_accounts_of_a_server_without_a_cluster(make_cluster: Callable[..., Nats
     assert (account["name"], account["jetstream"]) == ("PLAIN", None)
     refused = run_module("nats_stream_info", plain)
     assert refused["failure"]["err_code"] == 10039
-    assert "A user of the system account sees all accounts" in refused["msg"]
+    assert "A user of the system account can list all accounts" in refused["msg"]
 
 
 def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:

@@ -221,7 +221,7 @@ def test_a_scaling_that_is_not_done_is_waited_for_by_the_next_run(
         patch.setattr(JetStreamApi, "find_stream", behind)
         stopped = run("stream", stream="SLOW", num_replicas=3, wait_timeout=0.01)
         assert stopped["failure"]["code"] == "not_seen", stopped
-        assert "it is configured so, but not complete after 0.01 s" in stopped["msg"]
+        assert "it is configured as requested, but not complete after 0.01 s" in stopped["msg"]
         readings = 0
         told = run("stream", stream="SLOW", num_replicas=5)
         assert told["failure"]["code"] == "not_settled", told
@@ -280,9 +280,9 @@ def test_features_that_the_servers_do_not_know_are_refused(
     assert made["after"]["allow_rollup_hdrs"] is True
     assert made["diff"]["after"]["allow_rollup_hdrs"] is True
     back = refused("stream", "immutable", stream="NEW", allow_msg_ttl=False, subject_delete_marker_ttl="0")
-    assert "allow_msg_ttl: True → False (cannot be taken back)" in back["msg"]
+    assert "allow_msg_ttl: True → False (cannot be disabled again)" in back["msg"]
     contradiction = refused("stream", "invalid_option", stream="NEW", allow_rollup_hdrs=False)
-    assert "allow_rollup_hdrs: with subject_delete_marker_ttl the server makes it True" in contradiction["msg"]
+    assert "allow_rollup_hdrs: with subject_delete_marker_ttl the server sets it to True" in contradiction["msg"]
     change("stream", stream="COUNTERS", allow_msg_counter=True, allow_direct=True)
     change("stream", stream="FAST", persist_mode="async")
     change("stream", stream="LATER", allow_msg_schedules=True)
@@ -295,12 +295,12 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     publish(api, "other", 1)
     time.sleep(0.1)  # the messages are to be older than the shortest age below
     for desired, why in (
-        ({"max_msgs": 4}, "max_msgs: 4 removes 2 of 6 messages"),
+        ({"max_msgs": 4}, "max_msgs: 4 deletes 2 of 6 messages"),
         ({"max_bytes": 300}, "max_bytes: 300 removes messages"),
-        ({"max_msgs_per_subject": 2}, "max_msgs_per_subject: 2 removes messages, a subject holds 3"),
+        ({"max_msgs_per_subject": 2}, "max_msgs_per_subject: 2 deletes messages: a subject has 3"),
         ({"max_age": "100ms"}, "max_age: 0.1 s removes messages"),
         ({"retention": "interest"}, "retention interest removes messages"),
-        ({"subjects": ["full.>"]}, "subjects that it would no longer take: other"),
+        ({"subjects": ["full.>"]}, "subjects that it would no longer accept: other"),
     ):
         assert why in refused("stream", "dangerous", stream="FULL", **desired)["msg"]
     assert api.stream("FULL")["state"]["messages"] == 6
@@ -343,7 +343,7 @@ def test_deletion_of_what_is_used_is_refused(
     publish(api, "origin.a")
     told = refused("stream", "dangerous", stream="ORIGIN", state="absent", allow=["foreign"])
     assert "it holds 1 message (data_loss)" in told["msg"]
-    assert "streams mirror or source it: COPY, SUM (in_use)" in told["msg"]
+    assert "streams that mirror or source it: COPY, SUM (in_use)" in told["msg"]
     assert "allow: [data_loss, in_use]" in told["msg"]
     assert refused("stream", "dangerous", stream="ORIGIN", state="absent", allow=["data_loss"])
     change_absent(run, "stream", stream="ORIGIN", allow=["data_loss", "in_use"])
@@ -361,7 +361,7 @@ def test_mirrors_and_sources(change: Run, refused: Run, version: str) -> None:
     ]
     change("stream", stream="S", sources=sources)
     change("stream", stream="S", sources=sources[1:], subjects=["s.>"])
-    assert "can only be ended" in refused("stream", "immutable", stream="M", mirror={"name": "S"})["msg"]
+    assert "can only be removed" in refused("stream", "immutable", stream="M", mirror={"name": "S"})["msg"]
     if version == OLD:
         refused("stream", "immutable", stream="M", mirror={})
     else:
@@ -381,7 +381,7 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStrea
     sealed = change("stream", stream="SEALED", sealed=True, allow=["irreversible"])
     assert sealed["diff"]["after"]["discard"] == "new"
     assert (
-        "sealed: True → False (cannot be taken back)"
+        "sealed: True → False (cannot be disabled again)"
         in refused("stream", "immutable", stream="SEALED", sealed=False)["msg"]
     )
     assert (
@@ -461,7 +461,7 @@ def test_two_operators_at_once(
         patch.setattr(JetStreamApi, "find_stream", interfering)
         result = run("stream", stream="SHARED", description="mine")
     assert result["failure"]["code"] == "conflict", result
-    assert "nothing was done" in result["msg"]
+    assert "nothing was changed" in result["msg"]
     assert "description" not in api.stream("SHARED")["config"]
 
     def overwriting(self: JetStreamApi, config: Any) -> Any:
@@ -593,7 +593,7 @@ def test_a_consumer_in_use_is_not_deleted(
     with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
         client.request_many([Call("$JS.API.CONSUMER.MSG.NEXT.ORDERS.worker")])
     told = refused("consumer", "dangerous", **worker, state="absent")
-    assert "1 message delivered and not acknowledged (in_use)" in told["msg"]
+    assert "1 message delivered but not acknowledged (in_use)" in told["msg"]
     change_absent(run, "consumer", **worker, allow=["in_use"])
     five.add_stream("INTEREST", 1, retention="interest")
     change("consumer", stream="INTEREST", consumer="only")
@@ -728,7 +728,7 @@ def test_a_stream_that_is_no_bucket_is_left_alone(refused: Run, five: NatsProces
     five.add_stream("OBJ_odd", 1)
     for name in ("kv_bucket", "object_bucket"):
         for state in ("present", "absent", "purged"):
-            assert "is not such a bucket" in refused(name, "not_a_bucket", bucket="odd", state=state)["msg"]
+            assert "are not those of such a bucket" in refused(name, "not_a_bucket", bucket="odd", state=state)["msg"]
 
 
 # --- examples ---------------------------------------------------------------------------------------------------------

@@ -227,6 +227,6 @@ def test_a_part_of_the_cluster_is_refused(operator: Controller, awx: dict[str, l
     answers = {"nats_awx_account": "APP", "nats_awx_stream": "KEPT*"} if name == "replica count" else {}
     job = operator.launch(named(awx, "job_templates", name), answers, limit="n1")
     assert job.status == "failed", job.output
-    assert any("--limit" in failure or "part of" in failure or "leaves out" in failure for failure in job.failures), (
+    assert any("--limit" in failure or "part of" in failure or "excludes" in failure for failure in job.failures), (
         job.failures
     )

@@ -169,8 +169,8 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
         return
     assert result["failure"]["code"] == "unsupported"
     assert result["msg"].splitlines() == [
-        "1 of 3 streams were not saved, 2 are; run this again for the rest",
-        "APP/MEMORY: stream MEMORY was not saved: nats-server 2.10.27 cannot save a stream in memory; 2.15 can",
+        "1 of 3 streams were not saved, 2 were; run this again for the others",
+        "APP/MEMORY: stream MEMORY was not saved: nats-server 2.10.27 cannot back up a stream in memory; 2.15 can",
     ]
     told = accounts.catalogue()
     assert [row["stream"] for row in told["backups"]] == ["FIRST", "LAST"]
@@ -206,7 +206,7 @@ def test_a_long_transfer_shows_its_bytes(
     accounts.done("backup", streams=["APP"], rate_limit="512KB", progress={"file": str(lines)})
     shown = lines.read_text().splitlines()
     assert len(shown) >= 3
-    assert re.fullmatch(r"\d+ s: 0 of 1 streams are saved; APP/LONG: [\d.]+ [KM]iB so far", shown[-1]), shown
+    assert re.fullmatch(r"\d+ s: 0 of 1 streams saved; APP/LONG: [\d.]+ [KM]iB so far", shown[-1]), shown
     app.clear()
     lines.unlink()
     accounts.done("restore", streams=["APP"], rate_limit="512KB", progress={"file": str(lines)})
@@ -270,7 +270,7 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
     # It takes as many messages as the backup has, and more.
     app.produce(some_messages("TORN", 6))
     refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing="skip")
-    assert "stream TORN exists, but stored its message 1 after the backup, which has that sequence, too" in refusal
+    assert "stream TORN exists, but its message 1 was stored after the backup, which also has that sequence" in refusal
     assert app.api.stream("TORN")["state"]["messages"] == 6
 
 
@@ -335,7 +335,7 @@ def test_what_is_refused_before_anything_is_saved(accounts: Accounts) -> None:
     with DirectoryStore(accounts.directory).locked():
         result = accounts.run("backup")
     assert result["failure"]["code"] == "locked"
-    assert f"another run writes to {accounts.directory} (process {os.getpid()} since" in result["msg"]
+    assert f"another run is writing to {accounts.directory} (process {os.getpid()} since" in result["msg"]
     (accounts.directory / "catalogue.json").write_text("{")
     assert "not JSON" in accounts.refused("backup", "damaged")
     assert list(accounts.directory.glob("APP/*")) == []
@@ -404,7 +404,7 @@ def test_what_comes_twice_from_restored_sources_is_counted_before(accounts: Acco
     app.clear()
     planned = {row["stream"]: row["caveats"] for row in accounts.run("restore", True, streams=["*"])["streams"]}
     rows = {row["stream"]: row["caveats"] for row in accounts.done("restore", streams=["*"])["streams"]}
-    twice = ["it takes up to 42 messages twice, from sources that are restored, too: PART1 (30), PART2 (12)"]
+    twice = ["up to 42 messages arrive twice, from sources that are also restored: PART1 (30), PART2 (12)"]
     assert [text for text in rows["SUM"] if "twice" in text] == (twice if version != OLD else [])
     assert planned == rows
     if version != OLD:

@@ -234,7 +234,7 @@ def test_a_consumer_that_comes_back_elsewhere_is_not_proven(backups: Path, versi
     entry["ack_floor"]["stream_seq"] = 4
     change_manifest(path, consumers=[entry])
     reason = refused(drill(backups, version, stream="APP/COPY"), "not_proven")
-    assert "consumer reader stands at 5 instead of 4" in reason
+    assert "consumer reader is at 5 instead of 4" in reason
     assert proof_of(backups, "APP/COPY")["ok"] is False
 
 

@@ -487,7 +487,7 @@ def test_a_lock_where_conditions_are_unknown(
 
     monkeypatch.setattr(s3_store._Lock, "_put", without)
     store = s3_store.s3_store(PLACE, S3Options(**storage.options))
-    with store.locked(), pytest.raises(NatsFailure, match="another run writes to") as caught, store.locked():
+    with store.locked(), pytest.raises(NatsFailure, match="another run is writing to") as caught, store.locked():
         pass
     assert caught.value.code == "locked"
     assert storage.names() == []

@@ -188,7 +188,7 @@ def test_files_of_the_cluster_that_cannot_be_saved_keep_no_stream_from_it(accoun
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert result["failure"]["code"] == "write_failed", result
-    assert "the cluster's own files were not saved" in result["msg"]
+    assert "the files of the cluster itself were not saved" in result["msg"]
     assert len(accounts.catalogue()["backups"]) == 2 and accounts.catalogue()["cluster"] == []
     saved = accounts.done("backup", cluster_files=files)
     assert saved["changed"] and {row["changed"] for row in saved["streams"]} == {False}

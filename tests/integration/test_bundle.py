@@ -141,7 +141,7 @@ def test_it_says_what_it_has_and_what_it_lacks(bundle: tuple[Run, Path], broken:
     index = AuditArchive(path).json("capture/misc/bundle.json")
     assert (index["servers"], index["expected"]) == (["n1", "n2"], ["n1", "n2", "n3"])
     # The password of routes has no room to hide in: what was left out is named, and nothing was.
-    assert [row for row in index["missing"] if "secret was still found" in row["reason"]] == []
+    assert [row for row in index["missing"] if "still contains a secret" in row["reason"]] == []
     assert {row["reason"] for row in index["missing"]} == {row["reason"] for row in index["missing"] if row["reason"]}
     files = contents(path)
     for name, listed in index["files"].items():
@@ -278,7 +278,7 @@ def test_without_any_server_there_is_what_the_hosts_tell(
         expected_servers=["n1"],
     )
     assert (result["changed"], result["answered"]) == (True, [])
-    assert any(row["what"] == "servers" and "cannot be asked" in row["reason"] for row in result["missing"])
+    assert any(row["what"] == "servers" and "cannot be queried" in row["reason"] for row in result["missing"])
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
 
 
@@ -299,7 +299,7 @@ def test_of_a_configuration_by_hand_no_secret_is_in_it(run_module: Runner, tmp_p
     assert "hunter-22" not in str(files)
     files, missing = collected("ANYTHING = hunter-22\nauthorization { token: $ANYTHING")
     assert "configuration/hand.conf" not in files
-    assert "its secrets cannot be known" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
+    assert "its secrets are unknown" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
 
 
 def test_the_size_is_kept_and_what_had_no_room_is_named(
@@ -327,7 +327,7 @@ def test_the_size_is_kept_and_what_had_no_room_is_named(
     assert path.stat().st_size <= 1 << 20
     named = [row for row in result["cut"] if row["what"] == "large.txt"]
     assert named == [
-        {"server": "n1", "what": "large.txt", "reason": "it was left out: the bundle would be larger than 1.0 MiB"}
+        {"server": "n1", "what": "large.txt", "reason": "it was left out because the bundle would exceed 1.0 MiB"}
     ]
     tags = AuditArchive(path).tags
     assert "host/n1/small.txt" in tags

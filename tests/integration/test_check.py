@@ -131,7 +131,7 @@ def test_bad_servers_and_groups(check: Check, version: str) -> None:
     assert reasons[1] == ["3 peers of expected 5"]
     assert reasons[3][0] == "TLS not required" and reasons[3][1].startswith("Memory ")
     assert reasons[5] == ["no server named n answered; there are: n1, n10, n2"]
-    assert reasons[6] == ["nobody answers this subject in this account"]
+    assert reasons[6] == ["no responders on this subject in this account"]
 
 
 def test_messages_buckets_and_replies(check: Check, api: JetStreamApi) -> None:
@@ -342,7 +342,7 @@ def test_a_cluster_that_loses_its_servers(make_cluster: Callable[..., NatsProces
     form(cluster, run_module)
     seen = wait_until(look, lambda result: statuses(result) == ["OK"] * 5 + ["UNKNOWN"], 30)
     assert seen.done, seen.value["results"]
-    assert "its leader does not know when" in seen.value["results"][5]["reasons"]["unknown"][0]
+    assert "its leader started later" in seen.value["results"][5]["reasons"]["unknown"][0]
 
     leader = cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["cluster"]["leader"]
     cluster.kill(leader, next(name for name in cluster.names if name != leader))

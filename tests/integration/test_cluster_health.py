@@ -256,7 +256,7 @@ def test_a_single_server_has_no_groups(make_cluster: Callable[..., NatsProcesses
     wanted = {"stream": "WIDER", "subjects": ["WIDER"], "max_bytes": 100 << 20, "storage": "file"}
     refused = run_module("nats_stream", cluster.app_connection(), **wanted)
     assert refused["failure"]["err_code"] in (10023, 10047), refused
-    assert "max_bytes of all streams on a server count, written or not" in refused["msg"]
+    assert "max_bytes of all streams on a server count in full" in refused["msg"]
     info = run_module("nats_cluster_info", cluster.sys_connection())
     (finding,) = (one for one in diagnose(info)["findings"] if one["code"] == "storage")
     assert "n1 has reserved 78 % of its file storage" in finding["message"]
@@ -357,7 +357,7 @@ def test_servers_that_are_up_and_not_in_the_cluster(
         result = run_module("nats_cluster_health", given, expected_servers=cluster.names, **NOW)
         assert codes(result)[0] == "server_isolated", result["msg"]
         assert result["causes"][0]["title"].startswith(
-            "n3 runs, but apart from the others: cluster.name is C9 there, and C1"
+            "n3 runs, but isolated from the other servers: cluster.name is C9 there, and C1"
         )
     info = run_module("nats_cluster_info", connection, expected_servers=cluster.names)
     assert info["problems"][0]["code"] == "server_isolated"
@@ -388,7 +388,7 @@ def test_servers_that_are_up_and_not_in_the_cluster(
         if (cause["kind"], cause["servers"]) == expected:
             break
         assert time.monotonic() < end, result["msg"]
-    assert ("3 members without a known name" if old else "the members have other names") in cause["title"]
+    assert ("3 members without a known name" if old else "its members have other names") in cause["title"]
     assert "scale_in" not in result["msg"] and "systemctl" not in result["msg"]
 
 
@@ -434,7 +434,7 @@ def test_a_server_whose_routes_are_refused(
         result = run_module("nats_cluster_health", connection, expected_servers=cluster.names, **NOW)
         assert codes(result)[0] == "server_isolated", (fault, result["msg"])
         title = result["causes"][0]["title"]
-        assert title.startswith("n3 runs, but apart from the others: ") and reason in title, (fault, title)
+        assert title.startswith("n3 runs, but isolated from the other servers: ") and reason in title, (fault, title)
         assert "systemctl" not in result["msg"] and "scale_in" not in result["msg"], (fault, result["msg"])
 
 

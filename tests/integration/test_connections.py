@@ -153,7 +153,7 @@ def test_figures_order_and_secrets(five: NatsProcesses, clients: Clients, versio
     missing = run_module("nats_connection_info", five.sys_connection(), server_names=["n1", "n9"], timeout=1)
     assert missing["missing"] == ["n9"]
     refused = run_module("nats_connection_info", five.sys_connection(), subject="a.b")
-    assert "one account only" in refused["msg"]
+    assert "the open connections of one account" in refused["msg"]
     assert run_module("nats_connection_info", five.app_connection())["failure"]["code"] == "wrong_account"
 
 

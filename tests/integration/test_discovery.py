@@ -101,7 +101,7 @@ def test_without_a_monitoring_port_the_executable_proves_what_was_read(tmp_path:
         assert (found["loaded"]["proof"], found["routes"], found["varz"]) == ("time", None, {})
         assert found["config"]["max_payload"] == 2 * 1024**2
         server.config.write_text(server.config.read_text() + "max_connections: 7\n")
-        assert "changed after the process had loaded it" in server.read()["loaded"]["problem"]
+        assert "changed after the process loaded it" in server.read()["loaded"]["problem"]
 
 
 def test_flags_come_before_the_file(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_store_that_only_the_process_sees_and_a_server_in_a_container(tmp_path
         found = server.read()
         assert (found["found"], len(found["contained"])) == (False, 1)
         assert "runs in a container" in found["problem"]
-    assert server.read()["problem"].startswith(f"no nats-server runs with {server.config}: start it")
+    assert server.read()["problem"].startswith(f"no nats-server is running with {server.config}: start it")
 
 
 def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_after(tmp_path: Path) -> None:

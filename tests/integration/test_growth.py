@@ -71,7 +71,7 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         create(cluster, "CACHE", 1, subjects=["CACHE.>"], storage="memory")
         publish(cluster, "CACHE.new", 5, 10)
         refused = words(cluster.playbook("restart", fails=True).output)
-        assert "stream APP/CACHE is in the memory of n1 alone: its 5 message(s) end with the restart" in refused
+        assert "stream APP/CACHE exists only in the memory of n1: its 5 message(s) are lost in the restart" in refused
         assert "no server was touched" in refused
         asyncio.run(delete(cluster, "CACHE"))
         cluster.add("n2")

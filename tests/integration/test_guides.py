@@ -246,7 +246,7 @@ def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
         dead = ("n3-c1", "n4-c1", "n5-c1")
         cluster.kill(*dead)
         output = words(cluster.type(f"{plan} || true"))
-        assert "n3-c1 is named dead, answers by SSH, and its server could start" in output
+        assert "n3-c1 is listed as dead but answers by SSH, and its server could start" in output
         for name in dead:
             shutil.rmtree(tmp_path / name)
         cluster.hosts["n5-c1"].update(ansible_connection="ssh", ansible_port=1)

@@ -108,8 +108,8 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
     content = cached.read_text()
     assert content.count("n9") == 1
     for name, reason in (
-        ("localhost", "a server is named 'localhost', which Ansible would take for something else"),
-        ("nats_missing", "a server is named 'nats_missing', which Ansible would take for something else"),
+        ("localhost", "a server is named 'localhost', which Ansible interprets differently"),
+        ("nats_missing", "a server is named 'nats_missing', which Ansible interprets differently"),
         ("n1", "2 servers are named 'n1' (127.0.0.1, no address)"),
     ):
         cached.write_text(content.replace("n9", name))
@@ -139,7 +139,7 @@ def test_a_server_on_every_address_is_found_by_its_routes_and_a_dead_one_is_unhe
     cluster.kill()
     dead = ansible_inventory(source, **environment)
     assert dead.returncode != 0
-    assert "the cluster cannot be asked: cannot connect to any server" in " ".join(dead.stderr.split())
+    assert "the cluster cannot be queried: cannot connect to any server" in " ".join(dead.stderr.split())
     assert SYS_PASSWORD not in dead.stderr
 
 

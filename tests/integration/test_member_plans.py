@@ -140,7 +140,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
         ("[]", "holds no plan"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("{}", "plan of a rebalance"),
+        ("{}", "not a rebalance plan"),
     ):
         (tmp_path / "other.json").write_text(content)
         refused = plan("nats_rebalance_plan", plan_file=str(tmp_path / "other.json"), **options)
@@ -159,7 +159,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     five.add_stream("NEW", 3)
     try:
         refused = plan("nats_rebalance_plan", plan_file=str(file), **options)
-        assert refused["failure"]["code"] == "plan_outdated" and "for another state of cluster C1" in refused["msg"]
+        assert refused["failure"]["code"] == "plan_outdated" and "for a different state of cluster C1" in refused["msg"]
     finally:
         five.app_request("$JS.API.STREAM.DELETE.NEW")
 
@@ -206,7 +206,7 @@ def test_what_the_insights_recorded_of_the_writes_counts(
         server: sum(rate for name, rate in rates.items() if server in placed[name]) for server in five.names
     }
     assert "write bytes" in {move["goal"] for move in known["moves"]}
-    assert known["lines"][-1].startswith(f"write rates: of {len(rates)} streams from the report of {day}, of ")
+    assert known["lines"][-1].startswith(f"write rates: {len(rates)} streams from the report of {day}, ")
 
     leaders = plan("nats_leader_rebalance", check_mode=True, account_users=five.account_users(), **recorded)
     assert sum(carried(leaders).values()) == sum(rates.values())
@@ -244,7 +244,7 @@ def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> N
     placed["BOUND"] = {"n1"}
     (bound,) = plan("nats_replica_count_plan", streams=[wish("BOUND", 2)])["changes"]
     assert bound["refused"].startswith("1 more server(s) must take a replica, 0 can (none): ")
-    assert "n2 has not the tag node:n1" in bound["refused"]
+    assert "n2 does not have the tag node:n1" in bound["refused"]
     assert plan("nats_replica_count_plan", streams=[wish(stream, 6)])["failure"]["code"] == "invalid_option"
 
 

@@ -101,9 +101,9 @@ def streams(stream: str, replicas: int) -> list[dict[str, Any]]:
 def test_the_hosts_must_be_those_of_one_whole_cluster(cluster: RoleCluster) -> None:
     assert "leaves out n2, n3: run it without --limit" in refused(cluster, "scale_out", "--limit", "n1")
     some: dict[str, Any] = {"nats_server_cluster_members": ["n1", "n2"]}
-    assert "also has n3, which is not of the cluster C1" in refused(cluster, "replica_count", **some)
+    assert "also includes n3, which does not belong to the cluster C1" in refused(cluster, "replica_count", **some)
     both: dict[str, Any] = {"nats_server_cluster_members": NAMES, "nats_server_cluster_leaving": ["n3"]}
-    assert "n3 is to leave (nats_server_cluster_leaving), and still named" in refused(cluster, "scale_in", **both)
+    assert "n3 is to leave (nats_server_cluster_leaving), but is still listed" in refused(cluster, "scale_in", **both)
 
 
 def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
@@ -116,7 +116,7 @@ def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
         cluster.add(name)
     route = cluster.hosts["n1"]["nats_server_cluster_port"]
     try:
-        assert "n4, n5, n6, n7 are more than the 3 servers that run" in refused(cluster, "scale_out")
+        assert "n4, n5, n6, n7 outnumber the 3 running servers" in refused(cluster, "scale_out")
         for name in new[1:]:
             del cluster.hosts[name]
         shown = cluster.playbook("scale_out", "--check").output
@@ -148,7 +148,7 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: 
     day = write_report(tmp_path / "report.json", {("lab", name): 1000.0 for name in names})
     recorded: dict[str, Any] = {"nats_cluster_rebalance_rates_file": str(tmp_path / "report.json")}
     shown = words(cluster.playbook("rebalance", "--check", nats_cluster_rebalance_moves=0, **recorded).output)
-    assert shown.count(f"write rates: of {len(names)} streams from the report of {day}") == 2
+    assert shown.count(f"write rates: {len(names)} streams from the report of {day}") == 2
     # Each of n2 and n3 leads the single replica that it has.
     assert "4 leaders step down (4 streams)" in shown
     assert "n1 leads 7 streams, 0 consumers, 5.9 KiB/s; afterwards 3 streams, 0 consumers" in shown
@@ -179,7 +179,7 @@ def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp
     assert f"APP/{move['stream']} moves from {move['from']} to {empty}" in shown
     assert not journal.exists()
     create(cluster, "LATER", 3)
-    assert "for another state of cluster C1" in refused(cluster, "rebalance", **options)
+    assert "for a different state of cluster C1" in refused(cluster, "rebalance", **options)
     delete(run_module, cluster, "LATER")
     late = refused(cluster, "rebalance", **options, nats_cluster_not_after="2026-01-01T00:00:00Z")
     assert f"Still to move: {move['stream']}. Nothing is on the move" in late
@@ -213,24 +213,24 @@ def test_what_may_not_leave(cluster: RoleCluster) -> None:
     finally:
         cluster.hosts["n3"] = host
     assert "more, with -v all of them" in reasons
-    assert "n9 is unknown to the inventory and to the cluster" in reasons
-    assert "n3 runs on a host that cannot be reached" in reasons
+    assert "n9 is unknown to the inventory and the cluster" in reasons
+    assert "n3 runs on a host that is unreachable" in reasons
     assert "nats_server_cluster_size is 3, and 2 servers stay" in reasons
-    assert "without n3 the meta group has 2 member(s) (n1, n2), and it shall keep at least 3" in reasons
-    assert "no other server may take the replica that n3 has of stream APP/ORDERS (R3 on n1, n2, n3)" in reasons
+    assert "without n3 the meta group has 2 member(s) (n1, n2), fewer than the required 3" in reasons
+    assert "no other server can take the replica of stream APP/ORDERS on n3 (R3 on n1, n2, n3)" in reasons
     assert "stream APP/ON3 has its only replica on n3, and nats-server before 2.15 may lose messages" in reasons
 
 
 def test_what_may_not_be_replaced(cluster: RoleCluster) -> None:
     assert "nats_cluster_replace names no host" in refused(cluster, "replace")
-    assert "n9 is no host of the cluster in the inventory" in refused(cluster, "replace", nats_cluster_replace="n9")
+    assert "n9 is not a host of the cluster in the inventory" in refused(cluster, "replace", nats_cluster_replace="n9")
     unknown = refused(cluster, "replace", nats_cluster_replace="n9", nats_cluster_replacement="n8")
-    assert "n8, which is to take its place, is no host of the cluster" in unknown
-    assert "n9 is unknown to the inventory and to the cluster" in unknown
+    assert "n8, which is to take its place, is not a host of the cluster" in unknown
+    assert "n9 is unknown to the inventory and the cluster" in unknown
     lives: dict[str, Any] = {"nats_cluster_replace": "n3", "nats_cluster_replacement": "n2"}
-    assert "n3 answers: it is not dead" in refused(cluster, "replace", **lives)
+    assert "n3 answers, so it is not dead" in refused(cluster, "replace", **lives)
     more = refused(cluster, "replace", nats_server_cluster_leaving=["n1", "n3"], **lives)
-    assert "nats_server_cluster_leaving names n1, n3: let the others leave with scale_in" in more
+    assert "nats_server_cluster_leaving lists n1, n3: first let them leave with scale_in" in more
 
 
 def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: Runner) -> None:
@@ -239,8 +239,8 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     reasons = refused(cluster, "replica_count", nats_cluster_streams=wish, nats_server_account_operator_password="")
     assert "No stream matches APP/NONE" in reasons
     assert "APP/ORDERS cannot have 4 replica(s): 1 more server(s) must take a replica, 0 can (none)" in reasons
-    assert "n1 has not the tag node:n2" in reasons
-    assert "There is no user who may change streams in account APP" in reasons
+    assert "n1 does not have the tag node:n2" in reasons
+    assert "No user may change streams in account APP" in reasons
 
     locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES[:2]]
     FOREIGN["expires"] = int(time.time()) + 600
@@ -256,7 +256,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
 
 def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_module: Runner) -> None:
     die(cluster, "n2")
-    stands_in_the_way = "n2 belongs to the cluster and does not answer"
+    stands_in_the_way = "n2 belongs to the cluster but does not answer"
     assert stands_in_the_way in refused(cluster, "scale_out")
     assert stands_in_the_way in refused(cluster, "scale_in", nats_server_cluster_leaving=["n3"])
     assert stands_in_the_way in refused(cluster, "replica_count", nats_cluster_streams=streams("ORDERS", 1))
@@ -267,7 +267,9 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
     assert "APP/ON2 has no leader" in lost
     assert '{"nats_cluster_accept_loss": ["APP/ON2"]}' in lost
     replace["nats_cluster_accept_loss"] = ["APP/ON2"]
-    assert "n2 comes back with what the others have" in cluster.playbook("replace", "--check", **replace).output
+    assert (
+        "n2 comes back with the data of the other servers" in cluster.playbook("replace", "--check", **replace).output
+    )
     assert cluster.pid("n2") == 0
     cluster.playbook("replace", **replace)
     assert cluster.pid("n2") != 0
@@ -317,7 +319,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
         create(cluster, "SINGLE", 1, placement={"tags": ["az:zone-n2"]})
         assert hosts_of(run_module, cluster, "SINGLE") == ["n2"]
         reasons = refused(cluster, "replica_count", nats_cluster_streams=streams("*", 5))
-        assert "n4 has not the tag az:zone-n2, which the stream's placement asks for" in reasons
+        assert "n4 does not have the tag az:zone-n2, which the stream's placement requires" in reasons
         cluster.playbook("replica_count", nats_cluster_streams=load)
         assert hosts_of(run_module, cluster, "LOAD3") == ["n1", "n2", "n3", "n4", "n5"]
         needed = refused(cluster, "scale_in", "--check", **leave)
@@ -380,7 +382,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         assert cluster.pid(single) != 0
         assert hosts_of(run_module, cluster, "LOAD3") == NAMES
         again = cluster.playbook("replace", **replace).output
-        assert f"{single} runs: it is only brought up to date" in again
+        assert f"{single} is running: it is only brought up to date" in again
         assert changed(again) == 0
 
     def new_name() -> None:
@@ -390,7 +392,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         rename: dict[str, Any] = {"nats_cluster_replacement": "n4", **replace}
         kept = words(cluster.playbook("replace", fails=True, nats_cluster_min_servers=4, **rename).output)
         assert f"n4 has joined, and {single} cannot be taken out" in kept
-        assert "it shall keep at least 4" in kept
+        assert "fewer than the required 4" in kept
         cluster.playbook("replace", **rename)
         left = sorted({*NAMES, "n4"} - {single})
         assert meta_members(run_module, cluster) == left == hosts_of(run_module, cluster, "LOAD3")

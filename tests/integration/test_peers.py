@@ -204,7 +204,7 @@ def test_a_single_replica_moves_with_its_data_or_not_at_all(tagged: Peers) -> No
     if tagged.cluster.version.startswith("2.10."):
         unsafe = tagged.stream(stream="EVENTS", server_name=host)
         assert unsafe["failure"]["code"] == "data_would_be_lost"
-        assert "before 2.15 may lose messages that are published while that moves" in unsafe["msg"]
+        assert "before 2.15 may lose messages published during the move" in unsafe["msg"]
         accept = {"accept_loss": True}
     result = ok(tagged.stream(stream="EVENTS", server_name=host, **accept))
     assert result["methods"] == {"APP/EVENTS": "evacuate"}
@@ -240,7 +240,9 @@ def test_no_server_fits(tagged: Peers) -> None:
     assert result["failure"]["code"] == "no_spare_server"
     for name in NAMES:
         if name != before[0]:
-            assert f"{name} has not the tag node:{before[0]}, which the stream's placement asks for" in result["msg"]
+            assert (
+                f"{name} does not have the tag node:{before[0]}, which the stream's placement requires" in result["msg"]
+            )
     assert members(tagged.cluster, "PINNED") == [before[0]]
     everything = tagged.stream(server_name=before[0])
     assert everything["failed"]

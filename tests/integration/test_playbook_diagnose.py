@@ -103,7 +103,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     assert data["verdict"]["status"] == "critical"
     down = data["causes"][0]
     assert (down["kind"], down["servers"]) == ("servers_down", ["n4"])
-    assert down["title"].startswith("n4 does not answer (its host cannot be reached either)")
+    assert down["title"].startswith("n4 does not answer (its host is also unreachable)")
     assert down["evidence"][0] == "expected server n4 did not answer"
     # Lines of a log count by their kind, and those of an earlier process do not.
     kinds = data["logs"]["n1"]
@@ -113,7 +113,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     assert any(
         "max_payload is 1048576 on n1, n2; 2097152 on n3" in message for message in messages(data, "config_differs")
     )
-    assert messages(data, "config_not_loaded") == ["n2 does not run what its configuration file holds"]
+    assert messages(data, "config_not_loaded") == ["n2 is not running the content of its configuration file"]
     assert found["logs"] in ("ok", "found")
     for check in ("ping", "health", "routes", "gateways", "versions", "clocks", "slow consumers", "storage", "disks"):
         assert found[check] in ("ok", "found"), check
@@ -138,8 +138,8 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     text, data = diagnose(faulty, "-i", hosts)
     assert data["verdict"]["status"] == "critical"
     unreachable = causes(data)["cluster_unreachable"]
-    assert "n1: its host is up, nats-server does not run there" in unreachable["evidence"]
-    assert "n4: its host cannot be reached either" in unreachable["evidence"]
+    assert "n1: its host is up, but nats-server is not running there" in unreachable["evidence"]
+    assert "n4: its host is also unreachable" in unreachable["evidence"]
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_pat
     result = run_playbook("diagnose", "-e", json.dumps({**connection, "diagnose_json": str(target)}), "--check")
     assert result.returncode == 0, result.stdout + result.stderr
     assert (
-        "HEALTHY: nothing wrong was found. Not looked at: maintenance, logs, configuration loaded, disks, certificates."
+        "HEALTHY: no problems found. Not checked: maintenance, logs, configuration loaded, disks, certificates."
         in result.stdout
     )
-    assert "24 of 24 for a full mesh" in result.stdout
+    assert "24 of 24 routes of a full mesh" in result.stdout
     assert not target.exists()

@@ -177,7 +177,7 @@ def test_a_report_for_a_user_of_an_account(healthy: NatsProcesses, tmp_path: Pat
             assert row == theirs[subject]
     done = run_playbook("report", "-e", json.dumps({**own, "report": "jetstream"}))
     assert done.returncode != 0
-    assert "jetstream: only a user of the system account can have this report" in " ".join(done.stdout.split())
+    assert "jetstream: this report requires a user of the system account" in " ".join(done.stdout.split())
 
 
 def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(

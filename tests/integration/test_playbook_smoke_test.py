@@ -47,7 +47,7 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
             nats_cluster_smoke_test="always",
             nats_cluster_account_users=[{"account": "APP", "user": "ops", "password": "rejected-pass"}],
         ).output
-        cause = f"n2 advertises {wrong} to clients: connection refused: nothing listens there"
+        cause = f"n2 advertises {wrong} to clients: connection refused: no process is listening there"
         assert cause in failed, failed
         assert "nats_cluster : Stop because the cluster does not serve its clients" in failed
         printed = failed[

@@ -78,7 +78,7 @@ def test_repair_by_the_playbook(cluster: NatsProcesses, tmp_path: Path) -> None:
     assert api.consumer("ORDERS", "known")["ack_floor"]["stream_seq"] == 998
 
     done = run(cluster, tmp_path, fails=True, **asked)
-    assert "Not repaired: consumer APP/ORDERS/lost: its position is not known" in done
+    assert "Not repaired: consumer APP/ORDERS/lost: its position is unknown" in done
     assert api.consumer("ORDERS", "known")["ack_floor"]["stream_seq"] == 0
     assert api.consumer("ORDERS", "lost")["ack_floor"]["stream_seq"] == 998
     (event,) = [json.loads(line) for line in journal.read_text().splitlines()]

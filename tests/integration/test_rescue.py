@@ -174,9 +174,9 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert [step["step"] for step in planned["steps"]] == ["rescue", "remove", "remove", "remove", "wait"]
 
     unnamed = rescue(dead_servers=DEAD[:2])
-    assert "n5 counts for the meta group, does not answer, and is not named dead" in unnamed["msg"]
+    assert "n5 counts for the meta group and does not answer, but is not listed as dead" in unnamed["msg"]
     startable = rescue(hosts=[host_of(cluster, run_module, "n5")])
-    assert "n5 is named dead, answers by SSH, and its server could start" in startable["msg"]
+    assert "n5 is listed as dead but answers by SSH, and its server could start" in startable["msg"]
     cluster.config_file("n5").unlink()
     disk = rescue(hosts=[host_of(cluster, run_module, "n5")])
     assert "cannot start (it has no configuration file); its disk holds APP/EVENTS up to 20, APP/GONE up to 20" in str(
@@ -191,10 +191,10 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     nowhere = rescue(hosts=[{"server": "n5", "addresses": ["n5"]}])
     assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])
-    assert "takes connections: it runs, and may hold a majority with others" in listens["msg"]
+    assert "accepts connections: it is running and may form a majority with others" in listens["msg"]
     # Nobody could tell before there was a leader, and nothing is removed.
     lost = rescue()
-    assert "only the dead held APP/GONE, APP/SCRATCH: removing them makes that again, empty" in lost["msg"], lost
+    assert "only dead servers had APP/GONE, APP/SCRATCH: removing the dead servers recreates" in lost["msg"], lost
     assert "Nothing was removed" in lost["msg"]
 
     done = rescue(lost=["APP/GONE", "APP/SCRATCH"])
@@ -275,7 +275,7 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     rescue = partial(rescue_of(cluster, run_module, tmp_path / "records"), dead_servers=["n3", "n4"])
     fill(cluster)
     whole = rescue(dead_servers=["n3"])
-    assert "n3 is named dead and answers" in whole["msg"]
+    assert "n3 is listed as dead but answers" in whole["msg"]
     destroy(cluster, "n4")
     seen = wait_until(
         lambda: rescue(check_mode=True, dead_servers=["n4"]), lambda said: said["survivors"] == [*FIVE[:3], "n5"], 60
@@ -306,8 +306,8 @@ def test_older_servers_are_not_rescued_in_place(
     assert planned["fresh"] and "there run n1 2.10.27" in str(planned["lines"])
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
     assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
-    assert any(one.startswith("n1 alone elects no meta leader of a fresh cluster") for one in planned["refused"])
-    assert any("its host cannot be read by SSH: it was not reached" in one for one in planned["refused"])
+    assert any(one.startswith("n1 alone cannot elect a meta leader of a fresh cluster") for one in planned["refused"])
+    assert any("its host cannot be read by SSH: it is unreachable" in one for one in planned["refused"])
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]
     refused = rescue()
     assert refused["failed"] and not refused["changed"], refused

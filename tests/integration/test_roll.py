@@ -61,7 +61,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     assert sorted(plan_of(run.output)) == NAMES
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
     assert "nats-server 2.15.1: " not in run.output, "upstream maintains it"
-    assert "while batch 1 is down: streams and consumers that miss a replica: " in run.output
+    assert "batch 1 takes " in run.output
     assert "; it has the meta leader, so it comes last" in run.output
     assert cluster.pids() == before
 
@@ -197,8 +197,8 @@ def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_p
         try:
             owner = run_identity(process.pid, "ops")
             refused = lock(owner, fails=True)
-            assert "Locked were 1 of 3 hosts, and more than half are needed." in refused
-            assert f"It is held by ops@{os.uname().nodename} process {process.pid} for upgrade until" in refused
+            assert "Locked hosts: 1 of 3; more than half are needed." in refused
+            assert f"It is locked by ops@{os.uname().nodename} process {process.pid} for upgrade until" in refused
         finally:
             process.kill()
     lock(owner)
@@ -235,7 +235,7 @@ def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -
         restored = thread.submit(restore)
         run = cluster.playbook("restart", "--limit", "n3", nats_server__join_timeout=6)
         restored.result(timeout=10)
-    assert "has not heard from it since it was started: it is raft-silent, and restarted (1 of 2)" in " ".join(
+    assert "has received nothing from it since its start: it is raft-silent, and restarted (1 of 2)" in " ".join(
         run.output.split()
     )
     assert "(2 of 2)" not in run.output
@@ -259,7 +259,7 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
             nats_cluster_maintenance_by="ops",
             nats_cluster_journal=str(journal),
         ).output
-        assert "away meanwhile, for n3 has their only replica: stream APP/ALONE" in out
+        assert "unavailable during maintenance, because n3 has their only replica: stream APP/ALONE" in out
         assert cluster.pids() == {**before, "n3": 0}
         mark = json.loads(path.read_text())
         assert (mark["server"], mark["by"], mark["reason"]) == ("n3", "ops", "new disk")
@@ -277,7 +277,7 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
         assert "n3: in maintenance, overdue" in status
         diagnosis = words(cluster.playbook("diagnose").output)
         assert re.search(
-            r"warning: n3 is in maintenance since \S+ by ops until \S+ \(new disk\), which is over", diagnosis
+            r"warning: n3 is in maintenance since \S+ by ops until \S+ \(new disk\), which has expired", diagnosis
         )
 
         process = cluster.start_playbook("maintenance_leave", "--limit", "n3")

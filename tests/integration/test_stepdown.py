@@ -142,7 +142,7 @@ def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: R
         (
             {"away_from": ["n1", "n2", "n3", "n4", "n5"]},
             "step_down_refused",
-            "none of its members may lead: n1 is one to stay",
+            "none of its members may lead: n1 is excluded",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_server_without_a_cluster_has_no_leaders(
     assert refused["failure"]["code"] == "not_clustered", refused
     assert "no server that answered (n1) is in a JetStream meta group" in refused["msg"]
     refused = run_module("nats_stream_stepdown", alone.app_connection(), stream="SD", force=True)
-    assert "stream SD: a single replica, on n1, which is one to stay away from" in refused["msg"], refused
+    assert "stream SD: a single replica, on n1, which is excluded" in refused["msg"], refused
 
 
 def test_no_account_is_not_all_accounts(five: NatsProcesses, run_module: Runner) -> None:
@@ -264,7 +264,7 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
     for number in range(6):
         assert leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
     skipped = next(item for item in done["results"] if item["stream"] == "SDALONE")
-    assert skipped["skipped"] == f"a single replica, on {alone}, which is one to stay away from"
+    assert skipped["skipped"] == f"a single replica, on {alone}, which is excluded"
     again = step("nats_stream_stepdown", away_from=[alone], all_accounts=True)
     assert not again["changed"]
     assert again["totals"]["groups"] == 1
@@ -401,7 +401,7 @@ def test_tags_and_dead_servers(zones: NatsProcesses, run_module: Runner) -> None
     zones.kill("n10")
     refused = own(preferred="n10", wait_timeout=1)
     assert refused["failure"]["code"] == "step_down_refused", refused
-    assert "stream SD: no member that may lead is in step with the leader n1: n10 did not answer" in refused["msg"]
+    assert "stream SD: no suitable member is in step with the leader n1: n10 did not answer" in refused["msg"]
     assert meta_leader(zones, run_module) == leader_of(zones, "SD") == "n1"
 
     zones.kill("n2")
@@ -538,7 +538,7 @@ def test_the_leaders_are_spread(
     assert rebalance(cluster="C9")["failure"]["code"] == "cluster_missing"
     assert rebalance(max_step_downs=-1)["failure"]["code"] == "invalid_option"
     nobody = rebalance(account_users=[])
-    assert (nobody["moves"], len(nobody["left"]["no user of account APP is known"])) == ([], 18)
+    assert (nobody["moves"], len(nobody["left"]["no user of account APP is configured"])) == ([], 18)
     # 12 = 3 + 3 + 2 + 2 + 2, of which n1 keeps as many as it may.
     assert len([move for move in foreseen["moves"] if move["consumer"] is None]) == 9
     assert len([move for move in foreseen["moves"] if move["consumer"] is not None]) == 4
@@ -555,7 +555,7 @@ def test_the_leaders_are_spread(
     assert sorted(led.count(name) for name in five.names) == [2, 2, 2, 3, 3]
     consumed = [leader_of(five, "LR0", f"C{number}") for number in range(6)]
     assert sorted(consumed.count(name) for name in five.names) == [1, 1, 1, 1, 2]
-    assert again["lines"][0] == "The leaders are spread as evenly as their groups allow"
+    assert again["lines"][0] == "The leaders are distributed as evenly as their groups allow"
 
 
 def test_what_is_written_is_spread(

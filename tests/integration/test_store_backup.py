@@ -345,7 +345,7 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
         assert "1.blk: the checksum of message 20 is wrong" in checked["msg"], checked
     block.write_bytes(content)
     crashed = save(copies={"n1": str(spoilt / "n1")}, streams=["APP/ORDERS"])
-    assert "its server had not stopped in order" in crashed["streams"][0]["caveats"][0], crashed
+    assert "its server did not stop cleanly" in crashed["streams"][0]["caveats"][0], crashed
     block.write_bytes(content[: len(content) // 2])
     os.utime(block, ns=(index - 1, index - 1))
     (spoilt / "n2/jetstream/APP/streams/SINGLE/meta.sum").write_text("00")
@@ -356,12 +356,12 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
     assert "is not loaded whole: " in problems["ORDERS"] and "Name it in `damaged`" in problems["ORDERS"], problems
     assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
     taken = save(**damaged, damaged=["APP/ORDERS"], streams=["APP/ORDERS"])
-    assert taken["changed"] and "it is not whole: " in taken["streams"][0]["caveats"][0], taken
+    assert taken["changed"] and "it is incomplete: " in taken["streams"][0]["caveats"][0], taken
     state = spoilt / "n2/jetstream/APP/streams/EVENTS/obs/single/o.dat"
     state.write_bytes(state.read_bytes()[:2])
     half = save(**damaged, streams=["APP/EVENTS", "APP/JOBS"])
     assert "1 of 2 streams were not saved, 1 are" in half["msg"], half
-    assert "obs/single cannot be read: the state of a consumer ends too early" in half["msg"], half
+    assert "obs/single cannot be read: the state of a consumer is truncated" in half["msg"], half
     (streams / "EVENTS/meta.key").touch()
     hidden = save(**damaged)
     assert hidden["failure"]["code"] == "unsupported" and "without their key: APP/EVENTS on n1" in hidden["msg"]
@@ -409,7 +409,7 @@ def test_what_was_purged_before_a_crash_does_not_come_back_unseen(
     # Nobody tells it: it is said that there may be some, here and when it is restored.
     (row,) = save(**alone)["streams"]
     assert row["caveats"] == [
-        "its server had not stopped in order: what was deleted last may be in it again, and floors may be lower"
+        "its server did not stop cleanly: messages deleted just before may reappear, and floors may be lower"
     ]
     assert json.loads((Path(row["path"]) / "backup.json").read_text())["crashed"] is True
     (row,) = save(undeleted=["APP/ORDERS"])["streams"]
@@ -513,16 +513,21 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         start(hosts, "n2", run_module)
 
         # Their configuration is still there.
-        assert "n3 is named dead, answers by SSH, and its server could start" in run("--check", fails=True)
+        assert "n3 is listed as dead but answers by SSH, and its server could start" in run("--check", fails=True)
         for name in DEAD:
             shutil.rmtree(tmp_path / name)
         # One does not even answer by SSH.
         hosts.hosts["n3"].update(ansible_connection="ssh", ansible_port=1)
         unnamed = run(fails=True, nats_cluster_rescue_dead=["n3", "n4"])
-        assert "n5 is not known as a member of the meta group: bring it back or name it dead" in unnamed
-        assert "APP/CACHE is in memory, and ends with the servers" in run(fails=True, nats_cluster_rescue_lost=[])
+        assert (
+            "n5 is not known as a member of the meta group: if it was a member, bring it back or list it as dead"
+            in unnamed
+        )
+        assert "APP/CACHE is in memory and is lost when its servers stop" in run(
+            fails=True, nats_cluster_rescue_lost=[]
+        )
         planned = run("--check")
-        assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in planned
+        assert "but n1 2.10.27, n2 2.10.27 are running: their data moves to a fresh cluster" in planned
         assert "held by n1 up to 25, n2 up to 20: comes back up to 25 with 2 of 5 replicas" in planned
         assert [bool(hosts.pid(name)) for name in LEFT] == [True, True]
 
@@ -548,7 +553,7 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         (restored,) = [one["data"]["done"] for one in noted if one["event"] == "rescued" and one["data"]["done"]]
         assert "APP/EVENTS" in restored[0]["seen"] and "contents same" in restored[0]["seen"], restored
         # The mirror has gone on, and nothing is written to what exists.
-        assert "stream COPY exists and is not what was saved" in run(fails=True)
+        assert "stream COPY exists and differs from the backup" in run(fails=True)
         again = run(nats_cluster_restore_existing="skip")
         assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
         # It goes on as a cluster of two whose dead are still in the inventory.

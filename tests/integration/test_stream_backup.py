@@ -135,7 +135,7 @@ def test_every_message_and_position_comes_back(
     real = site.done("restore", path=str(path))
     assert real["diff"] == predicted["diff"]
     site.assert_restored(name, record)
-    # What was delivered and not acknowledged comes again, also where the server forgets that it was delivered.
+    # What was delivered but not acknowledged comes again, also where the server forgets that it was delivered.
     assert any("delivered again: three (1)" in caveat for caveat in real["caveats"])
     left = [seq for seq, message in record.messages.items() if message[0] == f"{name}.3"][3:]
     three = wait_until(
@@ -258,7 +258,7 @@ def test_a_work_queue_keeps_what_nobody_has_done(site: Site, save: Callable[...,
     caveats = restore(site, path, name)["caveats"]
     assert any("delivered again: worker (10)" in caveat for caveat in caveats), caveats
     site.assert_restored(name, record)
-    # The ten that were delivered and not acknowledged come again, at the latest after the time that they may take.
+    # The ten that were delivered but not acknowledged come again, at the latest after the time that they may take.
     assert site.api.consumer(name, "worker")["ack_floor"]["stream_seq"] == 20
 
 
@@ -457,18 +457,18 @@ def test_a_new_backup_only_where_something_is_new(site: Site, save: Callable[...
         return result["reason"]
 
     site.consume("NEWEST", "worker", record, fetch=3, ack=3)
-    assert reason() == "consumers were changed or moved on since"
+    assert reason() == "consumers have changed or made progress since"
     site.produce([("NEWEST.a", {}, b"more")])
-    assert reason() == "messages were stored or removed since"
+    assert reason() == "messages have been stored or deleted since"
     site.api.update_stream({**site.api.stream("NEWEST")["config"], "description": "all orders"})
-    assert reason() == "its configuration is another"
+    assert reason() == "its configuration has changed"
     newest = Path(site.done("backup", **options)["path"])
     (newest / ARCHIVE).write_bytes((newest / ARCHIVE).read_bytes()[:-1])
     assert "the last one is damaged" in reason()
     assert reason(force=True) == "asked for by `force`"
     site.api.delete_stream("NEWEST")
     site.add("NEWEST", 1)
-    assert reason() == "the stream is another one of the same name"
+    assert reason() == "the stream was deleted and recreated under the same name"
 
 
 @pytest.mark.parametrize("fault", ["truncated", "flipped", "swapped"])
@@ -898,7 +898,7 @@ def test_a_receiver_that_is_known_late_gets_everything_in_order(site: Site) -> N
         reply = site.client.upload("late.chunks", chunks, Upload(lambda reply: None, idle=10, finish=10))
     assert (seen, reply.body) == ([*chunks, b""], b"whole")
     nobody = Upload(lambda reply: None, idle=0.5, finish=1)
-    with pytest.raises(NatsFailure, match="no longer takes the chunks"):
+    with pytest.raises(NatsFailure, match="no longer accepts the chunks"):
         site.client.upload("nobody.there", chunks, nobody)
 
 

@@ -1035,7 +1035,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
             "BACKUP_104": ("fail", {"stream": "S"}),
         },
     ),
-    "a stream is left out of the backups": (
+    "a stream is excluded from the backups": (
         (change("backups", {"excluded": True, "saved": None}, stream="S"),),
         {"BACKUP_101": ("pass", {"stream": "MIRROR"})},
     ),

@@ -281,7 +281,7 @@ def _read_map(given: Mapping[str, Any], where: str) -> dict[str, str]:
     reserved = [str(key) for key in given if str(key).startswith(SERVER_METADATA)]
     if reserved:
         raise OptionError(
-            f"{where}: {', '.join(reserved)}: keys that begin with {SERVER_METADATA} are the server's own"
+            f"{where}: {', '.join(reserved)}: keys that begin with {SERVER_METADATA} are reserved for the server"
         )
     return {str(key): _map_text(value) for key, value in given.items()}
 
@@ -455,7 +455,7 @@ def expected_stream(
         imply(f"the origin's allow_direct={origin_direct}", mirror_direct=origin_direct)
     for key, because in reasons.items():
         if key in desired and desired[key] != made[key]:
-            raise OptionError(f"{key}: with {because} the server makes it {made[key]}, not {desired[key]}")
+            raise OptionError(f"{key}: with {because} the server sets it to {made[key]}, not {desired[key]}")
     if not (made["subjects"] or made["mirror"] or made["sources"]):
         made["subjects"] = [name]
     window = made["duplicate_window"]
@@ -464,7 +464,7 @@ def expected_stream(
         window = min(DUPLICATE_WINDOW, made["max_age"] or DUPLICATE_WINDOW)
     if made["max_age"] and window > made["max_age"]:
         if desired.get("duplicate_window"):
-            raise OptionError("duplicate_window: must not be longer than max_age")
+            raise OptionError("duplicate_window: must not exceed max_age")
         window = made["max_age"]
     made["duplicate_window"] = window
     return made
@@ -479,7 +479,7 @@ def expected_consumer(config: Config, desired: Config, stream: Config) -> dict[s
         for key, value in (("flow_control", True), ("idle_heartbeat", SECOND)):
             if key in desired and desired[key] != value:
                 raise OptionError(
-                    f"{key}: with ack_policy=flow_control the server makes it {value}, not {desired[key]}"
+                    f"{key}: with ack_policy=flow_control the server sets it to {value}, not {desired[key]}"
                 )
             made[key] = value
     if not made["deliver_subject"] and not made["max_waiting"]:
@@ -488,7 +488,7 @@ def expected_consumer(config: Config, desired: Config, stream: Config) -> dict[s
         made["ack_wait"] = 30 * SECOND
     if made["backoff"]:
         if desired.get("ack_wait", made["backoff"][0]) != made["backoff"][0]:
-            raise OptionError("ack_wait: with backoff the server makes it the first value of backoff; leave it out")
+            raise OptionError("ack_wait: with backoff the server uses the first value of backoff; omit it")
         made["ack_wait"] = made["backoff"][0]
     if not made["max_ack_pending"]:
         default = 0 if made["ack_policy"] == "none" else 1000
@@ -510,8 +510,8 @@ def without_past_pause(config: Config, now: str) -> dict[str, Any]:
 
 _NEVER_CHANGES = {
     "storage": "the storage",
-    "first_seq": "the first sequence, which counts when a stream is created",
-    "allow_msg_counter": "whether it holds counters",
+    "first_seq": "the first sequence (set at creation)",
+    "allow_msg_counter": "counter support",
     "persist_mode": "the persist mode",
 }
 _NEVER_TAKEN_BACK = ("sealed", "deny_delete", "deny_purge", "allow_msg_ttl", "allow_msg_schedules")
@@ -531,13 +531,13 @@ _CONSUMER_NEVER_CHANGES = (
 def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
     """Return which desired changes of a stream no server of `release` can make: `field: old → new (reason)`."""
     refused = {key: f"{what} cannot be changed" for key, what in _NEVER_CHANGES.items() if old[key] != new[key]}
-    refused.update({key: "cannot be taken back" for key in _NEVER_TAKEN_BACK if old[key] and not new[key]})
+    refused.update({key: "cannot be disabled again" for key in _NEVER_TAKEN_BACK if old[key] and not new[key]})
     if old["retention"] != new["retention"] and "workqueue" in (old["retention"], new["retention"]):
-        refused["retention"] = "to and from workqueue cannot be changed"
+        refused["retention"] = "cannot be changed to or from workqueue"
     if old["max_consumers"] != new["max_consumers"] and release < (2, 12):
         refused["max_consumers"] = "can be changed from 2.12.15 and 2.14"
     if old["mirror"] != new["mirror"] and (new["mirror"] or release < (2, 12)):
-        refused["mirror"] = "can only be ended (from 2.12), not changed"
+        refused["mirror"] = "can only be removed (from 2.12), not changed"
     return _changes(old, new, refused)
 
 
@@ -545,7 +545,7 @@ def fixed_in_consumer(old: Config, new: Config) -> list[str]:
     """Return which desired changes of a consumer no server can make, as `fixed_in_stream`."""
     refused = {key: "cannot be changed" for key in _CONSUMER_NEVER_CHANGES if old[key] != new[key]}
     if bool(old["deliver_subject"]) != bool(new["deliver_subject"]):
-        refused["deliver_subject"] = "a pull consumer stays one, and a push consumer too"
+        refused["deliver_subject"] = "a pull consumer cannot become a push consumer, nor the reverse"
     return _changes(old, new, refused)
 
 
@@ -593,14 +593,14 @@ def stream_dangers(
             found.append(Danger(DATA_LOSS, "retention interest removes messages that no consumer waits for"))
         lost = _uncovered(old, new)
         if lost and (subjects is None or any(not _within(new["subjects"], one) for one in subjects)):
-            message = f"it holds messages of subjects that it would no longer take: {', '.join(lost)}"
+            message = f"it contains messages on subjects that it would no longer accept: {', '.join(lost)}"
             found.append(Danger(IN_USE, message))
     if new["num_replicas"] < old["num_replicas"]:
         found.append(Danger(FEWER_REPLICAS, f"num_replicas: {old['num_replicas']} → {new['num_replicas']}"))
     if new["sealed"] and not old["sealed"]:
         found.append(Danger(IRREVERSIBLE, "a sealed stream takes and loses no message any more, and stays sealed"))
     if old["mirror"] and not new["mirror"]:
-        found.append(Danger(IRREVERSIBLE, "a mirror that has ended cannot be made a mirror again"))
+        found.append(Danger(IRREVERSIBLE, "a promoted mirror cannot become a mirror again"))
     return found
 
 
@@ -616,18 +616,18 @@ def _removed_by_limits(
     turns_old = new["discard"] == "old" != old["discard"]
     if new["discard"] == "old":
         if 0 < new["max_msgs"] < messages and (turns_old or _lower(old["max_msgs"], new["max_msgs"])):
-            yield f"max_msgs: {new['max_msgs']} removes {messages - new['max_msgs']} of {messages} messages"
+            yield f"max_msgs: {new['max_msgs']} deletes {messages - new['max_msgs']} of {messages} messages"
         if 0 < new["max_bytes"] < size and (turns_old or _lower(old["max_bytes"], new["max_bytes"])):
-            yield f"max_bytes: {new['max_bytes']} removes messages, {size} bytes are stored"
+            yield f"max_bytes: {new['max_bytes']} deletes messages: {size} bytes are stored"
     if _lower(old["max_age"], new["max_age"]) and age * SECOND > new["max_age"]:
-        yield f"max_age: {new['max_age'] / SECOND:g} s removes messages, there are older ones"
+        yield f"max_age: {new['max_age'] / SECOND:g} s deletes older messages"
     per_subject = new["max_msgs_per_subject"]
     if _lower(old["max_msgs_per_subject"], per_subject):
         most = max(subjects.values(), default=0) if subjects is not None else None
         if most is None:
-            yield f"max_msgs_per_subject: {per_subject} may remove messages, there are too many subjects to tell"
+            yield f"max_msgs_per_subject: {per_subject} may delete messages: there are too many subjects to check"
         elif most > per_subject:
-            yield f"max_msgs_per_subject: {per_subject} removes messages, a subject holds {most}"
+            yield f"max_msgs_per_subject: {per_subject} deletes messages: a subject has {most}"
 
 
 def deletion_dangers(
@@ -640,7 +640,7 @@ def deletion_dangers(
     if active:
         found.append(Danger(IN_USE, f"it has active consumers: {', '.join(sorted(active))}"))
     if dependents:
-        found.append(Danger(IN_USE, f"streams mirror or source it: {', '.join(sorted(dependents))}"))
+        found.append(Danger(IN_USE, f"streams that mirror or source it: {', '.join(sorted(dependents))}"))
     return found
 
 
@@ -651,7 +651,7 @@ def activity(info: Mapping[str, Any]) -> str:
     if info.get("num_waiting"):
         return counted(info["num_waiting"], "waiting pull request")
     if info.get("num_ack_pending"):
-        return f"{counted(info['num_ack_pending'], 'message')} delivered and not acknowledged"
+        return f"{counted(info['num_ack_pending'], 'message')} delivered but not acknowledged"
     return ""
 
 
@@ -662,7 +662,8 @@ def consumer_deletion_dangers(info: Mapping[str, Any], stream: Config) -> list[D
     left = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
     if stream["retention"] == "interest" and left:
         message = (
-            f"{left} messages wait for it, and those that no other consumer waits for are removed (retention interest)"
+            f"it still has {left} messages to deliver, and those that no other consumer needs are deleted (retention "
+            "interest)"
         )
         found.append(Danger(DATA_LOSS, message))
     return found

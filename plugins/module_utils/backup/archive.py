@@ -93,7 +93,7 @@ def read_entry(reader: Reader) -> Entry:
     length, zigzag, sequence = reader.uvarint(), reader.uvarint(), reader.uvarint()
     split, body = reader.uvarint(), reader.uvarint()
     if length > _LONGEST_NAME or split + body > LARGEST_MESSAGE:
-        raise ArchiveError("an entry that is larger than a server writes")
+        raise ArchiveError("an entry exceeds the size that a server writes")
     name = reader.take(length)
     return Entry(name, (zigzag >> 1) ^ -(zigzag & 1), sequence, split, reader.take(split + body))
 
@@ -142,7 +142,7 @@ def members(reader: Reader, start: bytes) -> Iterator[Member]:
         start = b""
         if not any(header):
             if any(reader.take(_TAR_BLOCK)):
-                raise ArchiveError("the tar goes on after its end")
+                raise ArchiveError("the tar has data after its end marker")
             reader.end()
             return
         size, kind = _tar_number(header[124:136]), header[156:157]
@@ -150,7 +150,7 @@ def members(reader: Reader, start: bytes) -> Iterator[Member]:
             raise ArchiveError("the checksum of a tar header is wrong")
         if kind == b"x":
             if size > _LARGEST_PAX:
-                raise ArchiveError(f"an extended tar header of {size} bytes")
+                raise ArchiveError(f"an extended tar header has {size} bytes")
             extended = _pax(reader.take(size))
         elif kind in (b"0", b"\0"):
             name = extended.get("path") or header[:100].rstrip(b"\0").decode(errors="replace")
@@ -161,15 +161,15 @@ def members(reader: Reader, start: bytes) -> Iterator[Member]:
             if reader.position != expected:
                 raise ArchiveError(f"{name} does not have {size} bytes")
         else:
-            raise ArchiveError(f"a member of the kind {kind!r} in the tar")
+            raise ArchiveError(f"the tar has a member of the unsupported type {kind!r}")
         if any(reader.take(-size % _TAR_BLOCK)):
-            raise ArchiveError("the tar has something between its members")
+            raise ArchiveError("the tar has data between its members")
 
 
 def _tar_number(field: bytes) -> int:
     digits = field.rstrip(b"\0 ") or b"0"
     if digits.strip(b"01234567"):
-        raise ArchiveError("a tar header that cannot be read")
+        raise ArchiveError("a tar header cannot be parsed")
     return int(digits, 8)
 
 
@@ -187,7 +187,7 @@ def _pax(data: bytes) -> dict[str, str]:
         if int(found.get("size", 0)) < 0:
             raise ValueError
     except ValueError:
-        raise ArchiveError("an extended tar header that cannot be read") from None
+        raise ArchiveError("an extended tar header cannot be parsed") from None
     return found
 
 
@@ -208,21 +208,21 @@ def records(member: Member) -> Iterator[Record]:
     left = member.size
     while left:
         if left < _RECORD.size + _RECORD_HASH:
-            raise ArchiveError(f"{member.name} ends within a record")
+            raise ArchiveError(f"{member.name} ends in the middle of a record")
         head = member.reader.take(_RECORD.size)
         length, sequence, time, subject_length = _RECORD.unpack(head)
         with_headers = bool(length & _HAS_HEADERS)
         length &= ~_HAS_HEADERS
         fixed = _RECORD.size + subject_length + (4 if with_headers else 0) + _RECORD_HASH
         if not fixed <= length <= min(left, _LARGEST_RECORD):
-            raise ArchiveError(f"{member.name} has a record of {length} bytes, which cannot be")
+            raise ArchiveError(f"{member.name} has a record with the invalid length {length}")
         rest = member.reader.take(length - _RECORD.size)
         left -= length
         subject, at, headers = rest[:subject_length], subject_length, b""
         if with_headers:
             size = int.from_bytes(rest[at : at + 4], "little")
             if fixed + size > length:
-                raise ArchiveError(f"{member.name} has a record whose headers are longer than itself")
+                raise ArchiveError(f"{member.name} has a record with headers longer than the record")
             headers = rest[at + 4 : at + 4 + size]
             at += 4 + size
         body = rest[at:-_RECORD_HASH]
@@ -255,7 +255,7 @@ def read_index(member: Member) -> Index:
     try:
         return _read_index(_Window(member))
     except (IndexError, struct.error):
-        raise ArchiveError("msgs/index.db ends too early") from None
+        raise ArchiveError("msgs/index.db is truncated") from None
 
 
 @dataclass(frozen=True)
@@ -281,9 +281,9 @@ def read_block_index(member: Member) -> BlockIndex:
         checksum = window.take(_RECORD_HASH)
         removed = array("Q", sorted(first + window.number() for _sequence in range(deleted)))
     except (IndexError, OverflowError, struct.error):
-        raise ArchiveError(f"{member.name} ends too early or has numbers of more than 64 bits") from None
+        raise ArchiveError(f"{member.name} is truncated or has numbers of more than 64 bits") from None
     if not window.ended():
-        raise ArchiveError(f"{member.name} has another length than its content")
+        raise ArchiveError(f"{member.name} has a length that does not match its content")
     return BlockIndex(messages, first, last, removed, checksum)
 
 
@@ -323,7 +323,7 @@ class _Window:
 
     def take(self, size: int) -> bytes:
         if size > _LARGEST_META:
-            raise ArchiveError("msgs/index.db has something that is larger than a server writes")
+            raise ArchiveError("msgs/index.db has an entry that exceeds the size that a server writes")
         self._ask(size)
         part = self._data[self._at : self._at + size]
         if len(part) != size:
@@ -358,7 +358,7 @@ def _read_index(window: _Window) -> Index:
     last_block, checksum = number(), window.take(_RECORD_HASH)
     window.take(_RECORD_HASH)
     if not window.ended():
-        raise ArchiveError("msgs/index.db has another length than its content")
+        raise ArchiveError("msgs/index.db has a length that does not match its content")
     return Index(messages, first_seq, last_seq, firsts, removed, last_block, checksum)
 
 
@@ -366,7 +366,7 @@ def _sequence_set(window: _Window) -> array[int]:
     """Return a set of sequences in order (server/avl/seqset.go)."""
     magic, version, nodes, _size = struct.unpack("<BBII", window.take(10))
     if magic != 22 or version not in (1, 2):
-        raise ArchiveError("msgs/index.db has a set of sequences that cannot be read")
+        raise ArchiveError("msgs/index.db has a sequence set that cannot be parsed")
     words = 64 if version == 1 else 32
     found: list[int] = []
     for _node in range(nodes):
@@ -396,13 +396,13 @@ def read_consumer_state(data: bytes) -> dict[str, Any]:
         return {"delivered": nothing, "ack_floor": dict(nothing), "pending": 0}
     try:
         if data[0] != 22 or data[1] != 2:
-            raise ArchiveError("the state of a consumer that cannot be read")
+            raise ArchiveError("the state of a consumer cannot be parsed")
         at, numbers = 2, []
         for _field in range(5):
             value, at = read_uvarint(data, at)
             numbers.append(value)
     except IndexError:
-        raise ArchiveError("the state of a consumer ends too early") from None
+        raise ArchiveError("the state of a consumer is truncated") from None
     floor, floor_stream, delivered, delivered_stream, pending = numbers
     return {
         "delivered": {"consumer_seq": delivered, "stream_seq": delivered_stream},

@@ -129,7 +129,8 @@ def catalogue_of(document: Any) -> Catalogue:
         raise CatalogueError("it is not a JSON object")
     if (document.get("schema"), document.get("version")) != (SCHEMA, VERSION):
         raise CatalogueError(
-            f"its schema is {document.get('schema')!r} {document.get('version')!r}; {SCHEMA} {VERSION} is read here"
+            f"its schema is {document.get('schema')!r} {document.get('version')!r}; this release reads {SCHEMA} "
+            f"{VERSION}"
         )
     if not document.get("cluster"):
         document = {**document, "cluster": []}

@@ -110,22 +110,24 @@ def read_manifest(text: str, archives: Sequence[str]) -> Manifest:
     if schema is None and "config" in document and "state" in document:
         _require(document, {"config": STREAM_CONFIG, "state": STREAM_STATE})
         if len(archives) != 1:
-            raise ManifestError(f"there is not one archive beside it: {', '.join(archives) or 'none'}")
+            raise ManifestError(f"there must be exactly one archive next to it: {', '.join(archives) or 'none'}")
         return Manifest(document["config"]["name"], document["config"], document["state"], archives[0])
     if (schema, version) != (SCHEMA, VERSION):
-        raise ManifestError(f"its schema is {schema!r} {version!r}; {SCHEMA} {VERSION} is read here")
+        raise ManifestError(f"its schema is {schema!r} {version!r}; this release reads {SCHEMA} {VERSION}")
     if document.pop("seal", None) != _seal(document):
-        raise ManifestError("its seal does not match: it was edited or damaged after the backup")
+        raise ManifestError("its seal does not match: it was modified or damaged after the backup")
     _require(document, _SHAPES)
     known = {name: document[name] for name in Manifest.__dataclass_fields__ if name in document}
     if known["config"]["name"] != known["stream"]:
-        raise ManifestError(f"it is of stream {known['stream']}, and its configuration of {known['config']['name']}")
+        raise ManifestError(
+            f"it names stream {known['stream']}, but its configuration is that of {known['config']['name']}"
+        )
     if bool(known.get("encryption")) != (known["archive"] == ENCRYPTED_ARCHIVE):
         raise ManifestError(
-            f"its archive {known['archive']!r} is {'' if known.get('encryption') else 'not '}said to be encrypted"
+            f"its archive {known['archive']!r} is {'' if known.get('encryption') else 'not '}recorded as encrypted"
         )
     if known["archive"] not in archives:
-        raise ManifestError(f"its archive {known['archive']!r} is not there")
+        raise ManifestError(f"its archive {known['archive']!r} does not exist")
     return Manifest(**{**known, "consumers": tuple(known["consumers"]), "caveats": tuple(known["caveats"])})
 
 
@@ -231,11 +233,11 @@ def without_server_metadata(config: Info) -> dict[str, Any]:
 
 def archive_differences(manifest: Manifest, contents: Contents) -> list[str]:
     """Return in which way an archive that was read back is not what its manifest describes."""
-    found = [] if contents.as_dict() == manifest.contents else ["it holds something else than its backup says"]
+    found = [] if contents.as_dict() == manifest.contents else ["its content differs from the backup record"]
     described = {entry["name"]: _positions(entry) for entry in manifest.consumers if entry["in_archive"]}
     there = {consumer.name: (consumer.delivered, consumer.ack_floor) for consumer in contents.consumers}
     names = sorted(name for name in {*described, *there} if described.get(name) != there.get(name))
-    found += [f"its consumers {some_names(names)} are not those of its backup"] if names else []
+    found += [f"its consumers {some_names(names)} differ from the backup"] if names else []
     return found
 
 
@@ -246,19 +248,19 @@ def _positions(entry: Info) -> tuple[Any, Any]:
 def outdated(manifest: Manifest, account: str | None, info: Info, consumers: Sequence[Info] | None) -> str:
     """Return why a backup is not what the stream is now, empty when it is. `consumers`: None where they are left out."""
     if manifest.account != account or manifest.created != info.get("created"):
-        return "the stream is another one of the same name"
+        return "the stream was deleted and recreated under the same name"
     if without_server_metadata(manifest.config) != without_server_metadata(info["config"]):
-        return "its configuration is another"
+        return "its configuration has changed"
     state = info.get("state") or {}
     if any((manifest.state.get(key) or 0) != (state.get(key) or 0) for key in STATE_COUNTS) or any(
         manifest.changed_meanwhile.values()
     ):
-        return "messages were stored or removed since"
+        return "messages have been stored or deleted since"
     if consumers is None:
         return "the backup has consumers" if manifest.consumers else ""
     before = {entry["name"]: _position(entry) for entry in manifest.consumers}
     if before != {found["name"]: _position(found) for found in consumers}:
-        return "consumers were changed or moved on since"
+        return "consumers have changed or made progress since"
     return ""
 
 

@@ -62,11 +62,11 @@ def lost(saved: Iterable[Message], restored: Iterable[Message], now: float) -> s
     for want in saved:
         if have is not None and have.sequence == want.sequence:
             if have != want:
-                return f"message {want.sequence} is another"
+                return f"message {want.sequence} differs"
             have = next(there, None)
         elif not _expired(want, now):
             return f"message {want.sequence} is missing"
-    return "" if have is None else f"message {have.sequence} was never saved"
+    return "" if have is None else f"message {have.sequence} is not in the backup"
 
 
 def _expired(message: Message, now: float) -> bool:
@@ -103,5 +103,5 @@ def _moved(saved: Manifest, restored: Manifest, first_seq: int) -> list[str]:
         # Below the first message every position means the same.
         want, have = (max(position(one), first_seq - 1) for one in (entry, there[name]))
         if have != want:
-            found.append(f"consumer {name} stands at {have} instead of {want}")
+            found.append(f"consumer {name} is at {have} instead of {want}")
     return found

@@ -44,13 +44,13 @@ def may_drift(version: str) -> bool:
 def backup_problem(config: Config, leaderless: Collection[str], version: str) -> tuple[str, str] | None:
     """Return the code and the reason for which a stream cannot be saved, None when it can."""
     if config.get("storage") == "memory" and reported_version(version) < ALL_CONSUMERS:
-        return "unsupported", f"nats-server {version} cannot save a stream in memory; 2.15 can"
+        return "unsupported", f"nats-server {version} cannot back up a stream in memory; 2.15 can"
     if leaderless:
         names = ", ".join(sorted(leaderless))
         return (
             "leaderless",
-            f"consumers without a leader: {names}. Their positions are unknown, and from 2.15 one of them fails the whole "
-            "snapshot. Let them get a leader, delete them, or save the stream with `consumers: false`",
+            f"consumers without a leader: {names}. Their positions are unknown, and from 2.15 any such consumer fails "
+            "the entire snapshot. Restore their leaders, delete them, or save the stream with `consumers: false`",
         )
     return None
 
@@ -79,8 +79,8 @@ def backup_caveats(config: Config, version: str) -> list[str]:
     fixed = config.get("deny_delete") and config.get("deny_purge")
     if may_drift(version) and (config.get("num_replicas") or 1) > 1 and not fixed:
         return [
-            f"nats-server {version}: a message deleted or purged during the snapshot is removed on the followers only; "
-            "2.11.12, 2.12.3 and 2.14 are the first without that"
+            f"nats-server {version}: a message deleted or purged during the snapshot is removed from the followers "
+            "only; fixed in 2.11.12, 2.12.3 and 2.14"
         ]
     return []
 
@@ -178,19 +178,19 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
     if target.overlapping:
         others = ", ".join(target.overlapping)
-        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; give it others with `subjects`")
+        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; set others with `subjects`")
     if manifest.format == ENTRIES and reported_version(target.version) < ALL_CONSUMERS:
         raise Refusal("unsupported", f"an archive of nats-server 2.15 or later cannot be read by {target.version}")
     if manifest.format == TAR and name != manifest.stream:
         raise Refusal(
             "unsupported",
-            f"an archive of a server before 2.15 can be restored under its own name {manifest.stream} only",
+            f"an archive of a server before 2.15 can only be restored under its own name {manifest.stream}",
         )
     largest = (manifest.contents or {}).get("largest", 0)
     if manifest.format == ENTRIES and largest > target.max_payload:
         raise Refusal(
             "unsupported",
-            f"it has a message of {largest} bytes, and the servers take {target.max_payload} (max_payload)",
+            f"it has a message of {largest} bytes, but the servers accept at most {target.max_payload} (max_payload)",
         )
     consumers = manifest.consumers if wanted.consumers else ()
     replicas = config.get("num_replicas") or 1
@@ -201,8 +201,8 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     caveats = [*_fewer_replicas(manifest, wanted, replicas), *_caveats(manifest, consumers, target, recreate)]
     if first_seq:
         caveats.append(
-            f"it is restored without first_seq ({first_seq}), with which nats-server {target.version} would empty it; its "
-            "messages keep their sequences"
+            f"it is restored without first_seq ({first_seq}), because nats-server {target.version} would delete its "
+            "messages otherwise; the messages keep their sequences"
         )
     return RestorePlan(config, recreate, lowered, strip, tuple(caveats))
 
@@ -211,7 +211,7 @@ def _fewer_replicas(manifest: Manifest, wanted: Changes, replicas: int) -> list[
     saved = manifest.config.get("num_replicas") or 1
     if wanted.max_replicas is None or replicas == saved:
         return []
-    return [f"it gets {replicas} replicas instead of {saved}: raise `num_replicas` once there are servers for them"]
+    return [f"it gets {replicas} replicas instead of {saved}: raise `num_replicas` once there are enough servers"]
 
 
 def _fitted(entry: Config, replicas: int) -> dict[str, Any]:
@@ -223,20 +223,23 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
     found = []
     if manifest.crashed:
         found.append(
-            "it is from the store of a server that had not stopped in order: what was deleted last there may be in it again"
+            "it comes from the store of a server that did not stop cleanly: messages deleted just before may reappear"
         )
     window = manifest.config.get("duplicate_window") or 0
     # A stream that never stored a message has no message ids to forget.
     used = (manifest.contents or manifest.state).get("last_seq") != 0
     if window and used and manifest.format == ENTRIES:
         found.append(
-            "the restored stream knows no message ids: for the duplicate window of "
-            f"{human_seconds(window / 1e9)} a message that was stored before the backup is stored again when it is sent again"
+            "the restored stream has no record of message ids: within the duplicate window of "
+            f"{human_seconds(window / 1e9)} a message stored before the backup is stored again if it is resent"
         )
     found += redeliveries(consumers, [entry["name"] for entry in recreate])
     ephemeral = [entry["name"] for entry in recreate if not entry["config"].get("durable_name")]
     if ephemeral:
-        found.append(f"ephemeral consumers that the archive lacks are left to their clients: {', '.join(ephemeral)}")
+        found.append(
+            "ephemeral consumers that are not in the archive must be recreated by their clients: "
+            f"{', '.join(ephemeral)}"
+        )
     retention = manifest.config.get("retention", "limits")
     if retention != "limits" and recreate:
         found.append(
@@ -258,9 +261,11 @@ def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> lis
             exact.append(f"{entry['name']} ({again})")
     found = []
     if exact:
-        found.append(f"messages that were delivered but not acknowledged are delivered again: {', '.join(exact)}")
+        found.append(f"messages delivered but not acknowledged are delivered again: {', '.join(exact)}")
     if above:
-        found.append(f"messages above the ack floor are delivered again, also acknowledged ones: {', '.join(above)}")
+        found.append(
+            f"messages above the ack floor are delivered again, including acknowledged messages: {', '.join(above)}"
+        )
     return found
 
 
@@ -281,7 +286,7 @@ def sources_caveat(again: Mapping[str, int]) -> list[str]:
         return []
     names = ", ".join(f"{name} ({count})" for name, count in again.items())
     return [
-        f"it takes up to {counted(sum(again.values()), 'message')} twice, from sources that are restored, too: {names}"
+        f"up to {counted(sum(again.values()), 'message')} arrive twice, from sources that are also restored: {names}"
     ]
 
 
@@ -339,7 +344,7 @@ def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
         delivered = max(_delivered(info)["stream_seq"] - max(state.get("first_seq") or 0, 1) + 1, 0)
         least, counted = max((state.get("messages") or 0) - delivered, 0), info.get("num_pending") or 0
         if counted < least:
-            found.append(f"consumer {info['name']} counts {counted} pending messages instead of {least} or more")
+            found.append(f"consumer {info['name']} has {counted} pending messages; at least {least} were expected")
     return found
 
 
@@ -402,16 +407,18 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
     if ends < saved:
         raise Refusal(
             "unfinished",
-            f"stream {plan.config['name']} exists and ends at sequence {ends}, below its backup ({saved}), as an interrupted "
-            "restore leaves it. Delete it and restore it again, or restore under another name",
+            f"stream {plan.config['name']} exists and ends at sequence {ends}, before the end of its backup "
+            f"({saved}), as after an interrupted restore. Delete it and restore it again, or restore under another "
+            "name",
         )
     if _is_another_stream(manifest, saved, info["state"]):
         raise Refusal(
             "unfinished",
-            f"stream {plan.config['name']} exists, but stored its message {info['state']['first_seq']} after the backup, which "
-            "has that sequence, too: an interrupted restore left it empty, or it is another stream. Restore under another name",
+            f"stream {plan.config['name']} exists, but its message {info['state']['first_seq']} was stored after the "
+            "backup, which also has that sequence: an interrupted restore left it empty, or it is an unrelated "
+            "stream. Restore under another name",
         )
-    other = [f"{key} is another" for key, value in plan.config.items() if value and config.get(key) != value]
+    other = [f"{key} differs" for key, value in plan.config.items() if value and config.get(key) != value]
     there = {entry["name"] for entry in consumers}
     saved_names = [one["name"] for one in (plan.recreate if plan.strip else manifest.consumers) if _is_durable(one)]
     missing = [name for name in saved_names if name not in there]
@@ -419,15 +426,15 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
         raise Refusal(
             "unfinished",
             f"stream {plan.config['name']} exists without {counted(len(missing), 'consumer')} of its backup "
-            f"({some_names(missing)}), as an interrupted restore leaves it. Create them, delete the stream and restore it "
+            f"({some_names(missing)}), as after an interrupted restore. Create them, delete the stream and restore it "
             "again, or restore under another name",
         )
     wrong = other + differences(manifest, plan, info["state"], consumers)
     if wrong:
         raise Refusal(
             "exists",
-            f"stream {plan.config['name']} exists and is not what was saved ({'; '.join(wrong)}). Nothing is overwritten: "
-            "delete it, or restore under another name",
+            f"stream {plan.config['name']} exists and differs from the backup ({'; '.join(wrong)}). Nothing is "
+            "overwritten: delete it, or restore under another name",
         )
 
 

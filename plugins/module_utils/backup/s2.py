@@ -115,14 +115,14 @@ def decode_block(data: bytes) -> bytes:
     try:
         return _decode_block(data)
     except IndexError:
-        raise ArchiveError("a compressed block ends too early") from None
+        raise ArchiveError("a compressed block is truncated") from None
 
 
 def _decode_block(data: bytes) -> bytes:
     # Nearly all the time that reading an archive takes is spent here: no calls, and no checks that the end can make.
     size, at = read_uvarint(data, 0)
     if size > _LARGEST_BLOCK:
-        raise ArchiveError(f"a compressed block would have {size} bytes")
+        raise ArchiveError(f"a compressed block has the invalid size {size}")
     out = bytearray()
     end, done, offset = len(data), 0, 0
     while at < end:
@@ -161,7 +161,7 @@ def _decode_block(data: bytes) -> bytes:
         start = done - offset
         done += length
         if start < 0 or not offset or done > size:
-            raise ArchiveError("a compressed block refers to what it does not have")
+            raise ArchiveError("a compressed block refers to data before its start")
         if offset >= length:
             out += out[start : start + length]
         else:
@@ -201,15 +201,15 @@ def chunks(file: BinaryIO) -> Iterator[tuple[str, int, bytes]]:
         where = f"at byte {position}"
         kind, length = (head or b"\0")[0], int.from_bytes(head[1:], "little")
         if (position == 0) != (kind == IDENTIFIER):
-            raise ArchiveError(f"{where}: a second beginning" if position else "it is not compressed by S2")
+            raise ArchiveError(f"{where}: a second stream header" if position else "it is not S2-compressed")
         body = file.read(length)
         if len(head) < 4 or len(body) < length:
             raise ArchiveError(f"{where}: it is truncated")
         if kind == IDENTIFIER:
             if head + body != STREAM_ID:
-                raise ArchiveError("it is not compressed by S2")
+                raise ArchiveError("it is not S2-compressed")
         elif kind not in (COMPRESSED, PLAIN) or length < 4:
-            raise ArchiveError(f"{where}: a chunk of the unknown kind {kind:#04x}")
+            raise ArchiveError(f"{where}: a chunk of the unknown type {kind:#04x}")
         else:
             yield where, kind, body
         position += 4 + length
@@ -312,4 +312,4 @@ class Reader:
     def end(self) -> None:
         """Raise ArchiveError when anything follows."""
         if self.take_some(1):
-            raise ArchiveError("something follows after its end")
+            raise ArchiveError("it has data after its end")

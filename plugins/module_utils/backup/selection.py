@@ -125,7 +125,7 @@ def choose(
             raise SelectionError(_nothing(backups, text, pattern))
         for name, place in found.items():
             if chosen.setdefault(name, place) != place:
-                raise SelectionError(f"{name} is asked for at two times")
+                raise SelectionError(f"{name} is requested at two different times")
     return sorted(chosen.values())
 
 

@@ -175,7 +175,7 @@ def read_head(reader: Reader) -> tuple[dict[str, Any], list[tuple[Entry, Consume
     for _consumer in range(_number(state, "consumer_count")):
         entry = read_entry(reader)
         if not entry.name.startswith(b"consumers/"):
-            raise ArchiveError(f"a consumer is missing: there is {entry.name!r} in its place")
+            raise ArchiveError(f"a consumer is missing: found {entry.name!r} instead")
         name = entry.name[len(b"consumers/") :].decode(errors="replace")
         document = _json(entry.payload, name)
         if not isinstance(document.get("config"), dict) or not isinstance(document.get("state"), dict):
@@ -184,7 +184,7 @@ def read_head(reader: Reader) -> tuple[dict[str, Any], list[tuple[Entry, Consume
         delivered, ack_floor = (_pair(pairs, key, name) for key in ("delivered", "ack_floor"))
         pending = pairs.get("pending") or {}
         if not isinstance(pending, dict):
-            raise ArchiveError(f"consumer {name} has no list of what is pending")
+            raise ArchiveError(f"consumer {name} has no list of pending messages")
         found.append((entry, Consumer(name, document["config"], delivered, ack_floor, len(pending))))
     return state, found
 
@@ -211,15 +211,15 @@ def _read_entries(reader: Reader) -> Contents:
         if entry.ends:
             break
         if not entry.sequence:
-            raise ArchiveError(f"there is {entry.name!r} in place of a message")
+            raise ArchiveError(f"found {entry.name!r} instead of a message")
         if not first <= entry.sequence <= last:
-            raise ArchiveError(f"message {entry.sequence} is not of the stream's {first} to {last}")
+            raise ArchiveError(f"message {entry.sequence} is outside the stream's range {first} to {last}")
         digest.add(entry.message)
     reader.end()
     # Fewer is right: what is removed while the archive is written just misses.
     announced = _number(state, "messages")
     if digest.messages > announced:
-        raise ArchiveError(f"it has {digest.messages} messages, and says {announced}")
+        raise ArchiveError(f"it has {digest.messages} messages but announces {announced}")
     return Contents(
         ENTRIES,
         digest.messages,
@@ -236,14 +236,14 @@ def _read_entries(reader: Reader) -> Contents:
 def _pair(state: dict[str, Any], key: str, consumer: str) -> dict[str, int]:
     pair = state.get(key) or {}
     if not isinstance(pair, dict):
-        raise ArchiveError(f"consumer {consumer} has no position as {key}")
+        raise ArchiveError(f"consumer {consumer} has no valid position in {key}")
     return {number: _number(pair, number, f"consumer {consumer}") for number in ("consumer_seq", "stream_seq")}
 
 
 def _number(document: dict[str, Any], key: str, name: str = "state.json") -> int:
     value = document.get(key, 0)
     if not shapes.count(value):
-        raise ArchiveError(f"{name} has no number as {key}")
+        raise ArchiveError(f"{name} has no number in {key}")
     return int(value)
 
 
@@ -299,7 +299,7 @@ class _Tar:
             block = _block_number(member.name)
             if member.name == ERRORS:
                 reason = member.content().decode(errors="replace")
-                raise ArchiveError(f"the server could not read the stream whole: {reason}")
+                raise ArchiveError(f"the server could not read the complete stream: {reason}")
             if self.consumers_at and not member.name.startswith("obs/"):
                 raise ArchiveError(f"{member.name} comes after the consumers")
             if block is not None:
@@ -315,7 +315,7 @@ class _Tar:
                 # The subjects of a block, which the block itself holds.
                 member.content()
             elif member.name in self.meta or not _is_meta(member.name):
-                raise ArchiveError(f"{member.name!r} is not a file of a stream's archive")
+                raise ArchiveError(f"{member.name!r} does not belong in a stream archive")
             else:
                 if member.name.startswith("obs/"):
                     self.consumers_at = self.consumers_at or member.start
@@ -324,11 +324,11 @@ class _Tar:
                 self.meta[member.name] = content[:STATE_HEAD] if member.name.endswith("/o.dat") else content
                 self.meta_bytes += len(self.meta[member.name])
                 if self.meta_bytes > _LARGEST_CONFIGURATIONS:
-                    raise ArchiveError(f"its configurations have more than {_LARGEST_CONFIGURATIONS} bytes")
+                    raise ArchiveError(f"its configurations exceed {_LARGEST_CONFIGURATIONS} bytes")
         self._require_meta()
         if self.block_indexes and self.index is None:
             if list(self.block_indexes) != [number for number, _first, _last in self.blocks]:
-                raise ArchiveError("its blocks are not those that it has indexes of")
+                raise ArchiveError("its blocks do not match its indexes")
             self.index = index_of_blocks(self.block_indexes)
 
     def _require_meta(self) -> None:
@@ -363,7 +363,7 @@ class _Tar:
     def config(self) -> dict[str, Any]:
         config = _json(self.meta["meta.inf"], "meta.inf")
         if not isinstance(config.get("name"), str):
-            raise ArchiveError("meta.inf has no name of a stream")
+            raise ArchiveError("meta.inf has no stream name")
         return config
 
     def removed_later(self) -> Optional[_Dead]:
@@ -399,7 +399,7 @@ class _Tar:
         if self.index is not None:
             first, last = self.index.first_seq, self.index.last_seq
             if self.digest.messages != self.index.messages:
-                raise ArchiveError(f"it has {self.digest.messages} messages, and its index says {self.index.messages}")
+                raise ArchiveError(f"it has {self.digest.messages} messages, but its index has {self.index.messages}")
         else:
             last = max(self.last, self.digest.last or 0)
             first = self.digest.first or last + 1
@@ -423,7 +423,7 @@ class _Tar:
         for name in sorted({name.split("/")[1] for name in self.meta if name.startswith("obs/")}):
             folder = f"obs/{name}"
             if not {f"{folder}/{file}" for file in ("meta.inf", "meta.sum", "o.dat")} <= set(self.meta):
-                raise ArchiveError(f"consumer {name} is not whole")
+                raise ArchiveError(f"consumer {name} is incomplete")
             config = self._checked(f"{folder}/meta.inf", f"{folder}/meta.sum", f"{stream}/{name}")
             # The words of the file, not of a consumer's configuration.
             config = {key: value for key, value in config.items() if key not in ("Created", "Name")}

@@ -107,7 +107,7 @@ class Scene:
     nameless: frozenset[str] = frozenset()
     limits: Mapping[str, str] = field(default_factory=dict)
     confined: frozenset[str] = frozenset()
-    in_steps: str = "ansible-playbook natsops.jetstream.restart  # takes them one batch after another"
+    in_steps: str = "ansible-playbook natsops.jetstream.restart  # restarts them batch by batch"
     moving_first: str = (
         "ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first"
     )
@@ -317,7 +317,7 @@ def _unreachable(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code in ("unreachable", "cluster_missing"))
     if taken:
         commands = ("ansible-playbook natsops.jetstream.diagnose", "systemctl status nats-server  # on each host")
-        yield RootCause(UNREACHABLE, f"the cluster cannot be asked: {taken[0].message}", taken, commands=commands)
+        yield RootCause(UNREACHABLE, f"the cluster cannot be queried: {taken[0].message}", taken, commands=commands)
 
 
 def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
@@ -339,7 +339,7 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     for cluster, names in sorted(sites.items()):
         taken = left.take(_explained_by(names, left))
         if taken:
-            what = f"no server of {cluster} answers ({_named(names)}): the site is down or cut off"
+            what = f"no server of {cluster} answers ({_named(names)}): the site is down or unreachable"
             yield _down(SITE_DOWN, what, names, taken, scene)
     single = down.difference(*sites.values(), scene.nameless)
     taken = left.take(_explained_by(single, left))
@@ -349,7 +349,7 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     unknown = down & scene.nameless
     taken = left.take(_explained_by(unknown, left))
     if taken:
-        what = f"{counted(len(unknown), 'member')} without a known name (id {_named(unknown)}) do not answer"
+        what = f"{counted(len(unknown), 'member')} without a known name (id {_named(unknown)}) are not answering"
         commands = (
             "ansible-inventory --graph  # was a server renamed, or is one missing? Bring it back under its old name",
             f"ansible localhost -m natsops.jetstream.nats_meta_peer -a peer_id={min(unknown)}  # only if it never comes back",
@@ -365,9 +365,10 @@ def _renamed(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     fits = _explained_by(scene.nameless | outsiders, left)
     taken = left.take(lambda problem: problem.code == "meta_outsider" or fits(problem))
     verb = "is not a member" if len(outsiders) == 1 else "are not members"
-    what = f"{_named(outsiders)} {verb} of the meta group in the own store: the members have other names"
+    what = f"{_named(outsiders)} {verb} of the meta group in their own store: its members have other names"
     commands = (
-        "ansible-playbook natsops.jetstream.deploy  # with the old nats_server_name of each host: names make the Raft ids",
+        "ansible-playbook natsops.jetstream.deploy  # with the old nats_server_name of each host: Raft ids derive "
+        "from the names",
         "ansible-playbook natsops.jetstream.diagnose",
     )
     yield RootCause(META, _with_symptoms(what, taken), taken, tuple(sorted(outsiders)), commands, lasting=True)
@@ -380,7 +381,8 @@ def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         names = tuple(sorted({problem.subject for problem in taken}))
         title = taken[0].message if len(taken) == 1 else f"several servers are named {_named(names)}"
         commands = (
-            "systemctl stop nats-server  # at once, where the inventory has no such server: both act as one Raft peer",
+            "systemctl stop nats-server  # at once, on the host that is not in the inventory: both act as the same "
+            "Raft peer",
             "ansible-playbook natsops.jetstream.report -e report=servers  # compare with: ansible-inventory --graph",
         )
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=True)
@@ -404,12 +406,16 @@ def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
             or fits(problem)
         )
     )
-    what = f"{_named(names)} have joined, and the inventory does not have them"
+    what = f"{_named(names)} have joined but are not in the inventory"
     if foreign_servers or any(problem.code.endswith("_leader_disputed") for problem in taken):
-        what = f"two clusters were joined: {_named(names)} {'has' if len(names) == 1 else 'have'} another meta group"
+        what = (
+            f"two clusters were connected: {_named(names)} {'has' if len(names) == 1 else 'have'} a different meta "
+            "group"
+        )
     commands = (
-        "ansible-playbook natsops.jetstream.deploy  # if a route joined them: at once, before streams are deleted as orphans",
-        "ansible-inventory --graph  # if hosts are missing there, add them",
+        "ansible-playbook natsops.jetstream.deploy  # if a route connected them: at once, before streams are deleted "
+        "as orphans",
+        "ansible-inventory --graph  # add the hosts that are missing",
     )
     yield RootCause(META, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands, lasting=True)
 
@@ -423,7 +429,7 @@ def _isolated(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(_explained_by(names, left))
     title = found[0].message
     if len(found) > 1:
-        title = f"{_named(names)} run, but apart from the others"
+        title = f"{_named(names)} run, but isolated from the other servers"
     commands = (f"journalctl -u nats-server -g 'route|TLS|cluster' -n 20  # on {_named(names)}", _ROUTE_COMMANDS[1])
     yield RootCause(ROUTES_CUT, _with_symptoms(title, taken), taken, tuple(sorted(names)), commands, lasting=True)
 
@@ -441,7 +447,8 @@ def _too_old(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         title = f"{_named(names)} {verb} too old for {_groups(assets)}"
     commands = (
         "ansible-playbook natsops.jetstream.upgrade  # all servers to the newest version among them",
-        "ansible-playbook natsops.jetstream.report -e report=streams  # until then these servers should lead none of them",
+        "ansible-playbook natsops.jetstream.report -e report=streams  # until then these servers should not lead any "
+        "of them",
     )
     yield RootCause(VERSION_DEFECT, title, taken, names, commands, assets=assets)
 
@@ -463,8 +470,8 @@ def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 _FINISH_THE_UPGRADE = (
-    "ansible-playbook natsops.jetstream.upgrade  # if their log says 'Unknown group entry op type': a version before 2.14 would "
-    "panic at every start"
+    "ansible-playbook natsops.jetstream.upgrade  # if their log has 'Unknown group entry op type': a version before "
+    "2.14 would panic at every start"
 )
 
 
@@ -474,7 +481,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
     commands = (
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {_named(names)}",
         *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
-        "ansible-playbook natsops.jetstream.deploy  # starts what should run; it changes nothing else that is right",
+        "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences",
         f"ansible-playbook natsops.jetstream.scale_in -e '{leaving}'  # only for servers that never come back",
     )
     title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
@@ -515,10 +522,10 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
             elif failing:
                 what = f"{_named(failing)} cannot write to the storage"
             else:
-                what = f"JetStream does not run on {_named(off)} (out of storage, or switched off)"
+                what = f"JetStream is not running on {_named(off)} (out of storage, or disabled)"
             commands = (
                 f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {_named(names)}",
-                "systemctl restart nats-server  # when there is space again: JetStream stays off until then",
+                "systemctl restart nats-server  # once there is space again: JetStream stays off until the restart",
             )
             yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
     yield from _limit_reached(left, scene)
@@ -534,8 +541,10 @@ def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     verb = "has" if len(scene.limits) == 1 else "have"
     what = f"{_named(scene.limits)} {verb} reached a limit of JetStream ({_named(scene.limits.values())})"
     commands = (
-        "ansible-playbook natsops.jetstream.report -e report=jetstream,streams  # who holds what: delete, or lower limits",
-        "ansible-playbook natsops.jetstream.deploy -e nats_server_jetstream_max_file_store=SIZE  # more, if the disk has it",
+        "ansible-playbook natsops.jetstream.report -e report=jetstream,streams  # usage by stream: delete data, or "
+        "lower limits",
+        "ansible-playbook natsops.jetstream.deploy -e nats_server_jetstream_max_file_store=SIZE  # raise the limit, "
+        "if the disk is large enough",
     )
     yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(scene.limits)), commands)
 
@@ -547,7 +556,7 @@ def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         verb, whose = ("recover", "their") if len(names) > 1 else ("recovers", "its")
         what = f"{_named(names)} {verb} {whose} streams after a start"
-        commands = ("ansible-playbook natsops.jetstream.report -e report=servers  # until it is healthy",)
+        commands = ("ansible-playbook natsops.jetstream.report -e report=servers  # repeat until it is healthy",)
         yield RootCause(CATCHING_UP, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
 
 
@@ -562,21 +571,24 @@ def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         many, commands = len(names) > 1, _ROUTE_COMMANDS
         if kind == VERSION_DEFECT:
             versions, cure = _named({scene.versions[name] for name in names}), RAFT_SILENT.cured[0]
-            what = f"{_named(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} ({cure} cures it)"
+            what = (
+                f"{_named(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} (fixed in "
+                f"{cure})"
+            )
             commands = (
                 f"systemctl restart nats-server  # on {_named(names)}, one after another",
                 "ansible-playbook natsops.jetstream.upgrade",
             )
         else:
             verb, whom = ("answer", "them") if many else ("answers", "it")
-            what = f"{_named(names)} {verb} requests, but leaders do not hear {whom}"
+            what = f"{_named(names)} {verb} requests, but leaders receive nothing from {whom}"
         title = _with_symptoms(what, taken)
         yield RootCause(kind, title, taken, tuple(sorted(names)), commands, _silence(names, scene))
 
 
 _ROUTE_COMMANDS: tuple[str, ...] = (
-    "ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing",
-    "ansible-playbook natsops.jetstream.deploy  # makes routes, TLS and firewall names as the inventory has them",
+    "ansible-playbook natsops.jetstream.diagnose  # lists every missing route and gateway connection",
+    "ansible-playbook natsops.jetstream.deploy  # applies the routes and TLS of the inventory",
 )
 
 
@@ -586,9 +598,9 @@ def _elections(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         title = taken[0].message
         if len(taken) > 1:
-            title = f"{_groups(problem.subject for problem in taken)} have changed their leaders since the last look"
+            title = f"{_groups(problem.subject for problem in taken)} have changed leaders since the last sample"
         commands = (
-            "journalctl -u nats-server -g 'leader|Falling behind|WRN' -n 50  # on each host: elections without an order to",
+            "journalctl -u nats-server -g 'leader|Falling behind|WRN' -n 50  # on each host: unexpected elections",
             "ansible-playbook natsops.jetstream.report -e report=cpu  # a busy server misses heartbeats",
         )
         yield RootCause(ROUTES_CUT, title, taken, commands=commands)
@@ -606,7 +618,7 @@ def _routes_cut(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     disputed = left.take(lambda problem: problem.code.endswith("_leader_disputed"))
     if disputed:
         names = sorted({name for problem in disputed for name in problem.servers})
-        what = "the servers disagree on who leads: routes between them are cut, or an election goes on"
+        what = "the servers disagree on the leader: routes between them are down, or an election is in progress"
         yield RootCause(ROUTES_CUT, _with_symptoms(what, disputed), disputed, tuple(names), _ROUTE_COMMANDS)
 
 
@@ -637,9 +649,9 @@ def _server_faults(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if len(names) == 1:
         title = taken[0].message
     elif codes == {"server_silent"}:
-        title = f"{_named(names)} answer, but not every question: they have just started, or are overloaded"
+        title = f"{_named(names)} answer only some requests: they have just started or are overloaded"
     else:
-        title = f"{_named(names)} report that they are not healthy"
+        title = f"{_named(names)} report themselves unhealthy"
     yield RootCause(SERVER_FAULT, title, taken, tuple(names), (_log_command(names),))
 
 
@@ -652,8 +664,7 @@ def _ghosts(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         assets = sorted({problem.subject for problem in taken})
         verb = "is" if len(assets) == 1 else "are"
-        whom = "it" if len(assets) == 1 else "them"
-        what = f"{_named(assets)} {verb} in the meta group's log, but no server holds {whom} (healthz fails for that alone)"
+        what = f"{_named(assets)} {verb} in the meta group's log, but not on any server (this alone makes healthz fail)"
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
         yield RootCause(ASSET_FAULT, what, taken, servers, _remove(assets[0]), assets=tuple(assets))
 
@@ -669,7 +680,7 @@ def _remove(subject: str) -> tuple[str, ...]:
     kind, account, names = _asset(subject)
     return (
         f"nats {kind} info {names}  # as a user of account {account}: keep its configuration",
-        f"nats {kind} rm {names}  # then make it again from its configuration",
+        f"nats {kind} rm {names}  # then recreate it from its configuration",
     )
 
 
@@ -681,11 +692,10 @@ def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
         assets = sorted({problem.subject for problem in taken})
         cure = RESTORED_UNHEALTHY.cured[0]
-        verb = "is" if len(assets) == 1 else "are"
-        what = f"healthz says since their restore that {_named(assets)} {verb} not healthy"
-        title = f"{what}, a defect of their version ({cure} cures it)"
+        what = f"healthz has reported {_named(assets)} unhealthy since the restore"
+        title = f"{what}, a defect of their version (fixed in {cure})"
         commands = (
-            f"ansible-playbook natsops.jetstream.restart  # of {_named(servers)}: it ends that",
+            f"ansible-playbook natsops.jetstream.restart  # of {_named(servers)}: the restart clears it",
             "ansible-playbook natsops.jetstream.upgrade",
         )
         yield RootCause(VERSION_DEFECT, title, taken, servers, commands, assets=tuple(assets))
@@ -697,7 +707,7 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         assets = sorted({problem.subject for problem in taken})
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
-        title = f"{_named(assets)}: {_named(servers)} report replicas that are not healthy"
+        title = f"{_named(assets)}: {_named(servers)} report unhealthy replicas"
         title = taken[0].message if len(taken) == 1 else title
         commands = (_log_command(servers), "ansible-playbook natsops.jetstream.diagnose")
         yield RootCause(ASSET_FAULT, title, taken, servers, commands, assets=tuple(assets))
@@ -711,7 +721,7 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     )
     if taken:
         verb = "has" if len(broken) == 1 else "have"
-        title = f"{_named(broken)} {verb} no leader although every member answers"
+        title = f"{_named(broken)} {verb} no leader although all members answer"
         kind, account, names = _asset(min(broken))
         commands = (
             f"nats {kind} info {names}  # as a user of account {account}",
@@ -728,9 +738,13 @@ def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]
         assets = tuple(sorted({problem.subject for problem in taken}))
         title = taken[0].message
         if len(taken) > 1:
-            title = f"replicas on {_named(names)} lack messages and do not go on, although their leaders count on them"
+            title = (
+                f"replicas on {_named(names)} lack messages and make no progress, although their leaders count them as "
+                "current"
+            )
         commands = (
-            f"journalctl -u nats-server -g 'failed|error|ERR' -n 50  # on {_named(names)}: a write that failed, a lost store",
+            f"journalctl -u nats-server -g 'failed|error|ERR' -n 50  # on {_named(names)}: a failed write or a lost "
+            "store",
             "ansible-playbook natsops.jetstream.repair --check",
         )
         yield RootCause(ASSET_FAULT, title, taken, names, commands, assets=assets, lasting=True)
@@ -744,9 +758,9 @@ def _short_groups(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         assets = tuple(sorted({problem.subject for problem in taken}))
         title = taken[0].message
         if len(assets) > 1:
-            title = f"{_groups(assets)} have fewer members than replicas, and no server is about to become one"
+            title = f"{_groups(assets)} have fewer members than replicas, and no replacement is under way"
         commands = (
-            "ansible-playbook natsops.jetstream.repair --check  # what would be done about it",
+            "ansible-playbook natsops.jetstream.repair --check  # the proposed repairs",
             "ansible-playbook natsops.jetstream.report -e report=streams",
         )
         yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=assets, lasting=True)
@@ -765,7 +779,7 @@ def _catching_up(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         return
     where = f" on {_named(behind)}" if behind else ""
     title = _with_symptoms(f"replicas{where} catch up or move", taken)
-    commands = ("ansible-playbook natsops.jetstream.report -e report=streams  # again: the lag must shrink",)
+    commands = ("ansible-playbook natsops.jetstream.report -e report=streams  # repeat: the lag must shrink",)
     yield RootCause(CATCHING_UP, title, taken, tuple(sorted(behind)), commands)
 
 
@@ -776,7 +790,7 @@ def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         subjects = {name for problem in taken for name in problem.servers or (problem.subject,)}
         names = tuple(sorted(subjects - {"meta group"}))
-        title = f"inventory and cluster differ in {_named(names) or 'their size'}"
+        title = f"the inventory and the cluster differ: {_named(names) or 'in size'}"
         title = taken[0].message if len(taken) == 1 else title
         commands = ("ansible-playbook natsops.jetstream.report  # compare with: ansible-inventory --graph",)
         lasting = any(problem.code in _MISPLACED for problem in taken)
@@ -796,7 +810,7 @@ def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         commands = (scene.in_steps,)
         yield RootCause(REQUEST, what, quorum, tuple(sorted(scene.stopping)), commands)
     for codes, text in (
-        (("stop_r1",), "have a single replica and are away while {servers} stops"),
+        (("stop_r1",), "have a single replica and are unavailable while {servers} is stopped"),
         (("roll_few_replicas",), "cannot keep a quorum while {servers} restarts"),
     ):
         single = left.take(lambda problem, codes=codes: problem.code in codes)  # type: ignore[misc]

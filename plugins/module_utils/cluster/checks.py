@@ -188,7 +188,7 @@ class Bound:
         """Return what is wrong with these thresholds, None when they make sense."""
         for threshold in (warning, critical):
             if threshold is not None and (threshold < 0 or (threshold == 0 and self.upper and self.at)):
-                return f"{threshold:g} is reached by every value: use more, or leave it out to switch it off"
+                return f"{threshold:g} is reached by every value: raise it, or omit it to disable the check"
         if warning is None or critical is None:
             return None
         if (warning > critical) if self.upper else (warning < critical):
@@ -300,7 +300,7 @@ def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
     if check == "stream":
         few, many = options.get("min_sources"), options.get("max_sources")
         found["min_sources", "max_sources"] = (
-            f"no number of sources is at least {few} and at most {many}"
+            f"the minimum {few} exceeds the maximum {many}"
             if few is not None and many is not None and few > many
             else None
         )
@@ -394,7 +394,7 @@ def with_metadata(result: Result, options: Options, metadata: Mapping[str, str])
         if not key.startswith(METADATA_PREFIX):
             continue
         if name not in readers:
-            result.add(WARNING, f"metadata {key} is none of a {result.check}'s thresholds")
+            result.add(WARNING, f"metadata {key} is not a threshold of a {result.check} check")
             continue
         try:
             value = readers[name](text)
@@ -438,11 +438,11 @@ def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Opt
     """
     if not clustered:
         if group.size > 1:
-            result.add(CRITICAL, f"{group.subject} is not clustered, {group.size} replicas are expected")
+            result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
         return
     limits = _limits(options.get("peer_lag_critical"), options.get("peer_seen_critical"))
     if not group.leaders:
-        result.add(CRITICAL, f"No leader for {group.subject}: nobody can write to it or read its state")
+        result.add(CRITICAL, f"No leader for {group.subject}: it cannot be written to or queried")
         return
     result.measure("peers", len(group.peers) + 1, "", group.size, group.size)
     _measure_peers(result, group.peers, limits)
@@ -486,7 +486,7 @@ def check_meta(options: Options, cluster: Cluster) -> Result:
         if peers != expected:
             result.add(CRITICAL, f"{peers} peers of expected {expected}")
         elif cluster.meta.miscounted or cluster.meta.size != expected:
-            result.add(CRITICAL, f"the meta leader counts {group.size} members, {expected} are expected")
+            result.add(CRITICAL, f"the meta group has {group.size} members, {expected} are expected")
         result.ok_if_silent(f"{peers} peers led by {group.leader}")
     return result
 
@@ -637,10 +637,10 @@ def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> 
     wanted = options["lag_critical"] is not None or options["seen_critical"] is not None
     if not (info.get("config") or {}).get("mirror"):
         if wanted and not info.get("sources"):
-            result.add(CRITICAL, "neither mirrored nor sourced, but there are thresholds for that")
+            result.add(CRITICAL, "neither mirrored nor sourced, although thresholds for it are set")
         return
     if not state:
-        result.add(CRITICAL if wanted else UNKNOWN, "the stream is a mirror, but nothing is known of its origin")
+        result.add(CRITICAL if wanted else UNKNOWN, "the stream is a mirror, but the state of its origin is unknown")
         return
     lag, active = state.get("lag", 0), state.get("active", 0) / 1e9
     result.measure("lag", lag, "", None, options["lag_critical"])
@@ -719,7 +719,7 @@ def _judge_last(
         result.measure(name, seconds, "s", None, options[option])
         _judge_single(result, options, option, seconds, f"{said} {human_seconds(seconds)} ago")
     elif options[option] is not None and sequence.get("consumer_seq", 0) > 0:
-        result.add(UNKNOWN, f"{said}: its leader does not know when, since it was started after that")
+        result.add(UNKNOWN, f"{said}: its leader started later and has no record of the time")
     elif options[option] is not None:
         result.add(CRITICAL, never)
 
@@ -801,9 +801,9 @@ def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any
         reported = reported_version(varz.get("version", "")) >= (2, 12, 4)
         result.add(
             CRITICAL if reported else UNKNOWN,
-            "there are thresholds for TLS certificates, but the server has none"
+            "thresholds for TLS certificates are set, but the server has no certificate"
             if reported
-            else f"nats-server {varz.get('version')} does not tell when its TLS certificates end; 2.12.4 and later do",
+            else f"nats-server {varz.get('version')} does not report when its certificates expire (2.12.4 and later do)",
         )
     for part, end in ends.items():
         left = (parse_time(end) - now).total_seconds()
@@ -880,14 +880,14 @@ def credential_claims(text: str) -> dict[str, Any]:
     token = found[1] if found else text.strip()
     parts = token.split(".")
     if len(parts) != 3:
-        raise ValueError("there is no JWT in it")
+        raise ValueError("it does not contain a JWT")
     try:
         payload = parts[1] + "=" * (-len(parts[1]) % 4)
         claims = json.loads(base64.b64decode(payload, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError):
         raise ValueError("its JWT cannot be decoded") from None
     if not isinstance(claims, dict) or not all(isinstance(claims.get(key, 0), (int, float)) for key in ("exp", "nbf")):
-        raise ValueError("its JWT does not hold claims")
+        raise ValueError("its JWT has no claims")
     return claims
 
 
@@ -900,7 +900,7 @@ def check_credential(options: Options, claims: Mapping[str, Any], now: datetime)
     result = Result("credential", result_name("credential", options))
     moment, expires = now.timestamp(), claims.get("exp", 0)
     if claims.get("nbf", 0) > moment:
-        result.add(CRITICAL, f"is not valid before {human_seconds(claims['nbf'] - moment)} from now")
+        result.add(CRITICAL, f"is not valid yet; it becomes valid in {human_seconds(claims['nbf'] - moment)}")
     if not expires:
         result.add(CRITICAL if options["require_expiry"] else OK, "never expires")
         return result
@@ -928,7 +928,7 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
     ]
     result.measure("streams", len(found))
     if not found:
-        result.add(UNKNOWN, f"the catalogue has no stream that is {', '.join(options['streams'])}")
+        result.add(UNKNOWN, f"the catalogue has no stream named {', '.join(options['streams'])}")
         return result
     for one in found:
         if one.problem:

@@ -95,24 +95,25 @@ _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
 _NEXT = (
     (
         "routes_",
-        "Check that every server reaches the cluster port of every other (firewall, advertise, TLS names), and that "
-        "routes, pool_size and accounts are the same; natsops.jetstream.deploy makes them so.",
+        "Check that every server can reach the cluster port of every other server (firewall, advertise, TLS names) "
+        "and that routes, pool_size and accounts are identical; natsops.jetstream.deploy applies the same values to "
+        "all.",
     ),
     (
         "gateway_",
-        "Check that every server reaches the gateway ports of the other cluster, and the gateway's TLS names.",
+        "Check that every server can reach the gateway ports of the other cluster, and check the gateway's TLS names.",
     ),
-    ("logs", "Read them in full on the host: journalctl -u nats-server --since -1h."),
-    ("config_not_loaded", "Run natsops.jetstream.deploy: it reloads or restarts what differs from its file."),
-    ("config_differs", "Make the options equal with natsops.jetstream.deploy."),
+    ("logs", "Read the complete log on the host: journalctl -u nats-server --since -1h."),
+    ("config_not_loaded", "Run natsops.jetstream.deploy: it reloads or restarts these servers."),
+    ("config_differs", "Apply the same options everywhere with natsops.jetstream.deploy."),
     ("versions_differ", "Finish the upgrade: natsops.jetstream.deploy with one nats_server_version."),
-    ("version_warning", "Upgrade with natsops.jetstream.upgrade, in the steps of docs/reference/server_versions.md."),
-    ("clocks_differ", "Synchronise the clocks (chrony); nats_server_time_sync makes the role see to it."),
-    ("rtt", "Look at the network and the load of these servers (natsops.jetstream.report -e report=cpu)."),
+    ("version_warning", "Upgrade with natsops.jetstream.upgrade, following docs/reference/server_versions.md."),
+    ("clocks_differ", "Synchronise the clocks (chrony); the role does so with nats_server_time_sync."),
+    ("rtt", "Check the network and the load of these servers (natsops.jetstream.report -e report=cpu)."),
     (
         "slow_consumers",
         "Find the clients with natsops.jetstream.report -e report=connections (and nats_connection_kick); raise "
-        "max_pending or write_deadline only when they are known.",
+        "max_pending or write_deadline only after identifying them.",
     ),
     (
         "storage",
@@ -121,10 +122,10 @@ _NEXT = (
     ("disk", "Free space on the file system of the store directory."),
     (
         "maintenance_overdue",
-        "Finish the work and run natsops.jetstream.maintenance_leave, or give it more time with "
+        "Finish the work and run natsops.jetstream.maintenance_leave, or extend the maintenance with "
         "natsops.jetstream.maintenance_enter -e nats_cluster_maintenance_until=TIME.",
     ),
-    ("certificate", "Renew the certificates: natsops.jetstream.deploy takes them over by reload."),
+    ("certificate", "Renew the certificates: natsops.jetstream.deploy loads them with a reload."),
 )
 
 #: Problems of nats_cluster_health that stop work now. All others are warnings.
@@ -247,14 +248,14 @@ def diagnose(
 
 def _causes(evidence: Evidence) -> list[RootCause]:
     """Return the root causes of what the health rules found, of members of the meta group that are not there, and of a cluster
-    that cannot be asked."""
+    that cannot be queried."""
     info = evidence.info
     problems = [problem_of(one) for one in info.get("problems") or ()]
     if "servers" not in info:
         problems = [Problem("unreachable", ERROR, "cluster", info.get("msg") or "no answer")]
     missing = {name for problem in problems if problem.code in _NOT_THERE for name in problem.servers}
     problems += [
-        Problem("server_missing", ERROR, name, f"{name} is a member of the meta group and did not answer", (name,))
+        Problem("server_missing", ERROR, name, f"{name} is a member of the meta group but did not answer", (name,))
         for name in _absent_members(evidence)
         if name not in missing
     ]
@@ -285,14 +286,14 @@ def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence
 def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check], away: Sequence[str] = ()) -> dict[str, str]:
     counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
     skipped = [check.name for check in checks if check.skipped]
-    blind = f" Not looked at: {', '.join(skipped)}." if skipped else ""
+    blind = f" Not checked: {', '.join(skipped)}." if skipped else ""
     if counts[CRITICAL]:
         return {"status": CRITICAL, "text": f"BROKEN: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{blind}"}
     if counts[WARNING]:
         return {"status": WARNING, "text": f"WORKING, with {counts[WARNING]} warnings.{blind}"}
     if away:
-        return {"status": OK, "text": f"WORKING: in maintenance: {', '.join(away)}; nothing else was found.{blind}"}
-    return {"status": OK, "text": f"HEALTHY: nothing wrong was found.{blind}"}
+        return {"status": OK, "text": f"WORKING: in maintenance: {', '.join(away)}; no other problems found.{blind}"}
+    return {"status": OK, "text": f"HEALTHY: no problems found.{blind}"}
 
 
 def _server_row(server: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,10 +322,10 @@ def _unreachable(evidence: Evidence) -> Check:
 
 def _host_state(host: Mapping[str, Any]) -> str:
     if host.get("unreachable"):
-        return "its host cannot be reached either"
+        return "its host is also unreachable"
     if host.get("running") is False:
-        return "its host is up, nats-server does not run there"
-    return "nats-server runs on its host" if host.get("running") else "its host was not looked at"
+        return "its host is up, but nats-server is not running there"
+    return "nats-server runs on its host" if host.get("running") else "its host was not checked"
 
 
 def _servers(evidence: Evidence) -> Check:
@@ -358,7 +359,7 @@ def _explained(evidence: Evidence, *starts: str) -> bool:
 def _ping(evidence: Evidence) -> Check:
     times = {server["name"]: server["rtt"] for server in evidence.info["servers"]}
     slow = {name: rtt for name, rtt in times.items() if rtt > MAX_RTT}
-    found = [Finding("rtt", WARNING, f"{name} took {human_seconds(rtt)} to answer") for name, rtt in slow.items()]
+    found = [Finding("rtt", WARNING, f"{name} answered after {human_seconds(rtt)}") for name, rtt in slow.items()]
     return Check("ping", f"slowest {human_seconds(max(times.values(), default=0))}", found)
 
 
@@ -373,7 +374,7 @@ def _meta(evidence: Evidence) -> Check:
     explained = _explained(evidence, "meta_")
     if not meta:
         return Check("meta group", "none", explained=explained)
-    text = f"{meta['leader'] or 'nobody'} leads {meta['size']}, {meta['quorum']} are a quorum"
+    text = f"{meta['leader'] or 'no server'} leads {meta['size']}, {meta['quorum']} are a quorum"
     return Check("meta group", text, explained=explained)
 
 
@@ -391,7 +392,7 @@ def _assets(evidence: Evidence) -> Check:
 def _routes(evidence: Evidence) -> Check:
     servers = [server for server in evidence.with_endpoint("varz") if "routez" in server]
     unknown = [
-        Finding("routes_unknown", WARNING, f"{name} did not tell its routes") for name in evidence.silent("routez")
+        Finding("routes_unknown", WARNING, f"{name} did not return ROUTEZ") for name in evidence.silent("routez")
     ]
     # VARZ does not tell the pinned accounts.
     pinned = {
@@ -410,7 +411,7 @@ def _routes(evidence: Evidence) -> Check:
     missing = route_problems([dict(server) for server in servers], list(evidence.pinned_accounts))
     have = sum(len(server["routez"].get("routes") or ()) for server in servers)
     found = [Finding("routes_missing", WARNING, message) for message in missing] + unknown
-    return Check("routes", f"{have} of {wanted} for a full mesh", found)
+    return Check("routes", f"{have} of {wanted} routes of a full mesh", found)
 
 
 def _gateways(evidence: Evidence) -> Check:
@@ -419,7 +420,7 @@ def _gateways(evidence: Evidence) -> Check:
     if not with_gateway:
         return Check("gateways", "none: not a supercluster")
     found = [
-        Finding("gateway_unknown", WARNING, f"{name} did not tell its gateways") for name in evidence.silent("gatewayz")
+        Finding("gateway_unknown", WARNING, f"{name} did not return GATEWAYZ") for name in evidence.silent("gatewayz")
     ]
     missing = gateway_problems([dict(server) for server in with_gateway], clusters)
     found += [Finding("gateway_missing", CRITICAL, text) for text in missing]
@@ -437,7 +438,7 @@ def _logs(evidence: Evidence) -> Check:
         if kinds:
             warnings = sum(kind["count"] for kind in kinds) - errors
             message = f"{host['server_name']} logged {errors} errors and {warnings} warnings since its last start"
-            found.append(Finding("logs", WARNING if errors else NOTE, f"{message}, of {len(kinds)} kinds; see below"))
+            found.append(Finding("logs", WARNING if errors else NOTE, f"{message}, {len(kinds)} different; see below"))
     return Check("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
 
 
@@ -475,14 +476,14 @@ def _loaded(evidence: Evidence) -> Check:
     running = {server["name"]: server["varz"].get("config_digest") for server in evidence.with_endpoint("varz")}
     both = [name for name in digests if running.get(name)]
     if not both:
-        why = "needs the managed hosts" if not evidence.hosts else "needs nats-server 2.11 and its file on the host"
+        why = "requires managed hosts" if not evidence.hosts else "requires nats-server 2.11 and its file on the host"
         return Check("configuration loaded", why, skipped=True)
     found = [
-        Finding("config_not_loaded", WARNING, f"{name} does not run what its configuration file holds")
+        Finding("config_not_loaded", WARNING, f"{name} is not running the content of its configuration file")
         for name in both
         if digests[name] != running[name]
     ]
-    return Check("configuration loaded", f"{len(both)} of {len(evidence.servers)} compared with their file", found)
+    return Check("configuration loaded", f"{len(both)} of {len(evidence.servers)} compared with their files", found)
 
 
 def _options(evidence: Evidence) -> Check:
@@ -544,7 +545,7 @@ def _clocks(evidence: Evidence) -> Check:
     first = min(servers, key=lambda one: one["clock_offset"])
     last = max(servers, key=lambda one: one["clock_offset"])
     spread = last["clock_offset"] - first["clock_offset"]
-    summary = f"{human_seconds(spread)} apart at most"
+    summary = f"at most {human_seconds(spread)} apart"
     if spread <= MAX_CLOCK_SPREAD + (first["rtt"] + last["rtt"]) / 2:
         return Check("clocks", summary)
     text = f"{last['name']} is {human_seconds(spread)} ahead of {first['name']}"
@@ -560,7 +561,9 @@ def _slow_consumers(evidence: Evidence) -> Check:
         if server["slow_consumers"]:
             kinds = [f"{count} {kind}" for kind, count in (detail.get(server["name"]) or {}).items() if count]
             text = f" ({', '.join(kinds)})" if kinds else ""
-            message = f"{server['name']} has cut off {server['slow_consumers']} slow consumers since it started{text}"
+            message = (
+                f"{server['name']} has disconnected {server['slow_consumers']} slow consumers since it started{text}"
+            )
             found.append(Finding("slow_consumers", WARNING, message))
     return Check("slow consumers", str(sum(server["slow_consumers"] for server in evidence.info["servers"])), found)
 
@@ -584,7 +587,7 @@ def _storage(evidence: Evidence) -> Check:
                     text = f"{server['name']} has reserved {percent:.0f} % of its {what} ({sizes})"
                 critical = percent >= STORAGE_CRITICAL and used >= reserved
                 found.append(Finding("storage", CRITICAL if critical else WARNING, text))
-    return Check("storage", f"{most:.0f} % of a limit at most, used or reserved", found)
+    return Check("storage", f"at most {most:.0f} % of a limit used or reserved", found)
 
 
 def _disks(evidence: Evidence) -> Check:
@@ -600,7 +603,7 @@ def _disks(evidence: Evidence) -> Check:
         for host in read
         if host["disk_percent"] >= STORAGE_WARNING
     ]
-    return Check("disks", f"{max(host['disk_percent'] for host in read)} % full at most", found)
+    return Check("disks", f"at most {max(host['disk_percent'] for host in read)} % full", found)
 
 
 def _certificates(evidence: Evidence) -> Check:
@@ -612,7 +615,7 @@ def _certificates(evidence: Evidence) -> Check:
         if ends:
             days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
     if not days:
-        return Check("certificates", "no server tells their end", skipped=True)
+        return Check("certificates", "no server reports an expiry date", skipped=True)
     found = [
         Finding(
             "certificate",
@@ -622,7 +625,7 @@ def _certificates(evidence: Evidence) -> Check:
         for name, left in days.items()
         if left <= CERTIFICATE_WARNING
     ]
-    return Check("certificates", f"{min(days.values()):.0f} days at least", found)
+    return Check("certificates", f"at least {min(days.values()):.0f} days left", found)
 
 
 _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
@@ -722,7 +725,7 @@ def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Pa
 
 def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
     """Return a cause for people: how bad, what, since when, what shows it, what to run."""
-    age = "since when is not known" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
+    age = "for an unknown time" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
     return [
         f"  {number}. {cause['severity']}: {cause['title']} ({age})",
         *(f"       {line}" for line in cause["evidence"] if line != cause["title"]),

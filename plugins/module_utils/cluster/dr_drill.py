@@ -102,7 +102,10 @@ def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) ->
     free = limit - int(tier.get(kind) or 0)
     if limit is None or limit < 0 or needed <= free:
         return ""
-    return f"the account may use {human_bytes(max(0, free))} more of {kind}, and a throw-away copy needs {human_bytes(needed)}"
+    return (
+        f"a throw-away copy needs {human_bytes(needed)} of {kind}, but the account has only "
+        f"{human_bytes(max(0, free))} left"
+    )
 
 
 def sample(first: int, last: int, count: int) -> list[int]:
@@ -118,9 +121,12 @@ def sample(first: int, last: int, count: int) -> list[int]:
 def miscounted(messages: int, counted: Counted) -> str:
     """Return in which way the number of messages cannot be right, empty when it can. The copy goes on changing."""
     if messages < counted.after:
-        return f"the throw-away copy has {messages} messages, and the site's copy {counted.after} up to the same one"
+        return (
+            f"the throw-away copy has {messages} messages, but the site's copy has {counted.after} up to the same "
+            "sequence"
+        )
     if messages > counted.before:
-        return f"the throw-away copy has {messages} messages, and the site's copy had {counted.before} at most"
+        return f"the throw-away copy has {messages} messages, but the site's copy had at most {counted.before}"
     return ""
 
 
@@ -145,9 +151,9 @@ def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
     return [
         f"{name}: {site} can take over: served {human_seconds(drill.seconds)} after the promotion ({drill.method}), "
         f"with {drill.consumers} consumers at their floors",
-        f"{name}: {drill.messages} messages, everything that the site has up to sequence {drill.position} of the origin; "
+        f"{name}: {drill.messages} messages, all that the site has up to the origin's sequence {drill.position}; "
         f"{compared} of them compared",
-        f"{name}: the throw-away copy took {human_seconds(drill.copied)} to fill, and is removed",
+        f"{name}: the throw-away copy was filled in {human_seconds(drill.copied)} and has been removed",
     ]
 
 
@@ -155,8 +161,8 @@ def plan_line(name: str, site: str, method: str, size: int, replicas: int, consu
     """Return for people what a drill will do."""
     names = ", ".join(consumers) or "none"
     return (
-        f"{name}: a throw-away copy of {human_bytes(size * replicas)} at {site} would be promoted ({method}) with the consumers "
-        f"{names}, compared and removed"
+        f"{name}: a throw-away copy of {human_bytes(size * replicas)} at {site} would be promoted ({method}) with the "
+        f"consumers {names}, compared and removed"
     )
 
 

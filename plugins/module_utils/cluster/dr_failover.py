@@ -114,12 +114,12 @@ def plan_failover(
     if not subjects or list(subjects) == [fenced_subject(protected.stream)]:
         raise Refusal(
             "no_subjects",
-            f"the subjects of {protected.stream} are not known; name them with `subjects`, or its copy would take messages on "
-            "its own name only",
+            f"the subjects of {protected.stream} are unknown; set them with `subjects`, otherwise its copy would only "
+            "accept messages on its own name",
         )
     if wanted.max_loss is not None and status.loss.messages > wanted.max_loss:
         raise Refusal(
-            "loss", f"{status.loss.text} would be lost; {wanted.max_loss} messages may be (max_loss_messages)"
+            "loss", f"{status.loss.text} would be lost; the limit is {wanted.max_loss} messages (max_loss_messages)"
         )
     method = promotion(site.info["config"] if site.info else {}, protected.stream, release)
     target = _target(protected, method)
@@ -137,26 +137,24 @@ def require_fence(protected: Protected, origin: Reading, origin_name: str, wante
     """Raise Refusal unless the origin takes no messages, as far as that can be seen before anything is changed."""
     if wanted.fence == DEAD:
         if wanted.dead != origin_name:
-            raise Refusal(
-                "not_fenced", f"dead: name the origin that is gone, {origin_name}, not {wanted.dead or 'nothing'}"
-            )
+            raise Refusal("not_fenced", f"dead: must be the lost origin, {origin_name}, not {wanted.dead or 'empty'}")
         if not origin.problem:
             raise Refusal(
                 "origin_answers",
-                f"{origin_name} is said to be dead, and answers for stream {protected.stream}. Stop its servers, or fence it "
-                "with `fence: subjects`",
+                f"{origin_name} is declared dead but answers for stream {protected.stream}. Stop its servers, or "
+                "fence it with `fence: subjects`",
             )
         return
     if origin.problem:
         raise Refusal(
             "origin_silent",
-            f"{origin_name} does not answer ({origin.problem}), so nobody can see that it takes no messages. When its servers "
-            f"are stopped, and cannot start by themselves, say so: `fence: dead` with `dead: {origin_name}`",
+            f"{origin_name} does not answer ({origin.problem}), so it may still be accepting messages. Once its "
+            f"servers are stopped and cannot start by themselves, confirm it: `fence: dead` with `dead: {origin_name}`",
         )
     if origin.info is None:
         raise Refusal("no_copy", f"{origin_name} has no stream {protected.stream}")
     if wanted.fence == SEALED and not origin.info["config"].get("sealed"):
-        raise Refusal("not_fenced", f"stream {protected.stream} of {origin_name} is not sealed, and takes messages")
+        raise Refusal("not_fenced", f"stream {protected.stream} of {origin_name} is not sealed and accepts messages")
 
 
 def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
@@ -164,8 +162,8 @@ def require_still(before: int, after: int, protected: Protected, seconds: float)
     if after != before:
         raise Refusal(
             "not_fenced",
-            f"stream {protected.stream} took {after - before} messages within {seconds:g} seconds; take the right to publish "
-            "from its clients, or fence it with `fence: subjects`",
+            f"stream {protected.stream} received {after - before} messages within {seconds:g} seconds; revoke its "
+            "clients' permission to publish, or fence it with `fence: subjects`",
         )
 
 
@@ -180,8 +178,9 @@ def _origin_config(
         return {"subjects": list(protected.subjects)}
     raise Refusal(
         "no_checkpoint",
-        f"the origin of {protected.stream} does not answer, and there is no checkpoint of it: its subjects and its consumers are "
-        "not known. Give `subjects`, and `consumers: false`; clients then create their consumers themselves",
+        f"the origin of {protected.stream} does not answer and there is no checkpoint of it: its subjects and "
+        "consumers are unknown. Set `subjects`, and `consumers: false`; clients then create their consumers "
+        "themselves",
     )
 
 
@@ -199,7 +198,7 @@ def _target(protected: Protected, method: str) -> str:
     if target == protected.copy:
         raise Refusal(
             "needs_name",
-            f"before nats-server 2.12 a mirror cannot be promoted, and another stream has to take over the messages of "
+            "before nats-server 2.12 a mirror cannot be promoted, so another stream must take over the messages of "
             f"{protected.copy}: name it with `promoted`",
         )
     return target
@@ -214,8 +213,8 @@ def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[
     if lost:
         raise Refusal(
             "leaderless",
-            f"consumers whose leader does not answer, and of which there is no checkpoint: {', '.join(sorted(lost))}. Let them "
-            "get a leader, or delete them",
+            f"consumers without an answering leader and without a checkpoint: {', '.join(sorted(lost))}. Restore "
+            "their leaders, or delete them",
         )
     found = {name: saved_consumer(info) for name, info in origin.consumers.items()}
     found.update({name: saved[name] for name in origin.unknown})
@@ -272,22 +271,23 @@ def _caveats(
     window = (config.get("duplicate_window") or 0) / 1e9
     if window:
         found.append(
-            f"{target} need not know the message ids: a message that is sent again within the duplicate window of "
+            f"{target} has no complete record of message ids: a message resent within the duplicate window of "
             f"{human_seconds(window)} may be stored again"
         )
     if method != END_MIRROR:
-        found.append("messages have the time at which the site got them, from which max_age counts")
+        found.append("messages carry the time of their arrival at the site, and max_age counts from it")
     retention = config.get("retention", "limits")
     if retention != "limits":
         found.append(
-            f"the origin has the retention {retention}, its copy at the site limits: nothing is removed when it is acknowledged"
+            f"the origin has the retention {retention}, but its copy at the site has limits: acknowledged messages are "
+            "not deleted"
         )
     if origin.problem and checkpoint is not None and consumers:
         age = "" if status.checkpoint_age is None else f", {human_seconds(max(0.0, status.checkpoint_age))} ago"
-        found.append(f"consumers begin where they were at the checkpoint{age}")
+        found.append(f"consumers resume at their checkpoint positions{age}")
     left = sorted(entry["name"] for entry in consumers if not entry["config"].get("durable_name"))
     if left:
-        found.append(f"ephemeral consumers are left to their clients: {', '.join(left)}")
+        found.append(f"ephemeral consumers must be recreated by their clients: {', '.join(left)}")
     return found
 
 
@@ -296,22 +296,22 @@ def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
     stream = plan.protected.name
     at_origin = f"stream {plan.protected.stream} of {origin}"
     fences = {
-        SUBJECTS: f"{at_origin} gets the subject {fenced_subject(plan.protected.stream)} instead of its own",
+        SUBJECTS: f"the subjects of {at_origin} are replaced by {fenced_subject(plan.protected.stream)}",
         SEALED: f"{at_origin} is sealed",
-        PERMISSIONS: f"{at_origin} is watched, and must not take a message",
-        DEAD: f"{origin} is said to be dead, and does not answer",
+        PERMISSIONS: f"{at_origin} is watched and must not accept a message",
+        DEAD: f"{origin} is declared dead and does not answer",
     }
     promotions = {
-        END_MIRROR: f"{plan.target} of {site} ends its mirror",
-        END_SOURCES: f"{plan.target} of {site} ends its sources",
-        TAKE_OVER: f"{plan.target} of {site} is created, and takes over the messages of {plan.protected.copy}",
+        END_MIRROR: f"{plan.target} of {site} stops mirroring",
+        END_SOURCES: f"{plan.target} of {site} removes its sources",
+        TAKE_OVER: f"{plan.target} of {site} is created and takes over the messages of {plan.protected.copy}",
     }
     names = ", ".join(entry["name"] for entry in durable(plan.consumers)) or "none"
     return [
         f"{stream}: fence: {fences[plan.fence]}",
-        f"{stream}: promote: {promotions[plan.method]}, and takes messages on {', '.join(plan.subjects)}",
+        f"{stream}: promote: {promotions[plan.method]} and accepts messages on {', '.join(plan.subjects)}",
         f"{stream}: consumers: {names}",
-        f"{stream}: lost would be now: {plan.promised.text}",
+        f"{stream}: loss if it failed over now: {plan.promised.text}",
         *(f"{stream}: note: {caveat}" for caveat in plan.caveats),
     ]
 

@@ -162,8 +162,8 @@ def with_record(metadata: Mapping[str, str], stream: str, record: Record) -> dic
     size = sum(len(name) + len(value) for name, value in result.items())
     if size > MAX_BYTES:
         raise RecordError(
-            f"the records of the site would have {size} bytes, the servers take {MAX_BYTES} (metadata of a stream); protect "
-            "fewer streams of this account, or give some of them a site of another name"
+            f"the records of the site would be {size} bytes, but the servers accept {MAX_BYTES} (metadata of a "
+            "stream); protect fewer streams of this account, or use a different site name for some of them"
         )
     return result
 
@@ -228,7 +228,7 @@ def _decode(metadata: Mapping[str, str], key: str) -> Optional[dict[str, Any]]:
         found = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
         schema = found.pop("schema")
     except (ValueError, zlib.error, KeyError, AttributeError) as error:
-        raise RecordError(f"{key} in the metadata of the site's records cannot be read: {error}") from error
+        raise RecordError(f"{key} in the metadata of the site's records cannot be parsed: {error}") from error
     if schema != SCHEMA:
-        raise RecordError(f"{key} is of schema {schema}; this release knows {SCHEMA}")
+        raise RecordError(f"{key} has schema {schema}; this release supports {SCHEMA}")
     return dict(found)

@@ -247,7 +247,7 @@ def _loss(
     if behind is not None:
         if not behind:
             return Loss(True, 0, 0.0, since, "nothing")
-        text = f"at most {counted(behind, 'message')}, of the last {human_seconds(seconds or 0.0)}"
+        text = f"at most {counted(behind, 'message')}, from the last {human_seconds(seconds or 0.0)}"
         return Loss(True, behind, seconds, since, text)
     if site.info is None:
         known = checkpoint.messages if checkpoint else 0
@@ -255,11 +255,11 @@ def _loss(
     position = site.position or 0
     reported = int(upstream(site.info, protected.stream).get("lag") or 0)
     least = max(reported, checkpoint.last_seq - position if checkpoint else 0, 0)
-    text = f"unknown, at least {counted(least, 'message')}: what the origin stored after sequence {position}"
+    text = f"unknown, at least {counted(least, 'message')}: those that the origin stored after sequence {position}"
     if since:
         text += f" of {since[:19]}Z"
     if contact is not None:
-        text += f"; last heard of it {human_seconds(contact)} ago"
+        text += f"; last contact {human_seconds(contact)} ago"
     return Loss(False, least, contact, since, text)
 
 
@@ -279,7 +279,7 @@ def _problems(
     elif state == MISSING:
         found.append(f"there is no stream {protected.copy} at the site; create it with `mirror` or `sources`")
     elif state == UNRELATED:
-        found.append(f"stream {protected.copy} at the site does not copy {protected.stream} alone")
+        found.append(f"stream {protected.copy} at the site does not copy only {protected.stream}")
     elif state == DIVERGED:
         found.append(
             f"stream {protected.copy} has messages up to sequence {site.position}, the origin up to {origin.last_seq}: the "
@@ -291,7 +291,9 @@ def _problems(
         error = (upstream(site.info or {}, protected.stream).get("error") or {}).get("description")
         contact = contact_of(site.info or {}, protected.stream)
         heard = "never" if contact is None else f"last {human_seconds(contact)} ago"
-        found.append(f"the site does not hear the origin, although it answers ({error or f'heard {heard}'})")
+        found.append(
+            f"the site receives nothing from the origin, although the origin answers ({error or f'heard {heard}'})"
+        )
     if origin.problem:
         found.append(f"the origin does not answer for stream {protected.stream}: {origin.problem}")
     if state == BEHIND or not loss.known:
@@ -301,14 +303,14 @@ def _problems(
             seconds = "unknown" if loss.seconds is None else human_seconds(loss.seconds)
             found.append(f"RPO exceeded: {seconds}, the limit is {human_seconds(limits.seconds)}")
     if origin.unknown:
-        found.append(f"consumers whose leader does not answer: {', '.join(sorted(origin.unknown))}")
+        found.append(f"consumers without an answering leader: {', '.join(sorted(origin.unknown))}")
     if checkpoint is None:
         if origin.consumers or origin.problem:
-            found.append("there is no checkpoint: if the origin is lost, nobody knows where its consumers were")
+            found.append("there is no checkpoint: if the origin is lost, so are the positions of its consumers")
     elif limits.checkpoint is not None and age is not None and age > limits.checkpoint:
         found.append(
-            f"the checkpoint is {human_seconds(age)} old, the limit is {human_seconds(limits.checkpoint)}: consumers would "
-            "get again what they acknowledged since"
+            f"the checkpoint is {human_seconds(age)} old, the limit is {human_seconds(limits.checkpoint)}: consumers "
+            "would receive again everything acknowledged since"
         )
     return found
 
@@ -321,7 +323,7 @@ def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> l
     only_there = counted(max(0, origin.last_seq - failover.position), "message")
     problem = f"split brain: the origin accepts messages for stream {protected.stream} again, and so does the site"
     return [
-        f"{problem}. {only_there} of the origin did not reach the site. Keep clients away from the origin, and fail back"
+        f"{problem}. {only_there} of the origin did not reach the site. Keep clients away from the origin and fail back"
     ]
 
 
@@ -335,7 +337,7 @@ def _unproven(drill: Optional[Drill], age: Optional[float], limits: Limits) -> l
     if limits.drill is None:
         return []
     if age is None:
-        return ["no drill has shown that the site can take over"]
+        return ["no failover drill has succeeded yet"]
     if age > limits.drill:
         return [f"the last drill was {human_seconds(age)} ago, the limit is {human_seconds(limits.drill)}"]
     return []

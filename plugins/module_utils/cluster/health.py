@@ -125,7 +125,7 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
         _error(
             "stop_unknown_server",
             name,
-            f"{name} did not answer and no group knows it: it cannot be judged what stopping it would break",
+            f"{name} did not answer and is not a member of any group: the effect of stopping it is unknown",
             name,
         )
         for name in sorted(stopping - cluster.names - _all_members(cluster))
@@ -226,7 +226,9 @@ def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
         if not old or not old.leader or not group.leader:
             continue
         if group.leader != old.leader:
-            message = f"{_label(group)} has another leader than in the last look: {group.leader}, before {old.leader}"
+            message = (
+                f"{_label(group)} has changed its leader since the last sample: {group.leader}, previously {old.leader}"
+            )
         elif old.leader_since and group.leader_since and group.leader_since != old.leader_since:
             message = f"{_label(group)} has elected {group.leader} again since the last sample"
         else:
@@ -260,8 +262,8 @@ def different_replicas(early: Stream, late: Stream, limits: Limits) -> list[tupl
             continue
         if now.last_seq < early.stored[leader].last_seq:
             message = (
-                f"{_label(group)}: {peer.name} ends at message {now.last_seq} and does not go on, {leader} at "
-                f"{late.stored[leader].last_seq}, and {leader} counts on it"
+                f"{_label(group)}: {peer.name} is stuck at message {now.last_seq} while {leader} is at "
+                f"{late.stored[leader].last_seq}, and {leader} counts it as current"
             )
             found.append((peer.name, message))
     return found
@@ -304,7 +306,7 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
             message = f"{name} is in cluster {elsewhere[0].cluster!r}, expected in {expected.cluster!r}"
             yield _error("server_wrong_cluster", name, message, name)
         elif name in everything.apart:
-            message = f"{name} runs, but apart from the others: {everything.apart[name]}"
+            message = f"{name} runs, but isolated from the other servers: {everything.apart[name]}"
             yield _error("server_isolated", name, message, name)
         else:
             yield _error("server_missing", name, f"expected server {name} did not answer", name)
@@ -331,7 +333,8 @@ def _gateway_problems(everything: Cluster, mine: Cluster, expected: Expectations
             continue
         for cluster in sorted(clusters - {server.cluster, *server.reaches}):
             message = (
-                f"{server.name} of {server.cluster} has no gateway connection to {cluster}, which does not hear it"
+                f"{server.name} of {server.cluster} has no gateway connection to {cluster}, which receives nothing "
+                "from it"
             )
             yield _error("gateway_missing", server.name, message, server.name)
 
@@ -356,8 +359,8 @@ def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -
     outsiders = sorted(meta.outsiders & mine.names)
     if outsiders:
         message = (
-            f"servers answer that are not members of the meta group in their own stores: {_names(outsiders)}; its members are "
-            f"{_members(meta.group)}"
+            f"servers that answer are not members of the meta group in their own stores: {_names(outsiders)}; its "
+            f"members are {_members(meta.group)}"
         )
         yield _error("meta_outsider", "meta group", message, *outsiders)
     if not claims:
@@ -372,7 +375,7 @@ def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -
         )
         return
     if leaderless:
-        message = f"{_names(leaderless)} know(s) no meta leader, the others name {_names(claims)}"
+        message = f"no meta leader on {_names(leaderless)}; the other servers name {_names(claims)}"
         yield _error("meta_leader_disputed", "meta group", message, *leaderless, progress=claims)
     if len(claims) > 1:
         message = f"the servers name different meta leaders: {_names(claims)}"
@@ -385,7 +388,7 @@ def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -
     yield from _meta_membership(meta, expected)
     yield from _peer_problems(meta.group, meta.quorum, everything.names, expected.limits)
     if meta.pending > MAX_META_PENDING:
-        message = f"the meta leader {meta.group.leader} has {meta.pending} API requests waiting"
+        message = f"the meta leader {meta.group.leader} has {meta.pending} pending API requests"
         yield _error("meta_pending", "meta group", message, progress=[meta.pending])
 
 
@@ -398,7 +401,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
         yield _error(
             "meta_peer_missing",
             "meta group",
-            f"{name} is not a member of the meta group in the view of its leader",
+            f"{name} is not a member of the meta group according to its leader",
             name,
         )
     if expected.cluster is not None:
@@ -408,7 +411,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
         message = f"{name} is a member of the meta group, but not one of the expected JetStream servers"
         yield _error("meta_peer_unexpected", "meta group", message, name)
     if meta.miscounted or meta.size != len(wanted) + len(extra) - len(absent):
-        message = f"the meta group counts {meta.group.size} members, {len(wanted)} are expected"
+        message = f"the meta group has {meta.group.size} members, {len(wanted)} are expected"
         yield _error("meta_size", "meta group", message, progress=[meta.group.size])
 
 
@@ -416,7 +419,7 @@ def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]
     wanted = expected.jetstream_servers or frozenset()
     for server in mine.servers:
         if server.name in wanted and not server.jetstream:
-            yield _error("jetstream_disabled", server.name, f"JetStream does not run on {server.name}", server.name)
+            yield _error("jetstream_disabled", server.name, f"JetStream is not running on {server.name}", server.name)
         if server.unreadable.startswith("STATSZ"):
             message = f"{server.name} {_silence(server, 'STATSZ')}"
             yield _error("server_silent", server.name, message, server.name)
@@ -436,7 +439,7 @@ def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]
 def _silence(server: Server, endpoint: str) -> str:
     if endpoint not in server.unreadable:
         return f"did not answer {endpoint}"
-    return f"sent an answer to {endpoint} that cannot be read ({server.unreadable})"
+    return f"sent a reply to {endpoint} that cannot be parsed ({server.unreadable})"
 
 
 def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
@@ -459,7 +462,10 @@ def _restored_streams(mine: Cluster) -> Iterable[Problem]:
     for server in mine.servers:
         for error in server.health.asset_errors if server.health else ():
             if _only_restored(server, error):
-                message = f"{error.subject}: {server.name} calls it not healthy since it was restored there, until it restarts"
+                message = (
+                    f"{error.subject}: {server.name} has reported it unhealthy since it was restored there, and does "
+                    "so until it restarts"
+                )
                 yield Problem("stream_restored", WARNING, error.subject, message, (server.name,))
 
 
@@ -475,7 +481,7 @@ def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
             level, version = levels.get(name, (asset.api_level, ""))
             if level < asset.api_level:
                 kind, subject = asset.group.kind, asset.group.subject
-                message = f"{subject} needs API level {asset.api_level}, and {name} ({version}) has level {level}"
+                message = f"{subject} needs API level {asset.api_level}, but {name} ({version}) has level {level}"
                 yield _error(f"{kind}_api_level", subject, message, name, progress=[level])
 
 
@@ -493,12 +499,10 @@ def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[
         reasons = "; ".join(sorted(set(reports.values())))
         settled = all(servers[name].uptime >= SETTLED_AFTER and servers[name].summary for name in names)
         if assets and settled and subject not in held and not _PASSING_FAULTS.intersection(reports.values()):
-            message = (
-                f"{subject} is in the meta group's log, but no server holds it: {_names(names)} report {reasons!r}"
-            )
+            message = f"{subject} is in the meta group's log, but not on any server: {_names(names)} report {reasons!r}"
             yield Problem(f"{kind}_ghost", WARNING, subject, message, tuple(names))
         else:
-            message = f"{subject}: {_names(names)} report(s) a replica that is not healthy: {reasons}"
+            message = f"{subject}: {_names(names)} report(s) an unhealthy replica: {reasons}"
             yield _error(f"{kind}_unhealthy", subject, message, *names, progress=[reasons], absent=names)
 
 
@@ -555,13 +559,16 @@ def _stop_group(
         return
     if group.size == 1:
         severity = ERROR if policy.r1 == "fail" and not group.ephemeral else WARNING
-        message = f"{_label(group)} has a single replica and is away while {_names(leaving)} is stopped"
+        message = f"{_label(group)} has a single replica and is unavailable while {_names(leaving)} is stopped"
         if in_memory:
-            message = f"{_label(group)} is in the memory of {_names(leaving)} alone: its {in_memory} message(s) end with the stop"
+            message = (
+                f"{_label(group)} exists only in the memory of {_names(leaving)}: its {in_memory} message(s) are lost "
+                "when it stops"
+            )
         yield Problem("stop_r1", severity, group.subject, message, tuple(leaving))
         return
     if group.leader is None:
-        message = f"{_label(group)} has no single leader, so nobody knows whether {_names(leaving)} can be spared"
+        message = f"{_label(group)} has no single leader, so it is unknown whether {_names(leaving)} can be stopped"
         absent = frozenset(group.members) - answered
         yield _error("stop_breaks_quorum", group.subject, message, absent=absent)
         return
@@ -592,7 +599,9 @@ def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, t
     if peer.offline:
         return "is offline", ("offline", 0)
     if peer.active > limits.max_active:
-        silence = f"is silent for {peer.active:.0f} s" if peer.active < NEVER_HEARD else "was not heard of yet"
+        silence = (
+            f"has been silent for {peer.active:.0f} s" if peer.active < NEVER_HEARD else "has not been heard from yet"
+        )
         answers = peer.name in answered
         return f"{silence}, although it answers requests" if answers else silence, ("silent", int(answers))
     if peer.name not in answered:

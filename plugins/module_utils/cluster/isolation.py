@@ -31,5 +31,5 @@ def isolation_reason(own: Mapping[str, Any], other: Mapping[str, Any], routes: S
     if end and own.get("now") and parse_time(end) < parse_time(str(own["now"])):
         return f"its certificate for routes has expired ({end})"
     if routes:
-        return f"it has routes to {', '.join(sorted(set(routes)))} alone: look for refused routes in its log"
-    return "it has no routes: its log says why they are refused (route password, TLS, firewall)"
+        return f"it has routes only to {', '.join(sorted(set(routes)))}: check its log for refused routes"
+    return "it has no routes: its log has the reason for the refusals (route password, TLS, firewall)"

@@ -121,7 +121,7 @@ def leader_page(plan: LeaderPlan) -> Page:
         counts = " and ".join(f"{kinds[kind]} {kind}" for kind in (STREAMS, CONSUMERS) if kinds[kind])
         lines = [f"{len(plan.moves)} leaders step down ({counts})"]
     else:
-        lines = ["The leaders are spread as evenly as their groups allow"]
+        lines = ["The leaders are distributed as evenly as their groups allow"]
     servers = []
     for name, before in plan.before.items():
         now, then = _figures(before), _figures(plan.after[name])
@@ -131,9 +131,9 @@ def leader_page(plan: LeaderPlan) -> Page:
     by_number = sorted(plan.left.items(), key=lambda item: (-len(item[1]), item[0]))
     for reason, subjects in by_number[:_MOST_REASONS]:
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
-        lines.append(f"left as it is: {subjects[0]}{more}: {reason}")
+        lines.append(f"unchanged: {subjects[0]}{more}: {reason}")
     if others := by_number[_MOST_REASONS:]:
-        lines.append(f"left as they are: {sum(len(subjects) for _reason, subjects in others)} more, for other reasons")
+        lines.append(f"unchanged: {sum(len(subjects) for _reason, subjects in others)} more, for other reasons")
     return found + page(*lines)
 
 
@@ -177,7 +177,7 @@ def _with_able(
     elif item.group.moving:
         reason = "it is being moved"
     elif plan.action == STEP_DOWN and item.stream.account not in accounts:
-        reason = f"no user of account {item.stream.account_name} is known"
+        reason = f"no user of account {item.stream.account_name} is configured"
     elif plan.action == STEP_DOWN:
         return replace(item, led=replace(item.led, able=item.led.able | {*plan.candidates}))
     if reason:

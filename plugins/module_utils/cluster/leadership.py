@@ -53,14 +53,14 @@ class LeaderConstraints:
     def misfit(self, name: str, servers: Mapping[str, Server]) -> str | None:
         """Return why this server may not lead, None when it may. `servers`: those that answered, by name."""
         if name in self.away_from:
-            return "is one to stay away from"
+            return "is excluded"
         if self.preferred not in (None, name):
             return f"is not {self.preferred}"
         if self.cluster is None and not self.tags:
             return None
         server = servers.get(name)
         if server is None:
-            return "did not answer, so that its cluster and tags are unknown"
+            return "did not answer, so its cluster and tags are unknown"
         if self.cluster not in (None, server.cluster):
             return f"is in cluster {server.cluster}"
         absent = sorted(set(_lower(self.tags)) - set(_lower(server.tags)))
@@ -146,10 +146,10 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
     if not ready:
         states = "; ".join(_state(peer, servers) for peer in allowed)
         return _refused(
-            group, constraints, f"no member that may lead is in step with the leader {leader}: {states}", transient=True
+            group, constraints, f"no suitable member is in step with the leader {leader}: {states}", transient=True
         )
     if len(in_step) + 1 < group.quorum:
-        text = f"only {len(in_step) + 1} of its {group.size} members are in step, and an election needs {group.quorum}"
+        text = f"only {len(in_step) + 1} of its {group.size} members are in step, but an election needs {group.quorum}"
         return _refused(group, constraints, text, transient=True)
     return Plan(STEP_DOWN, constraints, group, candidates=ready)
 
@@ -200,7 +200,7 @@ def _no_leader(group: RaftGroup) -> str:
 def _state(peer: Peer, servers: Mapping[str, Server]) -> str:
     if peer.offline or peer.name not in servers:
         return f"{peer.name} is offline" if peer.offline else f"{peer.name} did not answer"
-    heard = f"last heard of {peer.active:.1f} s ago" if peer.active < NEVER_HEARD else "not heard of yet"
+    heard = f"last heard from {peer.active:.1f} s ago" if peer.active < NEVER_HEARD else "not heard from yet"
     return f"{peer.name} is not current ({peer.lag} entries behind, {heard})"
 
 

@@ -83,14 +83,14 @@ def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str],
     if len(locked) * 2 > len(members):
         return LockDecision(True, locked, "")
     lines = [
-        f"The cluster could not be locked; nothing was changed. Locked were {len(locked)} of {len(members)} hosts, and more than "
-        "half are needed."
+        f"The cluster could not be locked; nothing was changed. Locked hosts: {len(locked)} of {len(members)}; more "
+        "than half are needed."
     ]
     for host in sorted(set(members).difference(locked)):
         line = _why_not(host, latest.get(host, {}))
         if line not in lines:
             lines.append(line)
-    lines.append("If that operation is known to be over, break the lock with -e nats_cluster_lock_break=true.")
+    lines.append("If that operation has ended, break the lock with -e nats_cluster_lock_break=true.")
     return LockDecision(False, locked, "\n".join(lines))
 
 
@@ -108,5 +108,5 @@ def _why_not(host: str, answer: Mapping[str, Any]) -> str:
         return f"The lock on {host} has expired."
     if holder:
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(holder["expires"]))
-        return f"It is held by {owner_label(holder['owner'])} for {holder['purpose']} until {until}."
+        return f"It is locked by {owner_label(holder['owner'])} for {holder['purpose']} until {until}."
     return f"{host}: {answer.get('msg') or 'no answer'}"

@@ -129,13 +129,13 @@ def _lines(
         reason = f": {mark.reason}" if mark.reason else ""
         lines.append(f"{name} {verb} out of service until {utc(mark.until)} (by {mark.by}{reason})")
         if not servers[name]:
-            lines.append(f"{name} does not run: only its start is prevented")
+            lines.append(f"{name} is not running and will be prevented from starting")
         if cluster is None or name not in cluster.names:
             continue
         effect = batch_effects(cluster, [[name]])[0]
         lines.append(
-            f"while {name} is away: streams and consumers that miss a replica: {effect.groups}, that need another leader: "
-            f"{effect.leaders}"
+            f"while {name} is stopped: {effect.groups} streams and consumers have reduced redundancy, {effect.leaders} "
+            "need a new leader"
         )
         alone = [
             group.subject
@@ -143,8 +143,8 @@ def _lines(
             if group.size == 1 and name in group.members and not group.ephemeral
         ]
         if alone:
-            fate = {"move": "moved off first", "fail": "in the way"}.get(request.r1, "away meanwhile")
-            lines.append(f"{fate}, for {name} has their only replica: {some_names(alone)}")
+            fate = {"move": "moved first", "fail": "blocking"}.get(request.r1, "unavailable during maintenance")
+            lines.append(f"{fate}, because {name} has their only replica: {some_names(alone)}")
     return lines
 
 
@@ -174,7 +174,7 @@ STATES = {
     "in_maintenance": "in maintenance",
     "overdue": "in maintenance, overdue",
     "running": "marked, but its server runs: run maintenance_enter or maintenance_leave again",
-    "stopped": "not in maintenance, and its server does not run",
+    "stopped": "not in maintenance, but its server is not running",
     "unknown": "its host could not be read",
 }
 #: Those that somebody has to look at.

@@ -204,8 +204,8 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
         ]
     elif not first and found.leaderless:
         first = [
-            f"The meta group of {request.label} has no leader, so that its members are unknown and none can join or leave. "
-            f"{', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."
+            f"The meta group of {request.label} has no leader, so its members are unknown and no server can join or "
+            f"leave. {', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."
         ]
     if first:
         yield from first
@@ -221,21 +221,21 @@ def _run_refusals(request: Request) -> Iterable[str]:
         foreign = [host for host in request.run_hosts if host not in (*request.cluster_hosts, *leaving)]
         if missing:
             yield (
-                f"This changes {request.label} as a whole, and the run leaves out {', '.join(missing)}: run it without --limit "
-                "and job slicing."
+                f"This changes the complete {request.label}, but the run excludes {', '.join(missing)}: run it without "
+                "--limit and job slicing."
             )
         if foreign:
             yield (
-                f"The run also has {', '.join(foreign)}, which {_verb(foreign, 'is', 'are')} not of {request.label}: name the "
-                "hosts of one cluster with -e nats_server_hosts=<pattern>."
+                f"The run also includes {', '.join(foreign)}, which {_verb(foreign, 'does', 'do')} not belong to "
+                f"{request.label}: select the hosts of one cluster with -e nats_server_hosts=<pattern>."
             )
     staying = {*(request.cluster_hosts or ()), *request.seeds, *(member.server_name for member in request.members)}
     both = [name for name in dict.fromkeys(leaving) if name in staying]
     if both:
         yield (
-            f"{', '.join(both)} {_verb(both, 'is', 'are')} to leave (nats_server_cluster_leaving), and still named by "
-            "nats_server_cluster_members, by nats_server_cluster_seeds, or as the server of a host that stays. Name a host of "
-            "the inventory as the inventory does."
+            f"{', '.join(both)} {_verb(both, 'is', 'are')} to leave (nats_server_cluster_leaving), but "
+            f"{_verb(both, 'is', 'are')} still listed in nats_server_cluster_members, in nats_server_cluster_seeds, or "
+            "as the server of a host that stays. Use the host name from the inventory."
         )
 
 
@@ -246,8 +246,8 @@ def _scale_out_refusals(request: Request, found: _Found) -> Iterable[str]:
         yield f"{', '.join(waiting)} {_verb(waiting, 'is', 'are')} to leave (nats_server_cluster_leaving): run scale_in first."
     if len(found.new) > len(found.running):
         yield (
-            f"{', '.join(found.new)} are more than the {len(found.running)} servers that run: cut off from those, they could "
-            f"form a cluster of their own. Add at most {len(found.running)} at once."
+            f"{', '.join(found.new)} outnumber the {len(found.running)} running servers: cut off from those, they "
+            f"could form a cluster of their own. Add at most {len(found.running)} at once."
         )
 
 
@@ -256,24 +256,28 @@ def _scale_in_refusals(request: Request, found: _Found) -> Iterable[str]:
         yield 'nats_server_cluster_leaving names no host: -e \'{"nats_server_cluster_leaving": ["n5"]}\'.'
     if found.unknown:
         yield (
-            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and to the cluster: take a "
-            "server that has left off nats_server_cluster_leaving, or correct the name. Servers that answer: "
-            f"{', '.join(sorted(found.answering))}."
+            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and the cluster: "
+            "remove servers that have already left from nats_server_cluster_leaving, or correct the name. Servers "
+            f"that answer: {', '.join(sorted(found.answering))}."
         )
     unreachable = [item.member.server_name for item in found.leaving if item.answers and not item.reachable]
     if unreachable:
         yield (
-            f"{', '.join(unreachable)} {_verb(unreachable, 'runs', 'run')} on a host that cannot be reached, and so cannot be "
-            "stopped: put the host back into the inventory, make it reachable, or stop the server by hand."
+            f"{', '.join(unreachable)} {_verb(unreachable, 'runs', 'run')} on a host that is unreachable, and "
+            "therefore cannot be stopped: put the host back into the inventory, make it reachable, or stop the server "
+            "by hand."
         )
     yield from _down_refusals(found.down)
     if found.new:
         yield (
-            f"{', '.join(found.new)} {_verb(found.new, 'is', 'are')} not in the cluster yet: run scale_out first, or take it out "
-            "of the inventory."
+            f"{', '.join(found.new)} {_verb(found.new, 'is', 'are')} not in the cluster yet: run scale_out first, or "
+            "remove it from the inventory."
         )
     if request.cluster_size is not None and request.cluster_size != len(request.members):
-        yield f"nats_server_cluster_size is {request.cluster_size}, and {len(request.members)} servers stay: change it, too."
+        yield (
+            f"nats_server_cluster_size is {request.cluster_size}, but {len(request.members)} servers stay: change it "
+            "as well."
+        )
     yield from _problem_refusals(found.problems)
 
 
@@ -284,20 +288,20 @@ def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
         yield from _renamed_refusals(request, found)
     elif not request.returning:
         yield (
-            f"{request.replace} is no host of the cluster in the inventory. If a host of another name takes its place, name that "
-            "as well: -e nats_cluster_replacement=<host>."
+            f"{request.replace} is not a host of the cluster in the inventory. If a host with a different name takes "
+            "its place, set that name as well: -e nats_cluster_replacement=<host>."
         )
     down = [host for host in found.down if host != request.replace]
     if down:
         yield (
-            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster and {_verb(down, 'does', 'do')} not answer, "
-            "either: start it with deploy first."
+            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster but {_verb(down, 'does', 'do')} not "
+            "answer, either: start it with deploy first."
         )
     new = [host for host in found.new if host not in (request.replace, request.replacement)]
     if new:
         yield (
-            f"{', '.join(new)} {_verb(new, 'is', 'are')} not in the cluster yet: run scale_out first, or take it out of the "
-            "inventory."
+            f"{', '.join(new)} {_verb(new, 'is', 'are')} not in the cluster yet: run scale_out first, or remove it "
+            "from the inventory."
         )
     yield from _problem_refusals(found.problems)
 
@@ -305,22 +309,25 @@ def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
 def _renamed_refusals(request: Request, found: _Found) -> Iterable[str]:
     """Yield why a host of another name cannot take the place."""
     if request.replacement not in _hosts(request.members):
-        yield f"{request.replacement}, which is to take its place, is no host of the cluster in the inventory: add it there."
+        yield (
+            f"{request.replacement}, which is to take its place, is not a host of the cluster in the inventory: add it."
+        )
     names = [member.host or member.server_name for member in request.leaving]
     if names != [request.replace]:
         yield (
-            f"nats_server_cluster_leaving names {', '.join(names)}: let the others leave with scale_in, and take them out of the "
-            "inventory and off the list, first."
+            f"nats_server_cluster_leaving lists {', '.join(names)}: first let them leave with scale_in, then remove "
+            "them from the inventory and from the list."
         )
     elif any(item.answers for item in found.leaving):
         yield (
-            f"{request.replace} answers: it is not dead. Scale out by {request.replacement}, then let {request.replace} leave "
-            "with scale_in."
+            f"{request.replace} answers, so it is not dead. Scale out by {request.replacement}, then let "
+            f"{request.replace} leave with scale_in."
         )
     if found.unknown:
         yield (
-            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and to the cluster: it has "
-            f"left already, or the name is wrong. Members of the meta group: {', '.join(sorted(found.meta_members))}."
+            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and the cluster: "
+            "it has already left, or the name is wrong. Members of the meta group: "
+            f"{', '.join(sorted(found.meta_members))}."
         )
 
 
@@ -339,8 +346,8 @@ _OPERATION_REFUSALS = {
 def _down_refusals(down: Sequence[str]) -> Iterable[str]:
     if down:
         yield (
-            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster and {_verb(down, 'does', 'do')} not answer: "
-            "start it with deploy, or replace it, first."
+            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster but {_verb(down, 'does', 'do')} not "
+            "answer: start it with deploy, or replace it, first."
         )
 
 
@@ -350,7 +357,7 @@ def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
     if any(problem.code == "scale_in_loss" for problem in errors):
         lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
         # Before what may be more than fits a screen.
-        yield f"To accept what is lost: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
+        yield f"To accept the loss: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
     yield from (problem.message for problem in errors)
 
 
@@ -358,19 +365,19 @@ def _lines(
     request: Request, joining: Sequence[str], leaving: Sequence[Leaver], warnings: Sequence[str], made: ScaleInPlan
 ) -> Iterable[str]:
     if request.operation == SCALE_OUT:
-        yield f"New in {request.label}: {', '.join(joining)}" if joining else f"No host is new in {request.label}"
+        yield f"New in {request.label}: {', '.join(joining)}" if joining else f"No new host in {request.label}"
     elif request.operation == SCALE_IN:
         yield f"Leave: {', '.join(item.member.server_name for item in leaving)}"
         yield from warnings
         for move in made.moves:
-            yield f"{move.stream} moves from {move.source} to {move.target} or another that fits"
+            yield f"{move.stream} moves from {move.source} to {move.target} or another suitable server"
     elif request.operation == REPLACE:
         if request.replacement:
             yield f"{request.replacement} takes the place of {request.replace}"
         elif joining:
-            yield f"{request.replace} comes back with what the others have"
+            yield f"{request.replace} comes back with the data of the other servers"
         else:
-            yield f"{request.replace} runs: it is only brought up to date"
+            yield f"{request.replace} is running: it is only brought up to date"
         yield from warnings
 
 
@@ -409,7 +416,7 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
             {
                 "severity": "error",
                 "option": "nats_server_cluster_members",
-                "message": f"the running cluster {facts['cluster']} has servers that the inventory does not list: "
+                "message": f"the running cluster {facts['cluster']} has servers that are not in the inventory: "
                 f"{_sorted(unknown)}. Run with the whole inventory (no job slicing), or remove these servers first.",
             }
         )
@@ -434,9 +441,9 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
             {
                 "severity": "error",
                 "option": "nats_server_cluster_route_style",
-                "message": f"the JetStream cluster {facts['cluster']} does not run yet: its servers take the size of the meta "
-                "group from the routes, and with seeds alone they can elect two leaders. Deploy it once with the route style "
-                "all; the change to seeds is a reload.",
+                "message": f"the JetStream cluster {facts['cluster']} is not running yet: its servers derive the size of the "
+                "meta group from the routes, and with seeds alone they can elect two leaders. Deploy it once with the route "
+                "style all; the change to seeds is a reload.",
             }
         )
     return problems

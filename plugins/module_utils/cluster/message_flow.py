@@ -106,7 +106,7 @@ def flow_warnings(flow: Flow) -> list[str]:
     if not silent or not _all_reached(flow):
         return []
     names = ", ".join(one.address for one in silent[:4]) + (", ..." if len(silent) > 4 else "")
-    return [f"{names}, also advertised to clients, cannot be reached from here; client_advertise chooses one address"]
+    return [f"{names}, also advertised to clients, are unreachable from here; client_advertise chooses one address"]
 
 
 def flow_failures(flow: Flow) -> list[str]:
@@ -120,7 +120,7 @@ def flow_failures(flow: Flow) -> list[str]:
             lines.append(f"{one.address} is advertised to clients: {one.reason}")
         elif one.server and one.server not in flow.expected | flow.names:
             lines.append(
-                f"{one.address} is advertised to clients and leads to {one.server}, a server of another cluster"
+                f"{one.address} is advertised to clients but leads to {one.server}, a server of another cluster"
             )
     missing = sorted(flow.expected - flow.names - {one.server for one in flow.addresses})
     if missing and not flow.unreached:
@@ -157,7 +157,7 @@ def _broken(flow: Flow) -> Iterator[str]:
         return
     cut_off = [one for one in ends if all({(one, other), (other, one)} <= broken for other in ends if other != one)]
     if len(cut_off) == len(ends) > 2:
-        yield f"no message goes from one server to another ({', '.join(ends)})"
+        yield f"no message passes between any two servers ({', '.join(ends)})"
         return
     alone = cut_off if len(ends) > 2 else []
     for one in alone:

@@ -218,10 +218,10 @@ def _refusal(
     free = free_bytes(server.summary, need.storage)
     if need.bytes > free:
         what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
-        return f"has {free} bytes of {need.storage} storage free, {what} is {need.bytes}"
+        return f"has {free} bytes of {need.storage} storage free, but {what} is {need.bytes}"
     # The meta group counts as an asset and is to be ignored, hence > and not >= (selectPeerGroup).
     if 0 < policy.max_ha_assets < server.summary.ha_assets:
-        return f"has {server.summary.ha_assets} replicated assets, at most {policy.max_ha_assets} are allowed (max_ha_assets)"
+        return f"has {server.summary.ha_assets} replicated assets, the limit is {policy.max_ha_assets} (max_ha_assets)"
     return None
 
 
@@ -230,7 +230,7 @@ def _lasting_refusal(
 ) -> str | None:
     """Return why this server may not take the replica however much room there is."""
     if server.name in leaving:
-        return "is the one to leave"
+        return "is the server to be emptied"
     if server.cluster != need.cluster:
         return f"is in cluster {server.cluster}, not in {need.cluster}"
     if not server.jetstream:
@@ -238,16 +238,16 @@ def _lasting_refusal(
     if server.name not in _meta_members(cluster):
         return "is not a member of the meta group"
     if server.summary is None:
-        return "did not tell how much room it has"
+        return "did not report its free storage"
     tags = {tag.lower() for tag in server.tags}
     if DRAIN_TAG in tags:
-        return f"takes no new replicas (tag {DRAIN_TAG})"
+        return f"accepts no new replicas (tag {DRAIN_TAG})"
     for tag in need.tags:
         if tag.startswith("!") and policy.api_level >= _LEVEL_OF_EXCLUDING_TAGS:
             if tag[1:].lower() in tags:
                 return f"has the tag {tag[1:]}, which the stream's placement excludes"
         elif tag.lower() not in tags:
-            return f"has not the tag {tag}, which the stream's placement asks for"
+            return f"does not have the tag {tag}, which the stream's placement requires"
     return None
 
 

@@ -69,5 +69,5 @@ def meta_contact(cluster: Cluster, name: str, in_step: bool) -> MetaContact:
     if seen.active < min(server.uptime, HEARD_WITHIN) and (seen.current or not in_step):
         return MetaContact(True)
     leader = group.leader or "(there is none)"
-    reason = f"{name} answers requests, and the meta leader {leader} has not heard from it since it was started"
+    reason = f"{name} answers requests, but the meta leader {leader} has received nothing from it since its start"
     return MetaContact(False, True, reason)

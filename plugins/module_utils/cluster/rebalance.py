@@ -117,7 +117,7 @@ class ServerLoad:
 
 
 #: Why a plan has no moves.
-_EVEN = "No move would even out what the servers carry"
+_EVEN = "No move would balance the servers further"
 _LIMITED = "The limits of the plan (moves, bytes) allow no replica to move"
 _DONE = "All moves of the plan are done"
 
@@ -225,7 +225,7 @@ def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
         found = page(plan.idle)
     moves = [
         f"{move.label} moves from {move.source} to {move.target} "
-        f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, for {move.goal})"
+        f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, goal: {move.goal})"
         for move in plan.moves
     ]
     loads = []
@@ -235,7 +235,7 @@ def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
     found += listing(moves, what="move") + listing(loads, what="server")
     reasons = sorted(plan.left.items(), key=lambda item: (-len(item[1]), item[0]))
     lines = [
-        f"{len(subjects)} stay where they are, such as {subjects[0]}: {reason}"
+        f"{len(subjects)} are not moved, such as {subjects[0]}: {reason}"
         for reason, subjects in reasons[:_MOST_REASONS]
     ]
     if len(reasons) > _MOST_REASONS:

@@ -92,8 +92,8 @@ def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) ->
     if fingerprint(cluster, name, begins) != document.get("fingerprint"):
         raise PlanRefused(
             "plan_outdated",
-            f"the plan of {document.get('made')} is for another state of cluster {name}: a server, its tags, a limit, or a "
-            "replicated stream came, went, moved or changed since. Plan again",
+            f"the plan of {document.get('made')} is for a different state of cluster {name}: a server, its tags, a "
+            "limit, or a replicated stream has been added, removed, moved or changed since. Create a new plan",
         )
     left = []
     for move, _members in moves:
@@ -108,11 +108,12 @@ def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) ->
 def _moves_of(document: Mapping[str, Any], name: str) -> list[tuple[ReplicaMove, frozenset[str]]]:
     """Return the moves of the document with the servers that each stream had. Raises PlanRefused for another document."""
     if document.get("schema") != SCHEMA:
-        raise PlanRefused("plan_invalid", f"this is no plan of a rebalance (schema {document.get('schema')!r})")
+        raise PlanRefused("plan_invalid", f"this is not a rebalance plan (schema {document.get('schema')!r})")
     if document.get("version") != VERSION:
         raise PlanRefused(
             "plan_invalid",
-            f"the plan has version {document.get('version')!r}, and only {VERSION} can be run. Plan again",
+            f"the plan has version {document.get('version')!r}, but this release runs only {VERSION}. Create a new "
+            "plan",
         )
     if document.get("cluster") != name:
         raise PlanRefused("plan_invalid", f"the plan is for cluster {document.get('cluster')}, not for {name}")
@@ -140,7 +141,9 @@ def _steps_done(stream: Stream | None, key: _Key, way: Sequence[frozenset[str]])
     """Return how many of the stream's moves are done. `way`: its servers before the first move and after each."""
     label = "/".join(key)
     if stream is None:
-        raise PlanRefused("plan_outdated", f"stream {label} of the plan is gone, or no longer replicated. Plan again")
+        raise PlanRefused(
+            "plan_outdated", f"stream {label} of the plan is gone or no longer replicated. Create a new plan"
+        )
     members = frozenset(stream.group.members)
     for done in reversed(range(len(way))):
         if members == way[done]:
@@ -151,7 +154,8 @@ def _steps_done(stream: Stream | None, key: _Key, way: Sequence[frozenset[str]])
             return done
     raise PlanRefused(
         "plan_outdated",
-        f"stream {label} is on {', '.join(sorted(members))}, and the plan expects it on {', '.join(sorted(way[0]))}. Plan again",
+        f"stream {label} is on {', '.join(sorted(members))}, but the plan expects it on {', '.join(sorted(way[0]))}. "
+        "Create a new plan",
     )
 
 

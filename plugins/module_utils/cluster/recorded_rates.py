@@ -26,7 +26,7 @@ def recorded_rates(report: Any, fleet: str | None, now: float) -> tuple[str, dic
     """
     try:
         if report["format"] != _FORMAT:
-            raise ReportRefused(f"its format is {report['format']}, and only {_FORMAT} is known")
+            raise ReportRefused(f"its format is {report['format']}, but only {_FORMAT} is supported")
         table = report["tables"]["streams"]
         names = [column[0] for column in table["columns"]]
         rows: list[Mapping[str, Any]] = [dict(zip(names, row)) for row in table["rows"]]
@@ -34,15 +34,15 @@ def recorded_rates(report: Any, fleet: str | None, now: float) -> tuple[str, dic
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ReportRefused):
             raise
-        raise ReportRefused(f"it is no report.json with a table of streams: {error!r}") from error
+        raise ReportRefused(f"it is not a report.json with a table of streams: {error!r}") from error
     if "write_bytes" not in names:
-        raise ReportRefused("its streams have no write_bytes: an older release made it")
+        raise ReportRefused("its streams have no write_bytes: it was created by an older release")
     age = (datetime.fromtimestamp(now, timezone.utc).date() - day).days
     if age > MOST_DAYS:
-        raise ReportRefused(f"it is of {day}, {age} days ago: rates count for {MOST_DAYS} days")
+        raise ReportRefused(f"it dates from {day}, {age} days ago: rates are only valid for {MOST_DAYS} days")
     fleets = sorted({str(row["fleet"]) for row in rows})
     if fleet is None and len(fleets) > 1:
-        raise ReportRefused(f"it has {len(fleets)} fleets, and none was named: {', '.join(fleets)}")
+        raise ReportRefused(f"it has {len(fleets)} fleets, but none was selected: {', '.join(fleets)}")
     if fleet is not None and fleet not in fleets:
         raise ReportRefused(f"it has no streams of fleet {fleet}; its fleets are: {', '.join(fleets) or 'none'}")
     return str(day), {

@@ -224,7 +224,7 @@ def _servers(
     for server in cluster.servers:
         if server.name in wanted and not server.jetstream:
             yield Finding(
-                JETSTREAM_DISABLED, f"{server.name} answers, and its JetStream does not run", server=server.name
+                JETSTREAM_DISABLED, f"{server.name} answers, but its JetStream is not running", server=server.name
             )
         stopped = sorted(subject for name, subject in failed if name == server.name)
         subjects = [
@@ -309,8 +309,8 @@ def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
         ):
             # The stream was read after the consumer, so that it cannot merely be older.
             message = (
-                f"{consumer.group.subject} waits for messages after {delivered_seq(consumer.info)}, and its stream ends at "
-                f"{late.last_seq}: it delivers nothing until then"
+                f"{consumer.group.subject} waits for messages after {delivered_seq(consumer.info)}, but its stream "
+                f"ends at {late.last_seq}: it delivers nothing until then"
             )
             yield Finding(CONSUMER_AHEAD, message, *where)
 
@@ -321,7 +321,7 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
         return
     if _moving(group):
         if _moving(early.group) and _progress(early) == _progress(late):
-            message = f"the move of {group.subject} ({_names(group.members)}) made no progress between two looks"
+            message = f"the move of {group.subject} ({_names(group.members)}) made no progress between two samples"
             yield Finding(MOVE_STUCK, message, *name)
         return
     known = {peer.name: peer for peer in early.group.peers}
@@ -329,14 +329,14 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
     for peer in group.peers:
         earlier = known.get(peer.name)
         if peer.name in sight.dead and peer.name not in sight.answered:
-            message = f"{group.subject} has a replica on {peer.name}, which never comes back"
+            message = f"{group.subject} has a replica on {peer.name}, which will not come back"
             yield Finding(REPLICA_GONE, message, *name, server=peer.name)
         elif earlier and peer.name in sight.listing.difference(early.group.hosts, group.hosts):
-            message = f"{peer.name} is a member of {group.subject}, answers, and does not hold its replica"
+            message = f"{peer.name} is a member of {group.subject} and answers, but does not have its replica"
             yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
         elif peer.name in sight.heard and earlier and _stays_behind(earlier, peer, sight.limits):
             message = (
-                f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind, and does not catch up"
+                f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind and is not catching up"
             )
             yield Finding(REPLICA_BEHIND, message, *name, server=peer.name)
         elif peer.name in differing and peer.name in sight.heard:
@@ -394,7 +394,7 @@ def plan(
     streams = {(stream.account, stream.name): stream for stream in cluster.streams}
     steps = []
     for finding in findings:
-        known = evidence.get(finding.key, Evidence(failure="nothing is known of it"))
+        known = evidence.get(finding.key, Evidence(failure="its state is unknown"))
         stream = streams.get((finding.account, finding.stream))
         if finding.kind == CONSUMER:
             step = _consumer_step(finding, known, cluster.api_level, request)
@@ -411,10 +411,10 @@ def plan(
 
 def _not_asked(step: Step, request: Request) -> str:
     if step.cure not in request.cures:
-        return f"the cure {step.cure} was not asked for"
+        return f"the fix {step.cure} was not requested"
     if step.risk == POSITION_LOST and POSITION_LOST not in request.allow:
         return (
-            f"its position is not known. Give it, from the last report or snapshot, with floors ({step.finding.label}: "
+            f"its position is unknown. Set it from the last report or snapshot with floors ({step.finding.label}: "
             f"SEQUENCE), or accept with allow={POSITION_LOST} that everything is delivered again"
         )
     return ""
@@ -426,27 +426,27 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
         return ""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
-        return "there is no meta leader, which has to carry it out"
+        return "there is no meta leader to carry it out"
     lost = [problem for problem in group_problems(meta.group, cluster.names) if problem.code == f"{META}_no_quorum"]
     if lost:
         return lost[0].message
     if stream is None:
-        return "nobody reports the state of its stream"
+        return "no server reports the state of its stream"
     if finding.kind == CONSUMER:
         codes = ("_no_leader", "_no_quorum", "_leader_disputed")
         wrong = [item.message for item in group_problems(stream.group, cluster.names) if item.code.endswith(codes)]
-        return f"its stream comes first: {'; '.join(wrong)}" if wrong else ""
+        return f"its stream must be repaired first: {'; '.join(wrong)}" if wrong else ""
     if finding.code not in (REPLICA_BEHIND, REPLICA_MISSING, REPLICA_GONE, GROUP_SHORT):
         return ""
     # For some seconds a leader counts a member as in step whose server holds nothing.
     empty = (_listing(cluster) & frozenset(stream.group.members)).difference(stream.group.hosts, [finding.server])
-    return f"{_names(empty)} does not hold its replica: that comes first" if empty else ""
+    return f"{_names(empty)} does not have its replica, which must be repaired first" if empty else ""
 
 
 def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: Request) -> Step:
     recreate = "recreate it with its configuration"
     if known.failure or not known.config:
-        unknown = known.failure or "nobody reports its configuration: recreate it from where it is defined"
+        unknown = known.failure or "no server reports its configuration: recreate it from its source definition"
         return Step(finding, RECREATE, REDELIVERY, recreate, unknown)
     if not known.config.get("durable_name"):
         return Step(finding, DELETE, NO_RISK, "delete it; its client makes it again", config=known.config)
@@ -456,7 +456,7 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
     reset = finding.code == CONSUMER_AHEAD and api_level >= LEVEL_RESET and known.config.get("deliver_policy") == "all"
     cure = RESET if reset else RECREATE
     if floor is None and known.retention == "workqueue":
-        does = "reset it to the first message" if reset else f"{recreate}; what was acknowledged is gone"
+        does = "reset it to the first message" if reset else f"{recreate}; acknowledgements are lost"
         return Step(finding, cure, REDELIVERY, does, floor=0, config=known.config)
     verb = "reset it" if reset else recreate
     refused = _loses_interest(finding, known)
@@ -466,12 +466,12 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
         return Step(finding, cure, POSITION_LOST, does, refused, config=known.config)
     if floor > known.last_seq:
         refused = (
-            f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, and would skip "
-            "what is published until then"
+            f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, but would "
+            "skip all messages published until then"
         )
     pending = max(0, known.delivered - floor) if finding.code != CONSUMER_AHEAD else max(0, known.last_seq - floor)
-    what = "what was delivered and not acknowledged" if not pending else f"up to {pending} messages after it"
-    does = f"{verb} at its ack floor {floor}; {what} is delivered again (pending rolled back to the floor)"
+    what = "messages delivered but not acknowledged" if not pending else f"up to {pending} messages after it"
+    does = f"{verb} at its ack floor {floor}; redelivered: {what} (pending rolled back to the floor)"
     return Step(finding, cure, REDELIVERY, does, refused, floor, known.config)
 
 
@@ -486,43 +486,48 @@ def _loses_interest(finding: Finding, known: Evidence) -> str:
 def _stream_step(finding: Finding, stream: Stream | None, known: Evidence) -> Step:
     server, refused = finding.server, known.failure or known.refused
     if finding.code == REPLICA_BEHIND:
-        does = f"replace the replica on {server}: another server takes it, from members in step"
+        does = f"replace the replica on {server}: another server takes it over from members in step"
         return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
     if finding.code == REPLICA_MISSING:
-        does = f"take {server} out, whose server log says why it cannot make it; another server takes its replica"
+        does = (
+            f"remove {server}, whose log has the reason why it cannot create the replica; another server takes it over"
+        )
         return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
     if finding.code == REPLICA_GONE:
-        return Step(finding, REPLACE_REPLICA, NO_RISK, f"take {server} out; another server takes its replica", refused)
+        return Step(finding, REPLACE_REPLICA, NO_RISK, f"remove {server}; another server takes it over", refused)
     if finding.code == GROUP_SHORT:
-        does = "set num_replicas to the members that are there and back, so that the meta leader chooses further ones"
+        does = (
+            "set num_replicas to the number of existing members and back, which makes the meta leader choose the "
+            "missing members"
+        )
         return Step(finding, REFILL, NO_RISK, does, refused)
     if finding.code == MOVE_STUCK:
-        return Step(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the members from before it stay", refused)
+        return Step(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the previous members stay", refused)
     hosts = _names(stream.group.hosts if stream is not None else ())
     return Step(
         finding,
         BY_HAND,
         NO_RISK,
         "restart its members one after another",
-        f"no request heals it. Restart its members ({hosts}) one after another with the playbook restart; the log of one of "
-        "them names a write error",
+        f"no request fixes it. Restart its members ({hosts}) one after another with the playbook restart; the log of "
+        "one member has a write error",
     )
 
 
 def _server_step(finding: Finding) -> Step:
     why = (
-        "A failed write, mostly for want of space, ends the replica until its server restarts"
+        "A failed write, usually due to a full disk, stops the replica until its server restarts"
         if finding.code == WRITE_ERROR
-        else "JetStream ends when a write fails, mostly for want of space, and starts only with its server"
+        else "JetStream stops when a write fails, usually due to a full disk, and restarts only with its server"
     )
     return Step(
         finding,
         BY_HAND,
         NO_RISK,
-        "make room and restart it",
-        f"{why}. Read in the log of {finding.server} what failed (journalctl -u nats-server), look at the disk of its store (df "
-        "-h), make room, then restart its host alone: ansible-playbook natsops.jetstream.restart --limit HOST. On 2.10 its "
-        "replicas may lack messages afterwards: let another server take them (nats_stream_peer, method: remove)",
+        "free space and restart it",
+        f"{why}. Find the failure in the log of {finding.server} (journalctl -u nats-server), check the disk of its "
+        "store (df -h), free space, then restart only its host: ansible-playbook natsops.jetstream.restart --limit "
+        "HOST. On 2.10 its replicas may lack messages afterwards: replace them (nats_stream_peer, method: remove)",
     )
 
 

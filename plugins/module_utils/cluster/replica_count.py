@@ -106,7 +106,7 @@ def replica_count_refusals(
             if change.refused
         ),
         *(
-            f"There is no user who may change streams in account {account}: set nats_server_account_operator_password and deploy."
+            f"No user may change streams in account {account}: set nats_server_account_operator_password and deploy."
             for identity, account in changed.items()
             if accounts is not None and not {identity, account} & set(accounts)
         ),
@@ -117,10 +117,10 @@ def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
     """Return the changes for people."""
     return [
         f"{change.label}: R{change.before} to R{change.after}"
-        + (f" on {', '.join(change.gains)} or others that fit" if change.gains else "")
-        + (f", consumers with their own number: {dict(change.consumers)}" if change.consumers else "")
+        + (f" on {', '.join(change.gains)} or other suitable servers" if change.gains else "")
+        + (f", consumers with a number of their own: {dict(change.consumers)}" if change.consumers else "")
         for change in changes
-    ] or ["Every stream has its number of replicas"]
+    ] or ["Every stream has the desired number of replicas"]
 
 
 def unmatched(cluster: Cluster, wanted: Iterable[ReplicaCount]) -> list[str]:
@@ -155,8 +155,8 @@ def _change(
         judgement = evaluate_candidates(cluster, need, members)
         if not judgement.candidates:
             reason = (
-                f"{wanted.num_replicas - stream.group.size} more server(s) must take a replica, {len(gains)} can "
-                f"({', '.join(gains) or 'none'}): {judgement.reasons()}"
+                f"{wanted.num_replicas - stream.group.size} more server(s) must take a replica, but only {len(gains)} "
+                f"can ({', '.join(gains) or 'none'}): {judgement.reasons()}"
             )
             return replace(change, refused=reason), cluster
         target = judgement.candidates[0]

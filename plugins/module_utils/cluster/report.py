@@ -127,7 +127,7 @@ class Source:
         """
         if endpoint not in self.asked and self.servers:
             raise ValueError(
-                f"{endpoint} is needed: server_info must be a result of nats_server_info with this endpoint"
+                f"{endpoint} is missing: server_info must be a result of nats_server_info with this endpoint"
             )
         for server in self.servers:
             yield server, self.endpoints.get(server["name"], {}).get(endpoint)
@@ -331,7 +331,7 @@ def _meta(source: Source) -> Table:
     up = len([name for name in meta["members"] if name in answering])
     note = (
         f"WARNING: the meta group has no leader ({why}). It has {meta['size']} members, {up} of them answered, and "
-        f"{meta['quorum']} must be up: until then no stream or consumer can be made, changed or moved."
+        f"{meta['quorum']} must be up: until then no stream or consumer can be created, changed or moved."
     )
     return Table("meta", title, columns, rows, notes=[note])
 
@@ -398,7 +398,7 @@ def _backups(source: Source) -> list[Table]:
             "account": names.get(one.account, one.account_name),
             "problem": "; ".join(
                 text
-                for text in ("left out of the backups" if one.excluded else "", one.problem, one.drill_problem)
+                for text in ("excluded from the backups" if one.excluded else "", one.problem, one.drill_problem)
                 if text
             ),
         }
@@ -684,7 +684,7 @@ def _health(source: Source) -> list[Table]:
     for server, healthz in source.read("healthz"):
         base = {"server": server["name"], "cluster": server["cluster"], "domain": server.get("domain", "")}
         if healthz is None:
-            rows.append({**base, "status": "UNKNOWN", "type": "", "error": "the server did not say how it is"})
+            rows.append({**base, "status": "UNKNOWN", "type": "", "error": "the server did not report its health"})
             continue
         status = f"{healthz.get('status', '')} ({healthz.get('status_code', '')})"
         found = healthz.get("errors") or ([{"error": healthz["error"]}] if healthz.get("error") else [])
@@ -767,7 +767,7 @@ def report_data(
     if "view" in info:
         beyond = [name for name in reports if name not in OF_AN_ACCOUNT]
         if beyond:
-            raise ValueError(f"{', '.join(beyond)}: only a user of the system account can have this report")
+            raise ValueError(f"{', '.join(beyond)}: this report requires a user of the system account")
         info = _info_of_account(info, consumer_info or {})
     answering = {server["name"] for server in info["servers"]}
     known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
@@ -1009,14 +1009,14 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 def _marks(rows: Sequence[Row]) -> list[str]:
     """Return what the marks in the column of replicas mean, as far as they occur, and how many groups no server leads."""
     text = "".join(row["replicas"] for row in rows)
-    meanings = (("*", "leads"), ("!", "is away or behind"), ("?", "unknown, because no server leads"))
+    meanings = (("*", "leads"), ("!", "is unavailable or behind"), ("?", "unknown, because there is no leader"))
     notes = ["; ".join(f"{mark} {meaning}" for mark, meaning in meanings if mark in text)] if text else []
     leaderless = sum(row["leader"] is None for row in rows)
     if leaderless:
-        notes.append(f"WARNING: {leaderless} without a leader: they take no messages and deliver none.")
+        notes.append(f"WARNING: {leaderless} without a leader: they accept and deliver no messages.")
     return notes
 
 
 def _silent(source: Source, endpoint: str) -> list[str]:
     names = [server["name"] for server, answer in source.read(endpoint) if answer is None]
-    return [f"WARNING: {', '.join(names)} did not give {endpoint} and are not counted."] if names else []
+    return [f"WARNING: {', '.join(names)} did not return {endpoint} and are not counted."] if names else []

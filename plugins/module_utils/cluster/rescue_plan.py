@@ -212,7 +212,7 @@ def plan(sight: Sight, request: Request) -> Plan:
     """Return what would be done, or why not."""
     meta = sight.cluster.meta
     if meta is None:
-        refusal = "no server that answers runs JetStream in a cluster: there is nothing that could be rescued"
+        refusal = "no answering server runs JetStream in a cluster: there is nothing to rescue"
         return Plan(refusals=(refusal,), page=page(f"Refused: {refusal}."))
     members = _members(sight.cluster, meta, request)
     survivors = tuple(sorted(members & _answering(sight.cluster)))
@@ -230,7 +230,7 @@ def plan(sight: Sight, request: Request) -> Plan:
     ]
     if _whole(meta, members, survivors, fates) and not request.begun:
         # Those that were named dead may have been removed by an earlier run.
-        refusals = [f"{name} is named dead and answers" for name in removals]
+        refusals = [f"{name} is listed as dead but answers" for name in removals]
         removals, fresh = (), False
     steps = (
         _fresh_steps([sight.hosts.get(name, Host(name)) for name in survivors], sight.hosts, request)
@@ -246,7 +246,7 @@ def unsteady(early: Sight, late: Sight) -> str:
     before, now = (sight.cluster.meta.group.leaders if sight.cluster.meta else () for sight in (early, late))
     if before == now:
         return ""
-    return f"the meta leader has just changed ({', '.join(before) or 'none'}, then {', '.join(now) or 'none'})"
+    return f"the meta leader has just changed from {', '.join(before) or 'none'} to {', '.join(now) or 'none'}"
 
 
 def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str]:
@@ -254,9 +254,9 @@ def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str
     now = plan(sight, request)
     found = [*now.refusals]
     if sight.assigned is None:
-        found.append("the meta leader does not tell which streams there were")
+        found.append("the meta leader does not report the former streams")
     if now.survivors != approved.survivors:
-        found.append(f"{', '.join(now.survivors)} answer, and before {', '.join(approved.survivors)} did")
+        found.append(f"{', '.join(now.survivors)} answer now; {', '.join(approved.survivors)} answered before")
     return found
 
 
@@ -297,26 +297,26 @@ def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterabl
     for name in sorted(request.dead):
         host = sight.hosts.get(name, Host(name))
         if name in sight.cluster.names:
-            yield f"{name} is named dead and answers"
+            yield f"{name} is listed as dead but answers"
         elif host.running:
             yield (
-                f"{name} is named dead and its server runs, cut off from those that answer: it may hold a majority with others. "
-                "Mend the network instead"
+                f"{name} is listed as dead, but its server is running, cut off from those that answer: it may form a "
+                "majority with others. Repair the network instead"
             )
         elif host.listening:
             yield (
-                f"{name} is named dead and {', '.join(host.listening)} takes connections: it runs, and may hold a majority with "
-                "others"
+                f"{name} is listed as dead, but {', '.join(host.listening)} accepts connections: it is running and may "
+                "form a majority with others"
             )
         elif host.failure:
-            yield f"{name} is named dead, answers by SSH, and cannot be read: {host.failure}"
+            yield f"{name} is listed as dead and answers by SSH, but its host cannot be read: {host.failure}"
         elif host.reached and not host.fenced:
             yield (
-                f"{name} is named dead, answers by SSH, and its server could start: start it, which may heal everything; or, if "
-                "it never may run again, fence it there (systemctl mask --now nats-server)"
+                f"{name} is listed as dead but answers by SSH, and its server could start: start it, which may solve "
+                "everything; or, if it must never run again, fence it there (systemctl mask --now nats-server)"
             )
         elif name not in members and name not in request.begun:
-            yield f"{name} is named dead and is no member of the meta group ({_names(members)})"
+            yield f"{name} is listed as dead but is not a member of the meta group ({_names(members)})"
 
 
 def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
@@ -324,28 +324,34 @@ def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozen
     for name in sorted(members - sight.cluster.names - request.dead):
         host = sight.hosts.get(name, Host(name))
         how = "its host answers by SSH: start it" if host.reached and not host.fenced else "bring it back"
-        yield f"{name} counts for the meta group, does not answer, and is not named dead: {how}, or name it if it never returns"
+        yield (
+            f"{name} counts for the meta group and does not answer, but is not listed as dead: {how}, or list it if it "
+            "never returns"
+        )
     unknown = meta.group.size - len(members)
     if unknown > 0:
         what = f"{counted(unknown, 'member')} of the meta group {'is' if unknown == 1 else 'are'}"
-        yield f"{what} known to no server that answers: start the servers that know them"
+        yield f"{what} unknown to all answering servers: start the servers that know their names"
     for name in sight.silent:
-        yield f"{name} answers and does not say which streams it holds"
+        yield f"{name} answers but does not report its streams"
     counts = {name: size for name, size in meta.sizes.items() if name in members}
     if len(set(counts.values())) > 1:
         each = ", ".join(f"{name} {size}" for name, size in sorted(counts.items()))
-        yield f"the servers that answer count the members differently ({each}): let them hear each other first"
+        yield f"the answering servers count different members ({each}): restore the connections between them first"
     if len(meta.group.leaders) > 1:
-        yield f"{_names(meta.group.leaders)} both lead the meta group: they do not hear each other"
+        yield f"{_names(meta.group.leaders)} both lead the meta group: they cannot reach each other"
     answering = members & _answering(sight.cluster)
     if meta.group.leader and meta.quorum_needed > len(answering):
         yield (
-            f"{meta.group.leader} still leads the meta group, of which {meta.quorum_needed} must be up and {len(answering)} "
-            "answer: look again in ten seconds"
+            f"{meta.group.leader} still leads the meta group, of which {meta.quorum_needed} must be up and "
+            f"{len(answering)} answer: check again in ten seconds"
         )
     foreign = {view for view in meta.views.values() if view} - sight.cluster.names
     if foreign:
-        yield f"{_names(foreign)} leads the meta group as some servers say, and does not answer: look again in ten seconds"
+        yield (
+            f"{_names(foreign)} leads the meta group according to some servers, but does not answer: check again in "
+            "ten seconds"
+        )
 
 
 def _of_majority(
@@ -361,12 +367,16 @@ def _of_majority(
     if request.begun or len(survivors) < quorum:
         return
     if stalled and not removals:
-        yield f"{some_names(stalled, 10)} stalls, and no dead server counts for the meta group: that is for the playbook repair"
+        yield (
+            f"{some_names(stalled, 10)} is stalled, but no dead server counts for the meta group: use the playbook "
+            "repair"
+        )
     if stalled:
         return
     yield (
-        f"no majority is lost: {len(survivors)} of {meta.group.size} members of the meta group answer, and every stream has a "
-        "majority of its replicas. Replace the dead with the playbook replace, or take them out with scale_in"
+        f"no majority is lost: {len(survivors)} of {meta.group.size} members of the meta group answer, and every "
+        "stream has a majority of its replicas. Replace the dead servers with the playbook replace, or remove them "
+        "with scale_in"
     )
 
 
@@ -376,43 +386,44 @@ def _of_fresh(
     """Yield why what is left cannot come back in a fresh cluster of the servers that are left."""
     if len(survivors) > len(members) // 2 and any(fate.stalled for fate in fates):
         yield (
-            "the meta group has its majority, and before nats-server 2.15 a stream that has lost its own is not rescued beside "
-            "others: bring one of its servers back, or delete it and restore a backup"
+            "the meta group has its majority, and before nats-server 2.15 a stream that has lost its majority is not "
+            "rescued separately: bring one of its servers back, or delete it and restore a backup"
         )
     if len(survivors) < _SMALLEST:
         yield (
-            f"{_names(survivors)} alone elects no meta leader of a fresh cluster: do the steps by hand, with another server in "
-            "the inventory (docs/rescue.md)"
+            f"{_names(survivors)} alone cannot elect a meta leader of a fresh cluster: do the steps by hand, with "
+            "another server in the inventory (docs/rescue.md)"
         )
     if len({server.cluster for server in sight.cluster.servers if server.name in survivors}) > 1:
         yield "servers of several clusters are left: do the steps by hand for all of them (docs/rescue.md)"
     others = sight.hosts.keys() - members - request.dead
     if others:
         yield (
-            f"{_names(others)} is not known as a member of the meta group: bring it back or name it dead if it was one, "
-            "otherwise take it out of the inventory until all is back"
+            f"{_names(others)} is not known as a member of the meta group: if it was a member, bring it back or list "
+            "it as dead; otherwise remove it from the inventory until the rescue is complete"
         )
     ending = [fate.label for fate in fates if fate.in_memory and not sight.is_lost(fate.name, request.lost)]
     if ending:
-        yield f"{some_names(ending, 10)} is in memory, and ends with the servers that are stopped: name it as lost"
+        yield f"{some_names(ending, 10)} is in memory and is lost when its servers stop: list it as lost"
     for name in survivors:
         host = sight.hosts.get(name, Host(name))
         if not host.reached or host.failure:
-            yield f"{name} answers by NATS, and its host cannot be read by SSH: {host.failure or 'it was not reached'}"
+            yield f"{name} answers by NATS, but its host cannot be read by SSH: {host.failure or 'it is unreachable'}"
         elif host.copied or host.aside:
             yield _stale(host)
         hidden = sorted(sight.shown("/".join(key)) for key, stored in host.streams.items() if stored.encrypted)
         if hidden:
             yield (
-                f"{name} holds {some_names(hidden, 10)} encrypted, which cannot be saved without the key: do the steps by hand, "
-                "exclude these, and restore backups of them (docs/rescue.md)"
+                f"{name} has {some_names(hidden, 10)} encrypted, which cannot be saved without the key: do the steps "
+                "by hand, exclude these streams, and restore backups of them (docs/rescue.md)"
             )
 
 
 def _stale(host: Host) -> str:
     return (
-        f"{host.server} runs, and its store was copied before, by an earlier rescue or before somebody started it: delete the "
-        f"copy {host.copy}, and {host.store_dir}/{ASIDE} if it is there, unless they hold what is not back yet"
+        f"{host.server} is running, but its store has already been copied, by an earlier rescue or before the server "
+        f"was started again: delete the copy {host.copy}, and {host.store_dir}/{ASIDE} if it exists, unless they "
+        "contain data that is not back yet"
     )
 
 
@@ -430,20 +441,20 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
     left = [sight.shown(name) for name in lost if not sight.is_lost(name, request.lost)]
     if left:
         without = (
-            "a fresh cluster has it no more"
+            "a fresh cluster does not have it"
             if fresh
-            else "removing them makes that again, empty, or leaves it without a member"
+            else "removing the dead servers recreates it empty, or leaves it without a member"
         )
         yield (
-            f"only the dead held {some_names(left)}: {without}. Copy it from a disk that can still be "
-            "read or find its backup, then name it as lost"
+            f"only dead servers had {some_names(left)}: {without}. Copy it from a disk that is still readable or find "
+            "its backup, then list it as lost"
         )
     for account in sorted(sight.unasked):
         shown = sight.shown(account)
         if not sight.is_lost(f"{account}/*", request.lost):
             yield (
-                f"nobody can tell what only the dead held of account {shown}, which has no user here: give one, or name "
-                f"{shown}/* as lost"
+                f"it is unknown what only dead servers had of account {shown}, which has no user here: set a user, or "
+                f"list {shown}/* as lost"
             )
     here = {(fate.account, fate.stream): fate for fate in fates if fate.holders}
     for name in sorted(request.dead):
@@ -452,10 +463,11 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
             if fate is None or stored.last_seq is None or stored.last_seq <= fate.last_seq:
                 continue
             if not sight.is_lost(fate.name, request.lost):
-                crashed = "; its server crashed, so that what was deleted last may be in it again"
+                crashed = "; its server crashed, so messages deleted just before may reappear"
                 yield (
-                    f"the disk of {name} holds {fate.label} up to {stored.last_seq}, the servers that answer up to "
-                    f"{fate.last_seq}: copy it first, then name the stream as lost{crashed if stored.messages is None else ''}"
+                    f"the disk of {name} has {fate.label} up to {stored.last_seq}, the answering servers up to "
+                    f"{fate.last_seq}: copy it first, then list the stream as "
+                    f"lost{crashed if stored.messages is None else ''}"
                 )
 
 
@@ -514,16 +526,14 @@ def _steps(
     steps = []
     if len(survivors) < quorum:
         does = (
-            f"let {_names(survivors)} elect a meta leader with {len(survivors)} of {meta.group.size} votes instead of {quorum}, "
-            "for at most five minutes"
+            f"let {_names(survivors)} elect a meta leader with {len(survivors)} of {meta.group.size} votes instead of "
+            f"{quorum}, for at most five minutes"
         )
         steps.append(Step(RESCUE, does))
     steps += [Step(REMOVE, f"remove {name} from the meta group and from every stream", name) for name in removals]
     stalled = [fate.label for fate in fates if fate.stalled]
     what = f" of {len(stalled)} stalled streams" if stalled else ""
-    steps.append(
-        Step(WAIT, f"wait until the meta group and the groups{what} have leaders that hold what is left, and compare")
-    )
+    steps.append(Step(WAIT, f"wait until the meta group and the groups{what} have leaders with all data, and compare"))
     return tuple(steps)
 
 
@@ -538,7 +548,7 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
         "nats_cluster_restore_max_replicas": len(left),
     }
     return (
-        Step(STOP, f"stop {names} in order, and keep them stopped", commands=_by_hand(left, _stopping)),
+        Step(STOP, f"stop {names} cleanly and keep them stopped", commands=_by_hand(left, _stopping)),
         Step(
             COPY,
             "copy their stores",
@@ -557,7 +567,7 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
         ),
         Step(
             SAVE,
-            "save each stream from the copy that goes furthest, compared with its files",
+            "save each stream from its most complete copy and compare it with the files",
             commands=(
                 _ansible(
                     ["localhost"],
@@ -576,7 +586,7 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
         ),
         Step(
             RESTORE,
-            f"restore each stream with at most {len(left)} replicas, and compare it with what was saved",
+            f"restore each stream with at most {len(left)} replicas and compare it with its backup",
             commands=(_playbook("restore", {"nats_server_cluster_leaving": leaving, **restored}),),
         ),
     )
@@ -635,17 +645,17 @@ def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Reque
     refusals = [*_of_dead(Sight(Cluster(), {}, hosts), request, request.dead)]
     if not begun:
         names = _names(host.server for host in left)
-        refusals.append(f"no server runs on the hosts of {names}: start them, so that they tell what they hold")
+        refusals.append(f"no server runs on the hosts of {names}: start them, so their streams can be read")
     for host in left if begun else ():
         if not host.reached or host.failure:
-            refusals.append(f"the host of {host.server} cannot be read by SSH: {host.failure or 'it was not reached'}")
+            refusals.append(f"the host of {host.server} cannot be read by SSH: {host.failure or 'it is unreachable'}")
         elif host.running and not host.aside:
             refusals.append(
-                _stale(host) if host.copied else f"{host.server} runs, and others are stopped and copied: stop it"
+                _stale(host) if host.copied else f"{host.server} runs while others are stopped and copied: stop it"
             )
         elif not host.copied and any(other.aside for other in left):
             refusals.append(
-                f"the store of {host.server} is not copied, and those of others are renamed by an earlier rescue"
+                f"the store of {host.server} has not been copied, but an earlier rescue has renamed those of others"
             )
     steps = _fresh_steps(left, hosts, request)
     if all(host.aside for host in left):
@@ -683,7 +693,7 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
     ]
     others = sorted(set(took) - set(survivors))
     if others:
-        found.append(f"{_names(others)} carried it out, too, and was not there before")
+        found.append(f"{_names(others)} also carried it out, but was not there before")
     missing = sorted(set(survivors) - set(took))
     if missing:
         found.append(f"{_names(missing)} did not carry it out")
@@ -704,19 +714,20 @@ def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
     )
     found += names_line("Not a member of the meta group: ", sorted(_answering(sight.cluster) - members))
     found += first_of([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
-    found += _stream_page(made) + names_line("Lost, only the dead had a replica: ", made.lost)
+    found += _stream_page(made) + names_line("Lost, only dead servers had a replica: ", made.lost)
     if not made.lost and made.fresh and sight.assigned is None:
-        found += page("What only the dead held is gone, and nobody can tell what that was")
+        found += page("The data of dead servers without other replicas is lost; its extent is unknown")
     elif not made.lost and sight.assigned is None and made.steps:
         found += page(
-            "What only the dead held is known once there is a meta leader; without being named, it ends the rescue there"
+            "Losses are known once there is a meta leader; the rescue stops there for any loss that is not listed"
         )
     if not made.steps and not made.refusals:
         found += page("Nothing to rescue.")
     if made.fresh:
         old = _names(text for name, text in _old(sight.cluster).items() if name in made.survivors)
         found += page(
-            f"Only nats-server 2.15 and newer is rescued in place, and there run {old}: a fresh cluster gets what they hold"
+            f"Only nats-server 2.15 and newer can be rescued in place, but {old} are running: their data moves to a "
+            "fresh cluster"
         )
     return found + _step_page(made)
 
@@ -732,12 +743,12 @@ def _step_page(made: Plan) -> Page:
 def _stream_page(made: Plan) -> Page:
     stalled = []
     for fate in [fate for fate in made.fates if fate.stalled]:
-        held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "nobody"
+        held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "no server"
         back = min(fate.num_replicas, len(made.survivors)) if made.fresh else len(fate.holders)
         stalled.append(
             f"  stream {fate.label} (R{fate.num_replicas}) has lost its majority ({_names(fate.dead)}); held by {held}: "
             + (
-                "ends with them, since it is in memory"
+                "is lost with them, because it is in memory"
                 if made.fresh and fate.in_memory
                 else f"comes back up to {fate.last_seq} with {back} of {fate.num_replicas} replicas{_undeleted(fate)}"
             )
@@ -752,14 +763,14 @@ def _undeleted(fate: Fate) -> str:
     if len(set(fate.counts.values())) < 2:
         return ""
     each = ", ".join(f"{name} {count}" for name, count in fate.counts.items())
-    return f"; up to there they hold different numbers of messages ({each}), so that what was deleted may come back"
+    return f"; up to there they have different numbers of messages ({each}), so deleted messages may reappear"
 
 
 def _state_page(head: str, host: Host) -> Page:
     if not host.reached:
         return page(f"{head}answers neither by NATS nor by SSH")
     if host.failure:
-        return page(f"{head}answers by SSH only, and cannot be read: {host.failure}")
+        return page(f"{head}answers by SSH only, but cannot be read: {host.failure}")
     state = "runs, cut off" if host.running else f"cannot start ({host.fenced})" if host.fenced else "could start"
     held = [
         f"{'/'.join(name)} {'of unknown length' if stored.last_seq is None else f'up to {stored.last_seq}'}"

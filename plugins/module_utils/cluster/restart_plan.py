@@ -107,8 +107,8 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     first = [*((name,) for name in silent), *([tuple(down)] if down else ())]
     batches = [*first, *((name,) for name in canaries), *(tuple(batch) for batch in classes)]
     reasons = [
-        *("is raft-silent: no quorum counts on it" for _name in silent),
-        *("did not answer: starting them takes nothing away" for _batch in first[len(silent) :]),
+        *("is raft-silent: no quorum depends on it" for _name in silent),
+        *("did not answer: starting them reduces no redundancy" for _batch in first[len(silent) :]),
         *("canary: leads the fewest streams and consumers" for _name in canaries),
         *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
     ]
@@ -133,7 +133,7 @@ def ungated_losses(cluster: Cluster, names: Iterable[str], rules: RollRules) -> 
 
 def unchecked_losses(reason: str) -> list[Problem]:
     """Return the warning for a cluster that could not be read before its servers stop."""
-    message = f"whether streams in memory would lose their messages could not be checked: {reason}"
+    message = f"could not check whether streams in memory would lose their messages: {reason}"
     return [Problem("roll_unchecked", WARNING, "cluster", message)]
 
 
@@ -165,8 +165,8 @@ def plan_lines(
         if effects:
             effect, reason = effects[number - 1], reasons[number - 1]
             lines.append(
-                f"while batch {number} is down: streams and consumers that miss a replica: {effect.groups}, that need another "
-                f"leader: {effect.leaders}{'; it ' if reason else ''}{reason}"
+                f"batch {number} takes {effect.groups} streams and consumers to reduced redundancy; {effect.leaders} "
+                f"need a new leader{'; it ' if reason else ''}{reason}"
             )
     return lines
 
@@ -178,7 +178,7 @@ def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
             "disk_full",
             ERROR,
             name,
-            f"{name} would not start again: its store has {human_bytes(left)} free, and needs {human_bytes(LEAST_FREE)}",
+            f"{name} would not start again: its store has {human_bytes(left)} free but needs {human_bytes(LEAST_FREE)}",
             (name,),
         )
         for name, left in sorted(free.items())
@@ -191,8 +191,9 @@ def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], c
     return (
         f"The health gate cannot read the cluster: {cause}\n"
         f"No server was touched. To be restarted: {', '.join(_host_with_reasons(host, why) for host in hosts)}.\n"
-        "The gate needs nats_server_system_user and nats_server_system_password as the running servers know them. If this run "
-        "rotates the password, rotate it first by itself, which is a reload; then make the other change."
+        "The gate needs the nats_server_system_user and nats_server_system_password of the running servers. If this "
+        "run "
+        "rotates the password, rotate it separately first, which is a reload; then make the other change."
     )
 
 
@@ -206,8 +207,8 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
         touched = sorted(set(group.members).intersection(running))
         if group.size - group.quorum < 1 and touched and not group.ephemeral:
             message = (
-                f"{group.subject} (R{group.size}) is away while {', '.join(touched)} restart(s): "
-                f"{group.size} of {group.size} replicas make its quorum"
+                f"{group.subject} (R{group.size}) is unavailable while {', '.join(touched)} restart(s): its quorum is "
+                f"{group.size} of {group.size} replicas"
             )
             yield Problem("roll_few_replicas", severity, group.subject, message, tuple(touched))
 
@@ -221,8 +222,8 @@ def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Probl
         if not touched or not group.leader or not has_lost_one or has_spare:
             continue
         message = (
-            f"{group.subject} (R{group.size}) has {len(group.members)} of {group.size} members and would lose its quorum while "
-            f"{touched[0]} restarts: run repair first"
+            f"{group.subject} (R{group.size}) has {len(group.members)} of {group.size} members and would lose its "
+            f"quorum while {touched[0]} restarts: run repair first"
         )
         yield Problem("roll_missing_member", ERROR, group.subject, message, tuple(touched))
 
@@ -246,9 +247,12 @@ def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules
         if stream.storage != "memory" or stream.group.size != 1 or not touched or not stream.messages:
             continue
         name, accepted = stream.label, bool(stream.names.intersection(rules.accept_loss))
-        lost = f"stream {name} is in the memory of {touched[0]} alone: its {stream.messages} message(s) end with the restart"
+        lost = (
+            f"stream {name} exists only in the memory of {touched[0]}: its {stream.messages} message(s) are lost in "
+            "the restart"
+        )
         if cluster.meta is None:
-            lost += ", and so does the stream"
+            lost += ", and so is the stream"
         yield _memory_lost(stream.group.subject, lost, accepted, touched)
 
 
@@ -270,8 +274,8 @@ def _lost_positions(cluster: Cluster, running: Sequence[str], rules: RollRules) 
                 continue
             names = {f"{name}/{consumer.name}" for name in stream.names}
             lost = (
-                f"{group.subject} is in the memory of {touched[0]} alone: its position (ack floor {consumer.ack_floor}) ends "
-                "with the restart, and messages are delivered again"
+                f"{group.subject} exists only in the memory of {touched[0]}: its position (ack floor "
+                f"{consumer.ack_floor}) is lost in the restart, and messages are delivered again"
             )
             yield _memory_lost(group.subject, lost, bool(names.intersection(rules.accept_loss)), touched)
 
@@ -300,8 +304,8 @@ def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRule
         name, accepted = stream.label, bool(stream.names.intersection(rules.accept_loss))
         remedy = "accepted by accept_loss" if accepted else f"upgrade the servers, or delete message {first} first"
         message = (
-            f"stream {name} would lose its {stream.messages} message(s) as {', '.join(touched)} start(s), since the first one "
-            f"has the sequence of first_seq ({first}; nats-server#6753): {remedy}"
+            f"stream {name} would lose its {stream.messages} message(s) as {', '.join(touched)} start(s), because its "
+            f"first message has the sequence of first_seq ({first}; nats-server#6753): {remedy}"
         )
         severity = WARNING if accepted else ERROR
         yield Problem("roll_first_seq", severity, stream.group.subject, message, tuple(touched))

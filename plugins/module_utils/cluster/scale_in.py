@@ -84,9 +84,7 @@ def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> It
     """Yield why the meta group cannot do without them: too few members, or no member to spare beyond the quorum."""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
-        yield Problem(
-            "meta_no_leader", ERROR, "meta group", "the meta group has no leader, so that no server can leave it"
-        )
+        yield Problem("meta_no_leader", ERROR, "meta group", "the meta group has no leader, so no server can leave it")
         return
     going = meta_members(cluster) & set(leaving)
     if not going:
@@ -102,15 +100,15 @@ def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> It
             "scale_in_too_few",
             ERROR,
             "meta group",
-            f"without {names} the meta group has {len(left)} member(s) ({', '.join(left) or 'none'}), and it shall keep at least "
-            f"{rules.min_servers}. Add servers first",
+            f"without {names} the meta group has {len(left)} member(s) ({', '.join(left) or 'none'}), fewer than the "
+            f"required {rules.min_servers}. Add servers first",
         )
     elif len(in_step) <= quorum:
         yield Problem(
             "scale_in_no_spare",
             ERROR,
             "meta group",
-            f"without {names} the meta group needs {quorum} of {len(left)} members, and {len(in_step)} are in step "
+            f"without {names} the meta group needs {quorum} of {len(left)} members, but {len(in_step)} are in step "
             f"({', '.join(in_step)}): the next failure would stop it. Repair or add servers first",
         )
     if len(left) % 2 == 0 and len(left) >= rules.min_servers:
@@ -118,7 +116,8 @@ def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> It
             "scale_in_even",
             WARNING,
             "meta group",
-            f"without {names} the meta group has {len(left)} members, which stand no more failures than {len(left) - 1} do",
+            f"without {names} the meta group has {len(left)} members, which survive no more failures than "
+            f"{len(left) - 1} would",
         )
 
 
@@ -137,9 +136,9 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
                         "scale_in_no_room",
                         ERROR,
                         stream.group.subject,
-                        f"no other server may take the replica that {source} has of {stream.group.subject} "
-                        f"(R{stream.group.size} on {', '.join(stream.group.members)}): {judgement.reasons()}. Add a server, "
-                        "make room, or give the stream fewer replicas first",
+                        f"no other server can take the replica of {stream.group.subject} on {source} "
+                        f"(R{stream.group.size} on {', '.join(stream.group.members)}): {judgement.reasons()}. Add a "
+                        "server, free space, or reduce the replicas of the stream first",
                         (source,),
                     )
                 )
@@ -166,8 +165,8 @@ def _single(stream: Stream, source: str) -> Problem:
         "scale_in_single_replica",
         ERROR,
         stream.group.subject,
-        f"{stream.group.subject} has its only replica on {source}, and nats-server before 2.15 may lose messages that are "
-        "published while that moves. Give it more replicas first, or stop its producers and let it move",
+        f"{stream.group.subject} has its only replica on {source}, and nats-server before 2.15 may lose messages "
+        "published during the move. Give it more replicas first, or stop its producers and let it move",
         (source,),
     )
 
@@ -195,7 +194,7 @@ def _losses(
             "scale_in_unread_account",
             ERROR,
             account,
-            f"there is no user for account {account}, so that it cannot be known whether {where} has the only replica of one "
-            "of its streams",
+            f"there is no user for account {account}, so it is unknown whether {where} has the only replica of one of "
+            "its streams",
             names,
         )

@@ -47,7 +47,7 @@ SERIES = (
         "2.10",
         "2023-09",
         oldest_return="2.9.22",
-        because="servers before 2.9.22 do not understand the files that 2.10 writes",
+        because="servers before 2.9.22 cannot read the files that 2.10 writes",
     ),
     Series("2.11", "2025-03", new_index=True),
     Series(
@@ -55,7 +55,7 @@ SERIES = (
         "2025-09",
         new_index=True,
         oldest_return="2.11.9",
-        because="servers before 2.11.9 load what they do not understand instead of putting it offline",
+        because="servers before 2.11.9 load unsupported assets instead of putting them offline",
     ),
     Series("2.14", "2026-04", new_index=True),
     Series("2.15", "2026-09", best_start="2.14.7"),
@@ -88,7 +88,7 @@ class Defect:
 
 RAFT_SILENT = Defect(
     "raft_silent",
-    "a server now and then starts raft-silent: what it sends to its Raft peers is dropped until it is restarted",
+    "a server occasionally starts raft-silent: its messages to Raft peers are dropped until it is restarted",
     (("2.10.23", "2.10.29"),),
     ("2.11.0",),
     "sendq.go may look up the system account before server.go has stored it; tried on 2.10.27",
@@ -96,7 +96,7 @@ RAFT_SILENT = Defect(
 
 RESTORED_UNHEALTHY = Defect(
     "restored_unhealthy",
-    "healthz calls a stream with several replicas not healthy after it was restored, until the server that led it then restarts",
+    "healthz reports a replicated stream unhealthy after its restore, until the server that led it then restarts",
     (("2.10.17", "2.11.5"),),
     ("2.11.6",),
     "nats-server#7019; tried on 2.10.27",
@@ -104,7 +104,7 @@ RESTORED_UNHEALTHY = Defect(
 
 UNSTORED_ACKNOWLEDGED = Defect(
     "unstored_acknowledged",
-    "a message that is sent again with its Nats-Msg-Id before it is stored is acknowledged with sequence 0, and is lost when the "
+    "a message resent with its Nats-Msg-Id before it is stored is acknowledged with sequence 0 and is lost when the "
     "leader changes",
     (("2.10.14", "2.10.29"),),
     ("2.11.0",),
@@ -113,7 +113,8 @@ UNSTORED_ACKNOWLEDGED = Defect(
 
 FIRST_SEQ_PURGED = Defect(
     "first_seq_purged",
-    "a stream on disk loses all its messages when its server restarts while the first one has the sequence of first_seq",
+    "a stream on disk loses all its messages when its server restarts while its first message has the sequence of "
+    "first_seq",
     (("2.10.0", "2.10.27"), ("2.11.0", "2.11.1")),
     ("2.10.28", "2.11.2"),
     "nats-server#6753; tried on 2.10.27 and 2.15.1",
@@ -126,8 +127,8 @@ DEFECTS = (
     FIRST_SEQ_PURGED,
     Defect(
         "ghost_consumer",
-        "a consumer that a work queue stream rejects may stay in the meta group without a server that holds it, and healthz "
-        "fails on all servers",
+        "a consumer that a work queue stream rejects may stay in the meta group without existing on any server, and "
+        "healthz fails on all servers",
         (("2.9.0", "2.12.8"), ("2.14.0", "2.14.0")),
         ("2.12.9", "2.14.1"),
         "nats-server#8123, fixed by #8126",
@@ -141,14 +142,14 @@ DEFECTS = (
     ),
     Defect(
         "removed_replica_returns",
-        "a replica that was removed from a stream while its server runs may be added again",
+        "a replica removed from a stream while its server is running may be added again",
         (("2.9.0", "2.12.9"), ("2.14.0", "2.14.1")),
         ("2.12.10", "2.14.2"),
         "nats-server#8258",
     ),
     Defect(
         "refused_removal_applied",
-        "removing a replica without a server to take its place is refused (10075), and the stream loses it all the same",
+        "removing a replica without a server to take its place is refused (10075), but the stream loses it anyway",
         (("2.9.0", "2.14.5"),),
         ("2.15.1",),
         "jetstream_cluster.go removePeerFromStreamLocked; tried on 2.10.27 and 2.15.1",
@@ -162,7 +163,7 @@ DEFECTS = (
     ),
     Defect(
         "unreadable_entries",
-        "next to 2.15, a server panics at every start once there is a replicated mirror, unless the newer ones run with "
+        "next to 2.15, a server panics at every start once there is a replicated mirror, unless newer servers run with "
         "feature_flags: {js_raft_delete_range: false}",
         (("2.9.0", "2.12.99"),),
         ("2.14.0",),
@@ -170,7 +171,7 @@ DEFECTS = (
     ),
     Defect(
         "leafnode_crash",
-        "whoever reaches the leafnode port can crash the server without logging in",
+        "anyone who can reach the leafnode port can crash the server without logging in",
         (("2.9.0", "2.11.14"), ("2.12.0", "2.12.5")),
         ("2.11.15", "2.12.6"),
         "CVE-2026-33218",
@@ -178,7 +179,7 @@ DEFECTS = (
     ),
     Defect(
         "no_auth_user_bypass",
-        "with no_auth_user, whoever reaches a route or leafnode port gets past its login",
+        "with no_auth_user, anyone who can reach a route or leafnode port bypasses its login",
         (("2.9.0", "2.11.15"), ("2.12.0", "2.12.6")),
         ("2.11.16", "2.12.7"),
         "NATS advisory 2026-16",
@@ -221,7 +222,7 @@ def version_warnings(versions: Iterable[str], config: Mapping[str, Any] | None =
     for defect in DEFECTS:
         names = [version for version in known if defect.affects(version)]
         if names and (not defect.needs or (config or {}).get(defect.needs)):
-            lines.append(f"nats-server {_list(names)}: {defect.what}; cured in {_list(defect.cures(names))}")
+            lines.append(f"nats-server {_list(names)}: {defect.what}; fixed in {_list(defect.cures(names))}")
     return lines
 
 

@@ -145,7 +145,9 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
             by_version.setdefault(server.version, []).append(server.name)
     silent = sorted(names - cluster.names)
     if silent:
-        message = f"{_list(silent)} did not answer: from which version it would come to {rules.target} is unknown"
+        message = (
+            f"{_list(silent)} did not answer: the version that it would be upgraded from to {rules.target} is unknown"
+        )
         problems.append(Problem("roll_version_unknown", WARNING, _list(silent), message, tuple(silent)))
     jumps: dict[Version, str] = {}
     for text, servers in sorted(by_version.items()):
@@ -153,7 +155,7 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
         version = _reported(text)
         if version[0] != target[0]:
             reported = text or "no version"
-            message = f"{_list(servers)} reports {reported}: it is not known how to get from there to {rules.target}"
+            message = f"{_list(servers)} reports {reported}: the upgrade path from there to {rules.target} is unknown"
             problems.append(Problem("roll_version_unknown", ERROR, _list(servers), message, tuple(servers)))
         elif version != target:
             jumps[version] = text
@@ -173,7 +175,7 @@ def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Ite
     skipped = skipped_minors(version, rules.target)
     if skipped:
         severity = WARNING if rules.allow_skipped_minors else ERROR
-        way = f"minor releases are meant to be taken one by one: {', '.join(skipped)} first"
+        way = f"minor releases must be installed one by one: {', '.join(skipped)} first"
         accepted = (
             "accepted by allow_skipped_minors"
             if rules.allow_skipped_minors
@@ -185,23 +187,29 @@ def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Ite
         series = series_of(rules.target)
         start = series.best_start if series else ""
         if start and have[:2] != want[:2] and have[:3] < parse_version(start):
-            message = f"{subject}: {jump}; the guide of {_text(want[:2])} recommends to come from {start} or later"
+            message = f"{subject}: {jump}; the guide of {_text(want[:2])} recommends upgrading from {start} or later"
             yield Problem("roll_best_start", WARNING, subject, message, at_fault)
         return
     severity = WARNING if rules.allow_downgrade else ERROR
     accepted = (
-        "accepted by allow_downgrade" if rules.allow_downgrade else "accept it with allow_downgrade where it must be"
+        "accepted by allow_downgrade" if rules.allow_downgrade else "accept it with allow_downgrade if it is necessary"
     )
-    message = f"{subject}: {jump} is a downgrade, which NATS supports for one patch release only; {accepted}"
+    message = f"{subject}: {jump} is a downgrade, which NATS supports only by one patch release; {accepted}"
     yield Problem("roll_downgrade", severity, subject, message, at_fault)
     left = [series for series in SERIES if have[:2] >= series.numbers > want[:2]]
     floors = [series for series in left if series.oldest_return and want[:3] < parse_version(series.oldest_return)]
     if floors:
         floor = floors[-1]
-        message = f"{subject}: {jump} is not possible, {floor.oldest_return} is the oldest version to go back to: {floor.because}"
+        message = (
+            f"{subject}: {jump} is not possible, {floor.oldest_return} is the oldest version to return to: "
+            f"{floor.because}"
+        )
         yield Problem("roll_downgrade_floor", ERROR, subject, message, at_fault)
     if any(series.new_index for series in left):
-        message = f"{subject}: {jump} makes the first start slow, since it reads all messages to build the streams' indexes again"
+        message = (
+            f"{subject}: {jump} makes the first start slow, because it reads all messages to rebuild the streams' "
+            "indexes"
+        )
         yield Problem("roll_state_rebuild", WARNING, subject, message, at_fault)
 
 
@@ -250,11 +258,11 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         at_risk = (
             f"{_list(sorted(old))} by {some_names(streams)}"
             if streams
-            else "nothing now, so create none of them meanwhile"
+            else "none now, so do not create any of them until then"
         )
         message = (
-            f"replicated {feature.streams} make servers before {since} {feature.effect}: {remedy}; at risk: {at_risk}; once all "
-            f"run {since}, a restart may remove the flag"
+            f"replicated {feature.streams} make servers before {since} {feature.effect}: {remedy}; at risk: {at_risk}; "
+            f"once all run {since}, a restart may remove the flag"
         )
         severity = ERROR if streams and not ends else WARNING
         yield Problem("roll_unreadable_entries", severity, feature.flag, message, changing)
@@ -293,9 +301,9 @@ def _level_problem(
     since = next((first for first, its_level in API_LEVELS if its_level >= asset.api_level), None)
     at_least = f"nats-server {_text(since)} or later" if since else "a newer nats-server"
     then = (
-        "would put it offline" if parse(target)[:3] >= _PUTS_OFFLINE else "would load it without what it does not know"
+        "would put it offline" if parse(target)[:3] >= _PUTS_OFFLINE else "would load it without the unsupported parts"
     )
-    needs = f"{asset.group.subject} needs API level {asset.api_level}{because}, which is {at_least}"
+    needs = f"{asset.group.subject} needs API level {asset.api_level}{because}, that is {at_least}"
     message = f"{needs}; {target} has level {level} and {then}"
     yield Problem("roll_api_level", ERROR, asset.group.subject, message)
 
@@ -304,13 +312,13 @@ def _lost_problem(asset: Union[Stream, Consumer], lost: Iterable[str], target: s
     """What 2.10 brought before there were API levels: 2.9 ignores these keys (guide of 2.10, downgrade warnings)."""
     reasons = list(lost)
     if reasons and parse(target)[:2] < (2, 10):
-        message = f"{asset.group.subject}: {target} does not know what it uses: {'; '.join(reasons)}"
+        message = f"{asset.group.subject}: {target} does not support its features: {'; '.join(reasons)}"
         yield Problem("roll_unknown_option", ERROR, asset.group.subject, message)
 
 
 def _lost_by_stream(config: Mapping[str, Any]) -> Iterator[str]:
     if config.get("compression") not in (None, "", "none"):
-        yield "compression, so that its files could not be read"
+        yield "compression, so its files could not be read"
     origins = [config.get("mirror") or {}, *(config.get("sources") or ())]
     if config.get("subject_transform") or any(origin.get("subject_transforms") for origin in origins):
         yield "subject transforms, which would not be applied"

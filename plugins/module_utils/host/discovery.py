@@ -75,14 +75,16 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
 def _none(config: str, own: Sequence[RunningServer], contained: Sequence[int]) -> str:
     if own:
         running = ", ".join(f"{one.process.pid} with {one.config or 'no file'}" for one in own)
-        return f"several nats-servers run here ({running}): say which by nats_cluster_adopt_config, or end all but one"
+        return (
+            f"several nats-servers run here ({running}): select one with nats_cluster_adopt_config, or stop all but one"
+        )
     if contained:
         return (
-            f"nats-server runs in a container (process {contained[0]}): a container is never adopted in place. Deploy new "
-            "servers with new names into the same cluster, and take the old ones out"
+            f"nats-server runs in a container (process {contained[0]}): a container is never adopted in place. Deploy "
+            "new servers with new names into the same cluster, and remove the old ones"
         )
     which = f" with {config}" if config else " here"
-    return f"no nats-server runs{which}: start it, since what a server has loaded is read from its process"
+    return f"no nats-server is running{which}: start it, because the loaded configuration is read from the process"
 
 
 def _owner(pid: int) -> dict[str, str]:

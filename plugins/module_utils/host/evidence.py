@@ -171,7 +171,7 @@ def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
             return Output(kept, f"{argv[0]} was ended after {seconds:.3g} s", dropped)
         status = process.wait(1)
     except subprocess.TimeoutExpired:
-        return Output(kept, f"{argv[0]} closed its output and did not end", dropped)
+        return Output(kept, f"{argv[0]} closed its output but did not end", dropped)
     finally:
         _end(process)
     return Output(kept, f"{argv[0]} ended with status {status}" if status else "", dropped)
@@ -240,7 +240,7 @@ class Collector:
                 self._file(f"process/{name}.txt", f"/proc/{subject.pid}/{name}")
             self._descriptors(subject.pid)
         else:
-            self._miss("process", "no nats-server runs with this configuration file")
+            self._miss("process", "no nats-server is running with this configuration file")
         if subject.log_file:
             self._file("server.log", subject.log_file, self._bounds.size // 2)
         for probe in probes(subject, disks, self._bounds.size // 2):
@@ -261,11 +261,11 @@ class Collector:
     def _probe(self, probe: Probe) -> None:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            self._miss(probe.name, f"the {self._bounds.whole:.3g} s of the host were over")
+            self._miss(probe.name, f"the host's {self._bounds.whole:.3g} s limit was reached")
             return
         limit = min(probe.limit, self._left)
         if limit <= 0:
-            self._miss(probe.name, f"the {human_bytes(self._bounds.size)} of the host were full")
+            self._miss(probe.name, f"the host's limit of {human_bytes(self._bounds.size)} was reached")
             return
         output = run(probe.argv, min(self._bounds.command, left), limit)
         if output.reason:
@@ -330,7 +330,7 @@ class Collector:
     def _add(self, name: str, text: str, clean: Callable[[str], str] | None = None) -> None:
         content = self._redactor.text(clean(text) if clean else text).encode()
         if len(content) > self._left:
-            self._miss(name, f"the {human_bytes(self._bounds.size)} of the host were full")
+            self._miss(name, f"the host's limit of {human_bytes(self._bounds.size)} was reached")
             return
         self._left -= len(content)
         self._write(name, content)

@@ -82,7 +82,7 @@ class Directory(Owned):
         """Return whether it is not what is wanted. Raises FilesError where something else is in its place."""
         if self.missing():
             if os.path.lexists(self.path):
-                raise FilesError(f"{self.path} is in the way: it is no directory")
+                raise FilesError(f"{self.path} exists and is not a directory")
             return True
         found = os.stat(self.path)
         return not (self.leave_foreign and self._foreign(found)) and not self.fits(found)
@@ -116,7 +116,7 @@ class File(Owned):
     def before(self) -> bytes | None:
         """Return what it holds, None when it does not exist. Raises FilesError where something else is in its place."""
         if os.path.lexists(self.path) and not os.path.isfile(self.path):
-            raise FilesError(f"{self.path} is in the way: it is no file")
+            raise FilesError(f"{self.path} exists and is not a file")
         try:
             with open(self.path, "rb") as stream:
                 return stream.read()

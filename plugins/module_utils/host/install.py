@@ -137,7 +137,7 @@ def _from_tar(source: str, stream: IO[bytes], target: IO[bytes]) -> None:
                     shutil.copyfileobj(content, target)
                     return
     except (tarfile.TarError, EOFError, OSError, lzma.LZMAError) as error:
-        raise InstallError(f"{source} is damaged, or no binary, .tar.gz, .zip or .deb file: {error}") from error
+        raise InstallError(f"{source} is damaged, or is not a binary, .tar.gz, .zip or .deb file: {error}") from error
     raise InstallError(f"{source} contains no {NAME}")
 
 
@@ -157,7 +157,7 @@ def _deb_data(source: str) -> Iterator[IO[bytes]]:
                 yield data
                 return
             stream.seek(size + size % 2, os.SEEK_CUR)
-    raise InstallError(f"{source} is no Debian package: it has no data archive")
+    raise InstallError(f"{source} is not a Debian package: it has no data archive")
 
 
 def _dpkg_data(source: str, data: IO[bytes]) -> None:

@@ -82,7 +82,7 @@ def read_loaded(server: RunningServer, version: str, run_command: RunCommand) ->
     if errors:
         found.problem = f"{server.config}: {'; '.join(errors)}"
     elif loaded.unknown_flags:
-        found.problem = f"it runs with {', '.join(loaded.unknown_flags)}, which a configuration file has to say instead"
+        found.problem = f"it runs with {', '.join(loaded.unknown_flags)}, which a configuration file must set instead"
     else:
         _prove(found, server, reading, version, run_command)
     return found
@@ -94,13 +94,13 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     if reported and reported != ours:
         files = " and ".join(found.files)
         found.problem = (
-            f"{files} say something else than what the process has loaded: reload the server, or restore them"
+            f"{files} differ from the configuration that the process has loaded: reload the server, or restore them"
         )
         return
     if not reported and supports(_REPORTS_A_DIGEST, version) and server.config:
         reported = file_digest(server, run_command)
         if reported != ours:
-            found.problem = f"{server.config} was not understood: nats-server -t reports another digest of it"
+            found.problem = f"{server.config} was not parsed correctly: nats-server -t reports a different digest of it"
             return
     if found.varz.get("config_digest"):
         found.proof = "digest"
@@ -110,7 +110,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     # VARZ reports the time at which the files had been read.
     if newest(found.files) > when:
         found.problem = (
-            f"{' or '.join(found.files)} changed after the process had loaded it: reload the server, or restore it"
+            f"{' or '.join(found.files)} changed after the process loaded it: reload the server, or restore it"
         )
         return
     found.proof = "time"

@@ -69,7 +69,7 @@ def fenced(unit: str, properties: Mapping[str, str], configured: bool, mark: Map
     `unit`: empty where systemd does not run it. A unit that is merely disabled is started by the next deployment.
     """
     if mark and mark["held"]:
-        return "it is in maintenance and held"
+        return "it is in maintenance and must not start"
     if unit and properties.get("UnitFileState") == "masked":
         return f"its unit {unit} is masked"
     if unit and not properties.get("FragmentPath"):
@@ -179,7 +179,7 @@ def read_mark(path: str | None) -> dict[str, Any] | None:
         found = None
     if not isinstance(found, dict):
         written = newest([path, hold])
-        found = {"since": written, "until": written, "reason": f"{path} cannot be understood"}
+        found = {"since": written, "until": written, "reason": f"{path} cannot be parsed"}
     return mark_of({**found, "held": held}).as_dict()
 
 

@@ -88,8 +88,8 @@ def own_files(path: str) -> tuple[dict[str, str], list[str]]:
     try:
         own = own_config(path)
     except ConfigSyntaxError as error:
-        return {}, [f"{error}: its secrets cannot be known, so it was left out"]
-    problems = [f"{path}: {key} was not understood and left out" for key in own.unread]
+        return {}, [f"{error}: its secrets are unknown, so it was left out"]
+    problems = [f"{path}: {key} was not recognised and was left out" for key in own.unread]
     found = {os.path.basename(path): own.text}
     redactor = Redactor(own.secrets)
     for source in (*_authorities(own), *_jwts(own)):

@@ -86,7 +86,7 @@ def find_server(config: str, proc: Path = _PROC) -> ServerProcess | None:
     found = [server for server, path in _servers(proc) if os.path.realpath(path) == wanted]
     if len(found) > 1:
         pids = ", ".join(str(server.pid) for server in found)
-        raise ProcessError(f"several nats-server processes run with {config}: pids {pids}; end all but one")
+        raise ProcessError(f"several nats-server processes run with {config}: pids {pids}; stop all but one")
     return found[0] if found else None
 
 
@@ -132,7 +132,7 @@ def version_of(binary: str) -> str:
     match = re.search(r"nats-server: v(\S+)", done.stdout)
     if done.returncode or not match:
         said = (done.stdout + done.stderr).strip()[:200]
-        raise ProcessError(f"{binary} --version is not that of a nats-server: rc {done.returncode}, {said!r}")
+        raise ProcessError(f"{binary} is not a nats-server: --version returned rc {done.returncode}, {said!r}")
     return match.group(1)
 
 

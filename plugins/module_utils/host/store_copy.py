@@ -51,13 +51,13 @@ def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
     source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
     if copy.exists():
         if not (copy / "jetstream").is_dir():
-            raise StoreError(f"{copy} is there and is no copy of a store: name another directory")
+            raise StoreError(f"{copy} exists and is not a copy of a store: choose a different directory")
         return False
     unfinished = copy.with_name(copy.name + _UNFINISHED)
     try:
         _require_stopped(wanted)
         if copy.resolve().is_relative_to(source.resolve()):
-            raise StoreError(f"{copy} lies in the store {source}: name another directory")
+            raise StoreError(f"{copy} is inside the store {source}: choose a different directory")
         _require_room(source, copy.parent, wanted.reserve)
         if check_mode:
             return True
@@ -78,7 +78,7 @@ def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
 def _require_stopped(wanted: WantedCopy) -> None:
     if wanted.running():
         raise StoreError(
-            f"nats-server runs on {wanted.store_dir}: stop it, and keep it from being started, before its store is copied"
+            f"nats-server runs on {wanted.store_dir}: stop it and keep it stopped before its store is copied"
         )
 
 
@@ -87,8 +87,8 @@ def _require_room(source: Path, directory: Path, reserve: int) -> None:
     free = shutil.disk_usage(directory).free
     if free < needed + reserve:
         raise StoreError(
-            f"no room for a copy of {source} in {directory}: it needs {human_bytes(needed)}, {human_bytes(reserve)} must stay "
-            f"free, and {human_bytes(free)} are"
+            f"no room for a copy of {source} in {directory}: it needs {human_bytes(needed)} and must leave "
+            f"{human_bytes(reserve)} free, but only {human_bytes(free)} are free"
         )
 
 
@@ -136,10 +136,10 @@ def _config(path: Path, prefix: str) -> tuple[str, dict[str, object]]:
     except OSError as error:
         raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
     except ValueError as error:
-        raise StoreError(f"{path} is no configuration that can be read: {error}") from error
+        raise StoreError(f"{path} is not a readable configuration: {error}") from error
     name = prefix + path.parent.name
     if checksum != _checksum(name, content):
-        raise StoreError(f"{path} is damaged: its checksum in meta.sum is another one")
+        raise StoreError(f"{path} is damaged: its checksum in meta.sum does not match")
     return name, config
 
 

@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
 CLOCK_SERVICES = ("chrony", "chronyd", "systemd-timesyncd", "ntpd", "ntpsec")
 _ATIME_FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs", "f2fs")
 _SHARED = ("/", "/var", "/home", "/usr", "/opt", "/srv", "/tmp")
-_ELSEWHERE = "; it cannot be set from here"
+_ELSEWHERE = "; the role cannot set it"
 _HUGE_PAGES = "kernel/mm/transparent_hugepage/enabled"
 
 
@@ -37,7 +37,7 @@ def mount_options(mount: Mount | None) -> dict[str, Any]:
         return {"findings": [], "settable": False, "mount": ""}
     dedicated = mount.target not in _SHARED
     text = f"mount options: {mount.target} is mounted without noatime"
-    text += "" if dedicated else "; it is shared with the system and left alone"
+    text += "" if dedicated else "; it is shared with the system and not changed"
     return {"findings": [text], "settable": dedicated, "mount": mount.target}
 
 
@@ -48,7 +48,7 @@ def scheduler(mount: Mount | None, sysfs: Path) -> dict[str, Any]:
     known = {disk: _text(path) for disk, path in paths.items()}
     wrong = [disk for disk, text in known.items() if text and not re.search(r"\[(none|mq-deadline)]", text)]
     settable = all(os.access(paths[disk], os.W_OK) for disk in wrong)
-    text = f"scheduler: {', '.join(wrong)}: neither none nor mq-deadline, which suit SSDs"
+    text = f"scheduler: {', '.join(wrong)}: neither none nor mq-deadline, which are suitable for SSDs"
     return {
         "findings": [text + ("" if settable else _ELSEWHERE)] if wrong else [],
         "settable": settable,
@@ -63,7 +63,7 @@ def sysctl(wanted: Mapping[str, Any], proc: Path) -> dict[str, Any]:
     for name, value in wanted.items():
         now = _text(proc / "sys" / name.replace(".", "/"))
         if now.split() != str(value).split():
-            finding = f"sysctl: {name} is {now or 'unknown to this kernel'}, wanted {value}"
+            finding = f"sysctl: {name} is {now or 'unknown to this kernel'}, expected {value}"
             wrong.append({"name": name, "value": str(value), "finding": finding, "unsettable": finding + _ELSEWHERE})
     return {"findings": [one["finding"] for one in wrong], "settable": True, "wrong": wrong}
 
@@ -84,8 +84,10 @@ def time_sync(run_command: RunCommand) -> dict[str, Any]:
     # systemctl says one word of each unit, in their order.
     words = _said(run_command, "systemctl", "is-active", *CLOCK_SERVICES).split()
     running = [name for name, word in zip(CLOCK_SERVICES, words) if word == "active"]
-    remedy = f"{', '.join(running)} runs, but has no source yet" if running else "set up chrony or systemd-timesyncd"
-    text = f"time: the clock is not known to be synchronised; {remedy}"
+    remedy = (
+        f"{', '.join(running)} is running, but has no source yet" if running else "set up chrony or systemd-timesyncd"
+    )
+    text = f"time: it is unknown whether the clock is synchronised; {remedy}"
     return {"findings": [text], "settable": not running}
 
 

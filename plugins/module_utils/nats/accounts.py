@@ -122,8 +122,8 @@ class Connections:
             there = ", ".join(user.account_name for user in self._users.values()) or "none"
             raise NatsFailure(
                 "invalid_option",
-                f"account_users: no user for account {account} (there are users for: {there}); "
-                "its streams and consumers can only be managed by one of its own users",
+                f"account_users: no user for account {account} (accounts with users: {there}); "
+                "only a user of the account can manage its streams and consumers",
                 account=account,
             )
         return self._client(identity, self._users[identity].options)
@@ -184,9 +184,9 @@ def read_nkey(value: str | None) -> str | None:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise NatsFailure(
-            "invalid_option", "nkey_seed: neither the seed of a user (SU...) nor the path of a readable file with one"
+            "invalid_option", "nkey_seed: neither a user seed (SU...) nor the path of a readable file with a seed"
         ) from error
     seeds = [line.strip() for line in text.splitlines() if line.strip().startswith("SU")]
     if not seeds:
-        raise NatsFailure("invalid_option", f"nkey_seed: no seed of a user (SU...) in {path}")
+        raise NatsFailure("invalid_option", f"nkey_seed: {path} does not contain a user seed (SU...)")
     return seeds[0]

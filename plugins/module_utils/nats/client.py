@@ -476,7 +476,7 @@ class Client(Session):
                 await send(chunk)
                 message = await reply(transfer.idle)
             if reply_status(message) == "503":
-                raise NatsFailure("interrupted", "the server no longer takes the chunks", subject=subject)
+                raise NatsFailure("interrupted", "the server no longer accepts the chunks", subject=subject)
             transfer.on_reply(Reply(subject, message.data, 0.0))
 
         try:
@@ -498,7 +498,7 @@ class Client(Session):
             await send(b"")
             message = await reply(transfer.finish)
             if reply_status(message) == "503":
-                raise NatsFailure("interrupted", "the server has given the transfer up", subject=subject)
+                raise NatsFailure("interrupted", "the server has aborted the transfer", subject=subject)
             return Reply(subject, message.data, time.monotonic() - started)
         finally:
             await connection.unsubscribe(subscription)
@@ -564,7 +564,7 @@ async def _before_idle(work: Awaitable[T], seconds: float, subject: str) -> T:
     except NatsFailure as failure:
         if failure.code != "timeout":
             raise
-        raise NatsFailure("idle", f"nothing came from the server for {seconds:.3g} s", subject=subject) from failure
+        raise NatsFailure("idle", f"the server sent nothing for {seconds:.3g} s", subject=subject) from failure
 
 
 def _body(message: Any, call: Call) -> bytes:
@@ -576,9 +576,11 @@ def _body(message: Any, call: Call) -> bytes:
     try:
         body = reader.decompress(message.data, LARGEST_REPLY)
     except zlib.error as error:
-        raise NatsFailure("bad_reply", f"the compressed reply cannot be read: {error}", subject=call.subject) from error
+        raise NatsFailure(
+            "bad_reply", f"the compressed reply cannot be decompressed: {error}", subject=call.subject
+        ) from error
     if reader.unconsumed_tail:
         raise NatsFailure("bad_reply", f"the reply is larger than {human_bytes(LARGEST_REPLY)}", subject=call.subject)
     if not reader.eof:
-        raise NatsFailure("bad_reply", "the compressed reply cannot be read: its end is missing", subject=call.subject)
+        raise NatsFailure("bad_reply", "the compressed reply is truncated", subject=call.subject)
     return body

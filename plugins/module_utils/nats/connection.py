@@ -168,7 +168,7 @@ class _NatsPy(NatsPyClient):
             self.addresses = len(info.get("connect_urls") or ())
         if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
             if not info.get("tls_required") and not info.get("tls_available"):
-                raise NatsFailure("tls", "TLS was asked for, but this server does not offer it")
+                raise NatsFailure("tls", "TLS was requested, but this server does not offer it")
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
         self.greeted = True
@@ -278,7 +278,7 @@ class Connection:
 
     async def ping(self, timeout: float, subject: str | None = None) -> None:
         """Return once the server has handled all that was sent. Raises NatsFailure, which names `subject`."""
-        await self.complete(self._library.flush(math.ceil(timeout) + 1), subject, timeout, "no answer to a ping")
+        await self.complete(self._library.flush(math.ceil(timeout) + 1), subject, timeout, "no reply to a ping")
 
     async def complete(
         self, work: Awaitable[T], subject: str | None, timeout: float | None, silence: str = "no reply"
@@ -502,7 +502,7 @@ def require_subscribed(refusal: str | None, subjects: str) -> None:
 
 def no_responders(subject: str | None) -> NatsFailure:
     """Return the failure of a request that nobody answers."""
-    return NatsFailure("no_responders", "nobody answers this subject in this account", subject=subject)
+    return NatsFailure("no_responders", "no responders on this subject in this account", subject=subject)
 
 
 def _reason(error: BaseException) -> str:
@@ -512,7 +512,7 @@ def _reason(error: BaseException) -> str:
 def _connection_lost(subject: str | None, address: str, cause: BaseException | None) -> NatsFailure:
     """Return the failure of a call whose connection was lost; `cause` is why, where that is known."""
     during = f" during {subject}" if subject else ""
-    reason = _reason(cause) if cause else "nothing reads from it any more"
+    reason = _reason(cause) if cause else "the reader has stopped"
     return NatsFailure(
         "connection_lost", f"lost the connection to {address}{during}: {reason}", subject=subject, server=address
     )
@@ -559,7 +559,7 @@ def _connect_failure(
         error.server = url
         return error
     if isinstance(error, ConnectionRefusedError):
-        return NatsFailure("unreachable", "connection refused: nothing listens there", server=url)
+        return NatsFailure("unreachable", "connection refused: no process is listening there", server=url)
     text = _reason(error)
     lowered = text.lower()
     if "authorization violation" in lowered or "authentication" in lowered:
@@ -572,7 +572,7 @@ def _connect_failure(
     if isinstance(error, (OSError, nats.errors.Error)):
         return NatsFailure("unreachable", text, server=url)
     if awaits_greeting:
-        return NatsFailure("unreachable", f"the greeting is not that of a NATS server: {text}", server=url)
+        return NatsFailure("unreachable", f"the peer is not a NATS server: {text}", server=url)
     return NatsFailure("invalid_option", f"the credentials cannot be used: {type(error).__name__}: {text}", server=url)
 
 

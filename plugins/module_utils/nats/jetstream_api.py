@@ -95,7 +95,8 @@ def require_name(option: str, value: str) -> str:
     if not value or _FORBIDDEN_IN_NAMES.search(value):
         raise NatsFailure(
             "invalid_option",
-            f"{option}: {value!r} is not the name of one asset: it must not be empty nor hold spaces, '.', '*', '>', '/' or '\\'",
+            f"{option}: {value!r} is not the name of one asset: it must not be empty or contain spaces, '.', '*', "
+            "'>', '/' or '\\'",
         )
     return value
 
@@ -138,7 +139,7 @@ class Listing:
 
 
 #: What to look at after some errors of JetStream.
-_NO_ROOM = ": max_bytes of all streams on a server count, written or not; natsops.jetstream.report shows what is reserved there"
+_NO_ROOM = ": max_bytes of all streams on a server count in full; natsops.jetstream.report shows the reservations"
 _HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
 #: The names in the subject of a request: those of a stream and of a consumer.
 _NAMED = re.compile(r"\.(?:STREAM|CONSUMER)\.(?:(?:MSG|PEER|LEADER|DURABLE)\.)?[A-Z]+\.([^.]+)(?:\.([^.]+))?")
@@ -199,7 +200,7 @@ class _Api:
         try:
             document = json.loads(outcome.body, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as broken:
-            return self._bad_reply(outcome, f"the reply is not whole JSON: {broken}")
+            return self._bad_reply(outcome, f"the reply is not complete JSON: {broken}")
         if not isinstance(document, dict):
             return self._bad_reply(outcome, "the reply is not a JSON object")
         error = document.get("error")
@@ -236,7 +237,9 @@ class JetStreamApi(_Api):
     """The streams and consumers of the connected user's account. `account`: its identity where it is known; `label`: how it is
     displayed."""
 
-    silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
+    silence = (
+        "JetStream has no leader to answer, or the user's account has no JetStream or no permission for this request"
+    )
 
     def __init__(self, client: Client, account: str | None = None, label: str | None = None) -> None:
         super().__init__(client, account, label)
@@ -244,7 +247,9 @@ class JetStreamApi(_Api):
         if domain:
             # Every server maps this to the API where the domain is its own.
             self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
-            self.silence = f"no JetStream of the domain {domain} answers, or the user's account may not ask it"
+            self.silence = (
+                f"no JetStream of the domain {domain} answers, or the user's account has no permission to query it"
+            )
 
     def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
         """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. An account of
@@ -413,7 +418,7 @@ class JetStreamApi(_Api):
             if "deliver_subject" not in accepted and "config" in accepted:
                 # The server that the meta leader chose is down, and another one of the group created the stream and replied
                 # so (server/jetstream_cluster.go processStreamLeaderChange; seen on 2.10.27).
-                raise NatsFailure("interrupted", "a server created the stream, and does not take its archive")
+                raise NatsFailure("interrupted", "a server created the stream but does not accept its archive")
             self._require_members(accepted, _ACCEPTED, f"{self._prefix}.{subject}")
             reply = self._client.upload(accepted["deliver_subject"], chunks, upload)
             answer = self._require(reply)
@@ -437,7 +442,7 @@ class JetStreamApi(_Api):
         if isinstance(answer, NatsFailure) and answer.code != "bad_reply":
             raise answer
         said = printable(" ".join(reply.body[:200].decode(errors="replace").split()))
-        raise NatsFailure("bad_reply", f"the server did not take a part: {said}", subject=reply.subject)
+        raise NatsFailure("bad_reply", f"the server rejected a chunk: {said}", subject=reply.subject)
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 
@@ -576,7 +581,7 @@ class _Pages:
             return self._add(page, key, deadline)
         except (TypeError, ValueError, OverflowError) as error:
             self._failure = NatsFailure(
-                "bad_reply", f"the page cannot be read: {error}", subject=self._subject, account=self._account
+                "bad_reply", f"the page cannot be parsed: {error}", subject=self._subject, account=self._account
             )
             return None
 
@@ -584,9 +589,9 @@ class _Pages:
         rows, missing, offline = page.get(key) or [], page.get("missing") or [], page.get("offline") or {}
         limit, total = int(page.get("limit", 0)), int(page.get("total", 0))
         if not isinstance(rows, list) or not isinstance(missing, list) or not isinstance(offline, dict):
-            raise ValueError("it has rows of another type")
+            raise ValueError("it has rows of the wrong type")
         if not all(map(self._fits, rows)):
-            raise ValueError("it has rows of another type")
+            raise ValueError("it has rows of the wrong type")
         self._rows += rows
         self._absent.update(dict.fromkeys(map(str, missing), "no leader reported its state"))
         self._absent.update({str(name): str(reason) for name, reason in offline.items()})
@@ -611,7 +616,7 @@ class _Pages:
 class MetaApi(_Api):
     """Operations on the meta group, by a user of the system account. They are answered by the meta leader only."""
 
-    silence = "no meta leader, or the wrong account (this needs a user of the system account)"
+    silence = "no meta leader, or the wrong account (this requires a user of the system account)"
 
     def step_down(self, body: Mapping[str, Any] | None = None) -> None:
         """Ask the meta leader to step down. The reply comes before an election happened; `body` is a

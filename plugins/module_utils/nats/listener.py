@@ -108,7 +108,7 @@ class Listener(Session):
                 await self._work_on(message, ack_wait, on_message)
             elif status not in ("404", "408"):  # no message within the time
                 code = "no_responders" if status == "503" else "api_error"
-                reason = (message.headers or {}).get("Description") or "no server leads the consumer, or it is gone"
+                reason = (message.headers or {}).get("Description") or "the consumer has no leader or no longer exists"
                 raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
 
     async def _work_on(self, message: Any, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]) -> None:
@@ -133,6 +133,6 @@ def _stored_message(message: Any) -> Message:
     try:
         metadata = message.metadata
     except Exception as error:  # pylint: disable=broad-except  # nats-py takes the reply subject apart
-        raise NatsFailure("bad_reply", f"not a message of a consumer: {error}", subject=message.subject) from error
+        raise NatsFailure("bad_reply", f"this is not a consumer message: {error}", subject=message.subject) from error
     sequence = metadata.sequence.stream
     return Message(message.subject, message.data, sequence, metadata.timestamp, metadata.num_delivered)

@@ -1081,4 +1081,4 @@ def parse_time(text: str) -> datetime:
     try:
         return whole.replace(microsecond=micro, tzinfo=offset).astimezone(timezone.utc)
     except OverflowError as error:
-        raise ValueError(f"{text!r} is not a time of the years 1 to 9999 in UTC") from error
+        raise ValueError(f"{text!r} is not a UTC time in the years 1 to 9999") from error

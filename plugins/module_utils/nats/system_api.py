@@ -270,7 +270,7 @@ class SystemApi:
     def announce_lame_duck(self, server: Server, cid: int) -> bool:
         """Notify a client that its server goes into lame duck mode (2.10); return whether such a client is connected. Raises
         NatsFailure."""
-        return self._to_connection(server, "LDM", cid, "tell a client of lame duck mode")
+        return self._to_connection(server, "LDM", cid, "notify a client of lame duck mode")
 
     def _to_connection(self, server: Server, verb: str, cid: int, purpose: str) -> bool:
         answer = self._ask_once([server], verb, {"cid": cid})[server.id]
@@ -459,7 +459,7 @@ def _server_of(reply: Reply) -> Server:
             known = {key: info[key] for key in ("name", "id", "cluster", "host", "ver", "domain") if key in info}
             return replace(parse_server(known, {}, reply.seconds), unreadable=f"STATSZ: {printable(str(error))[:200]}")
     except UNREADABLE as error:
-        description = f"a server sent a reply that cannot be read: {printable(str(error))[:200]}"
+        description = f"a server sent a reply that cannot be parsed: {printable(str(error))[:200]}"
         raise NatsFailure("bad_reply", description, subject=reply.subject) from error
 
 
@@ -470,7 +470,7 @@ def mask_values(message: str) -> str:
 
 def _too_late(subject: str, server: Server) -> NatsFailure:
     return NatsFailure(
-        "deadline", "not asked any more: the time for all questions is over", subject=subject, server=server.name
+        "deadline", "not queried: the time limit for all requests was reached", subject=subject, server=server.name
     )
 
 
@@ -495,7 +495,7 @@ def _with_more(
             continue
         rows, total = page.get(keys[0]) or [], page.get(keys[1]) or 0
         if not isinstance(rows, list) or not isinstance(total, int) or max(total, len(rows)) > _MOST_ROWS:
-            description = f"a page with {keys[1]} {str(total)[:20]}, which no server sends"
+            description = f"a page with {keys[1]} {str(total)[:20]}, which no server would send"
             pages[server.id] = NatsFailure("bad_reply", description, server=server.name)
         elif len(rows) >= size and offset + size <= totals.setdefault(server.id, total):
             found.append(server)

@@ -209,8 +209,8 @@ def own_account_api(connections: Connections, account: str | None) -> JetStreamA
     if account not in (None, own, label):
         raise NatsFailure(
             "wrong_account",
-            f"the user is in account {own or 'of unknown name'}, not in {account}: connect with a user of {account} or of the "
-            "system account, or name a user of it in account_users",
+            f"the user is in account {own or 'of unknown name'}, not in {account}: connect with a user of {account} "
+            "or of the system account, or set a user of it in account_users",
             account=account,
         )
     return JetStreamApi(connections.own, own, label)
@@ -295,7 +295,9 @@ def _streams(api: JetStreamApi, name: str | None, subject: str | None) -> Listin
         one = _one(name, lambda: api.stream(name), STREAM_NOT_FOUND)
     except NatsFailure as failure:
         if failure.err_code in NOT_ENABLED:
-            failure.description += ". A user of the system account sees all accounts, a user in account_users its own."
+            failure.description += (
+                ". A user of the system account can list all accounts, a user in account_users only its own."
+            )
         raise
     stores = [item for info in one.rows for item in info["config"].get("subjects") or ()]
     wanted = subject is None or not one.rows or any(subjects_collide(subject, item) for item in stores)
@@ -328,7 +330,7 @@ def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
     cluster = SystemApi(client).read_cluster(account=params["account"], consumers=kind == CONSUMER, health=False)
     for server in cluster.servers:
         if server.jetstream and server.summary is None:
-            message = f"{server.name} did not answer JSZ: what only it holds is not seen"
+            message = f"{server.name} did not answer JSZ: streams that only it has are missing"
             found.problems.append(Problem("server_silent", ERROR, server.name, message, (server.name,)))
     for stream in cluster.only(stream=params["stream"]).streams:
         if not _stores(stream.info, params.get("subject")):

@@ -158,7 +158,7 @@ class StreamAsset(Asset):
         info = self.api.find_stream(self.name)
         if info is not None and not self.fits(self.normal(info)):
             raise self.failure(
-                "not_a_bucket", f"stream {self.name} exists, but is not such a bucket by its subjects and limits"
+                "not_a_bucket", f"stream {self.name} exists, but its subjects and limits are not those of such a bucket"
             )
         return info
 
@@ -176,7 +176,7 @@ class StreamAsset(Asset):
 
     def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
         if desired.get("sealed"):
-            raise OptionError("sealed: a new stream cannot be sealed, since nothing could be stored in it")
+            raise OptionError("sealed: a new stream cannot be sealed, because it could not store any messages")
         return {"name": self.name}, {**self.defaults, **desired}
 
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
@@ -198,9 +198,7 @@ class StreamAsset(Asset):
         found = rules.deletion_dangers(info["config"], messages, consumers.rows, dependents)
         unknown = sorted({*consumers.unknown, *streams.unknown} - {self.name})
         if unknown:
-            found.append(
-                Danger(rules.IN_USE, f"whether these use it is unknown, no server leads them: {', '.join(unknown)}")
-            )
+            found.append(Danger(rules.IN_USE, f"it may be in use by assets without a leader: {', '.join(unknown)}"))
         return found
 
     def group(self, info: Info) -> RaftGroup:
@@ -335,7 +333,7 @@ def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions)
         info = latest
     else:
         raise asset.failure(
-            "conflict", f"somebody else changes it too; it was compared {ATTEMPTS} times, and nothing was done"
+            "conflict", f"another client is changing it too; it was compared {ATTEMPTS} times, and nothing was changed"
         )
     after = _create(asset, plan, run_options) if info is None else _update(asset, info, plan, run_options)
     return _done(asset, info, after, plan, started)
@@ -363,11 +361,11 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
     refused = asset.fixed(old, new)
     if refused:
         reasons = "; ".join(refused)
-        raise asset.failure("immutable", f"what exists cannot be changed so, a new one of another name can: {reasons}")
+        raise asset.failure("immutable", f"these changes require a new asset under a different name: {reasons}")
     if set(keys) & {"num_replicas", "placement"}:
         reason = rules.unsettled(asset.group(info), short=True)
         if reason:
-            raise asset.failure("not_settled", f"it is not scaled or moved now: {reason}")
+            raise asset.failure("not_settled", f"it cannot be scaled or moved now: {reason}")
         # A lone server of 2.10 accepts any number of replicas, and never has them.
         if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
             raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
@@ -379,7 +377,7 @@ def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.C
     missing = rules.too_new(fields, desired, asset.release)
     if missing:
         raise asset.failure(
-            "unsupported", f"{', '.join(missing)}; the servers' release is {asset.release[0]}.{asset.release[1]}"
+            "unsupported", f"{', '.join(missing)}; the servers run release {asset.release[0]}.{asset.release[1]}"
         )
 
 
@@ -394,7 +392,7 @@ def _refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) ->
     if refused:
         kinds = sorted({danger.kind for danger in refused})
         reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in refused)
-        raise asset.failure("dangerous", f"{reasons}. To do it all the same: allow: [{', '.join(kinds)}]")
+        raise asset.failure("dangerous", f"{reasons}. To proceed anyway: allow: [{', '.join(kinds)}]")
 
 
 def _same(one: Info | None, other: Info | None) -> bool:
@@ -411,7 +409,7 @@ def _create(asset: Asset, plan: Plan, run_options: RunOptions) -> Info:
     except NatsFailure as failure:
         if failure.err_code in (STREAM_EXISTS, CONSUMER_EXISTS):
             raise asset.failure(
-                "conflict", "somebody else created it with another configuration in the meantime"
+                "conflict", "another client has since created it with a different configuration"
             ) from failure
         raise
     return _see(asset, plan.new, plan.desired, run_options, whole=True)
@@ -426,7 +424,7 @@ def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> In
             asset.update(rules.request(asset.fields, info["config"], plan.new, keys, asset.release), keys)
         except NatsFailure as failure:
             if done:
-                failure.description += f" (this was changed before: {', '.join(done)})"
+                failure.description += f" (already changed: {', '.join(done)})"
             raise
         done += keys
         info = _see(asset, plan.new, done, run_options, whole=bool(set(keys) & set(asset.own_steps)))
@@ -454,11 +452,11 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunO
         return seen.value
     wrong = differing(seen.value)
     if wrong:
-        cause = "somebody else changed it too, or the server decides this itself"
+        cause = "another client changed it too, or the server overrides the value"
         raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
     reason = asset.incomplete(seen.value or {})
     raise asset.failure(
-        "not_seen", f"it is configured so, but not complete after {run_options.wait_timeout:g} s: {reason}"
+        "not_seen", f"it is configured as requested, but not complete after {run_options.wait_timeout:g} s: {reason}"
     )
 
 
@@ -486,14 +484,14 @@ def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) 
             break
         info = latest
     else:
-        raise asset.failure("conflict", "somebody else changes it, or messages keep coming in; nothing was done")
+        raise asset.failure("conflict", "another client is changing it, or messages keep arriving; nothing was changed")
     asset.delete()
     gone = wait_until(
         asset.find, lambda found: found is None or found["created"] != info["created"], run_options.wait_timeout
     )
     if not gone.done:
         raise asset.failure(
-            "not_seen", f"its deletion was accepted, but it is still there after {run_options.wait_timeout:g} s"
+            "not_seen", f"its deletion was accepted, but it still exists after {run_options.wait_timeout:g} s"
         )
     return {**result, "waited": round(time.monotonic() - started, 3)}
 
@@ -516,17 +514,17 @@ def ensure_purged(
     started = time.monotonic()
     info = asset.find()
     if info is None:
-        raise asset.failure("not_found", "there is nothing to purge, it does not exist")
+        raise asset.failure("not_found", "there is nothing to purge: it does not exist")
     config = rules.clean(info["config"])
     forbidden = [key for key in ("sealed", "deny_purge") if config.get(key)]
     if forbidden:
         raise asset.failure("immutable", f"it cannot be purged: {', '.join(forbidden)}")
     if not _to_remove(asset, selection, info):
         return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
-    what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all of them"
+    what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all messages"
     dangers = [
         *_ownership(asset, asset.normal(info), desired),
-        Danger(rules.DATA_LOSS, f"messages are removed ({what})"),
+        Danger(rules.DATA_LOSS, f"messages are deleted ({what})"),
     ]
     _refuse(asset, dangers, run_options)
     state = info["state"]
@@ -544,7 +542,7 @@ def ensure_purged(
 
     seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)
     if not seen.done:
-        raise asset.failure("not_seen", f"{purged} messages were removed, but some are still left")
+        raise asset.failure("not_seen", f"{purged} messages were deleted, but some remain")
     after = {key: seen.value["state"][key] for key in predicted}
     return {**_result(True, config, config, stored, after, started, dangers), "purged": purged}
 
@@ -557,9 +555,7 @@ def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
     given = {key: value for key, value in (purge or {}).items() if value is not None}
     for key, value in given.items():
         if value == "" or (isinstance(value, int) and value < 1):
-            raise NatsFailure(
-                "invalid_option", f"purge.{key}: {value!r} selects nothing; without it everything is meant"
-            )
+            raise NatsFailure("invalid_option", f"purge.{key}: {value!r} selects nothing; omit it to select everything")
     return given
 
 

@@ -129,7 +129,7 @@ def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
             result.update(bytes=(backup.manifest.contents or {}).get("bytes") or 0, room=room)
             if check_mode:
                 where = f"{human_bytes(room)} in {server.directory}"
-                line = f"{name} as of {backup.manifest.taken} would be proven, which takes {where}"
+                line = f"the backup of {name} as of {backup.manifest.taken} would be tested, which takes {where}"
                 return {**result, "proof": None, "seconds": None, "bytes_per_second": None, "lines": [line]}
             seconds = _prove(backup, server, wanted, room, name)
         except NatsFailure as failure:
@@ -142,7 +142,10 @@ def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
         proof = dict(catalogue.streams[name].proof or {})
     rate = int(result["bytes"] / max(seconds, 0.001))
     took = f"restored in {human_seconds(seconds)} ({human_bytes(rate)}/s)"
-    line = f"{name} as of {backup.manifest.taken} is proven: {proof['messages']} messages, {took}, nats-server {server.version}"
+    line = (
+        f"{name} as of {backup.manifest.taken} is proven: {proof['messages']} messages, {took}, nats-server "
+        f"{server.version}"
+    )
     return {**result, "proof": proof, "seconds": seconds, "bytes_per_second": rate, "lines": [line]}
 
 
@@ -154,7 +157,7 @@ def _work_directory(wanted: WantedDrill) -> Path:
     directory = Path(os.path.abspath(local))
     work = Path(os.path.abspath(wanted.work_directory or directory.parent))
     if work.resolve().is_relative_to(directory.resolve()):
-        raise NatsFailure("invalid_option", f"work_directory: {work} lies in {directory}, which holds backups only")
+        raise NatsFailure("invalid_option", f"work_directory: {work} is inside {directory}, which is for backups only")
     return work
 
 
@@ -176,7 +179,7 @@ def _chosen(
         raise NatsFailure("invalid_option", f"stream: {error}{more}") from error
     if len(chosen) > 1:
         raise NatsFailure(
-            "invalid_option", f"stream: {wanted.stream} means {len(chosen)} streams; one is proven at a time"
+            "invalid_option", f"stream: {wanted.stream} matches {len(chosen)} streams; one is tested at a time"
         )
     return chosen[0]
 
@@ -195,7 +198,7 @@ def _required_room(backup: Backup, server: _Server) -> int:
     try:
         plan_restore(manifest, _ISOLATED, Target(server.version, message_limits(manifest)["max_payload"]))
     except Refusal as refusal:
-        reason = f"{refusal}, which {server.binary} is: give a newer one as `binary` ({backup.path})"
+        reason = f"{refusal} ({server.binary}): set `binary` to a newer one ({backup.path})"
         raise NatsFailure(refusal.code, reason) from refusal
     needed = room_needed(manifest, backup.size())
     require_room(server.directory, needed, f"restore {backup.path}")
@@ -212,7 +215,7 @@ def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name
         wrong = _differences(backup, again)
     if wrong:
         reason = (
-            f"{name} came back different from {backup.path}: {'; '.join(wrong)}. Take another backup, and prove that"
+            f"{name} was restored differently from {backup.path}: {'; '.join(wrong)}. Take another backup and test it"
         )
         raise NatsFailure("not_proven", reason)
     return float(restored["seconds"])

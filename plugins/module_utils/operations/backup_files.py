@@ -160,12 +160,12 @@ def verify(backup: Backup, level: str) -> Contents | None:
             raise ArchiveError(f"it has {have} bytes instead of {manifest.size}")
         with backup.kept() as file:
             if manifest.sha256 is not None and sha256_of(file) != manifest.sha256:
-                raise ArchiveError("its SHA-256 is not the one of the backup")
+                raise ArchiveError("its SHA-256 does not match the backup")
         if level == CHECKSUM:
             return None
         contents = read_contents(backup.open, level == RECORDS)
         if contents.config is not None and contents.config.get("name") != manifest.stream:
-            raise ArchiveError(f"it is of stream {contents.config.get('name')}, not {manifest.stream}")
+            raise ArchiveError(f"it contains stream {contents.config.get('name')}, not {manifest.stream}")
         if manifest.contents is None:
             _require_plausible(manifest, contents)
         elif archive_differences(manifest, contents):
@@ -186,5 +186,5 @@ def _require_plausible(manifest: Manifest, contents: Contents) -> None:
     early = contents.exact and contents.first_seq < first
     if contents.last_seq < last or early or (exact and contents.last_seq != last):
         raise ArchiveError(
-            f"it has messages {contents.first_seq} to {contents.last_seq}, and the backup {first} to {last}"
+            f"it has messages {contents.first_seq} to {contents.last_seq}, but the backup has {first} to {last}"
         )

@@ -187,7 +187,7 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
         rows = saved_files(catalogue, wanted.store)
         saved = save_files(wanted.store, wanted.files, rows, check_mode)
     except NatsFailure as failure:
-        failure.description = f"the cluster's own files were not saved: {failure.description}"
+        failure.description = f"the files of the cluster itself were not saved: {failure.description}"
         return _Own(catalogue, failure=failure)
     rows += [saved] if saved is not None else []
     old = expired_files(rows, wanted.keep, saved)
@@ -199,7 +199,7 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
 
 
 def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name: str, size: int) -> None:
-    progress.report(lambda: f"{len(rows)} of {count} streams are saved; {name}: {human_bytes(size)} so far")
+    progress.report(lambda: f"{len(rows)} of {count} streams saved; {name}: {human_bytes(size)} so far")
 
 
 def _gone(catalogue: Catalogue, found: Sequence[Stream], accounts: Sequence[Optional[str]]) -> set[str]:
@@ -223,7 +223,9 @@ def chosen_streams(
     if unknown and list(streams) != ["*"] and not some_unlisted:
         shown = labels or {}
         there = some_names([stream_key(shown.get(account, account), stream) for account, stream in found], 10) or "none"
-        raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
+        raise NatsFailure(
+            "invalid_option", f"streams: no stream matches {', '.join(unknown)}; the accounts have {there}"
+        )
     return chosen
 
 
@@ -290,8 +292,8 @@ class _Leaderless:
         """Raise NatsFailure leaderless for a stream that is known to have no leader."""
         if stream in self._found.get(account, ()):
             reason = (
-                f"stream {stream} was not saved: none of its replicas leads it. The servers that hold it, or the majority of "
-                f"them, are down or cannot reach each other{self._silent}"
+                f"stream {stream} was not saved: none of its replicas leads it. The servers with its replicas, or the "
+                f"majority of them, are down or cannot reach each other{self._silent}"
             )
             raise NatsFailure("leaderless", reason, account=account)
 
@@ -362,7 +364,7 @@ def _future_lines(future: Sequence[str]) -> list[str]:
     if not future:
         return []
     what = "1 backup is" if len(future) == 1 else f"{len(future)} backups are"
-    return [f"{what} dated in the future, and neither restored by default nor removed: {future[0]}. Check the clock"]
+    return [f"{what} dated in the future and neither restored by default nor removed: {future[0]}. Check the clock"]
 
 
 def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
@@ -438,5 +440,7 @@ def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Op
     shown = problem_lines(failed, ", see catalogue.json")
     shown += [f"not begun: {counted(len(left), 'stream')}"] if left else []
     done = len(rows) - len(failed)
-    head = f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} are; run this again for the rest"
+    head = (
+        f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} were; run this again for the others"
+    )
     return NatsFailure(failed[0]["code"], "\n".join([head, *shown]))

@@ -159,7 +159,7 @@ def written(place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = f"cannot write the backup to {place}: {error.strerror}; nothing of it was left there"
+        reason = f"cannot write the backup to {place}: {error.strerror}; no partial files remain"
         raise NatsFailure("invalid_name" if error.errno in _NAME_REFUSED else "write_failed", reason) from error
 
 
@@ -184,7 +184,7 @@ class DirectoryStore(Store):
 
     def require(self) -> None:
         if not self.directory.is_dir():
-            raise NatsFailure("invalid_option", f"directory: {self.directory} is no directory")
+            raise NatsFailure("invalid_option", f"directory: {self.directory} is not a directory")
 
     def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
         pattern = f"{glob.escape(prefix)}*/{FILE}"
@@ -281,7 +281,9 @@ def _manifests_below(directory: Path) -> Iterator[Path]:
 
 def another_run(place: str, holder: str) -> NatsFailure:
     """Return what is said of a lock that is held."""
-    return NatsFailure("locked", f"another run writes to {place} ({holder}): let it end, or end it, and run this again")
+    return NatsFailure(
+        "locked", f"another run is writing to {place} ({holder}): wait for it or stop it, then run this again"
+    )
 
 
 class _StagedDirectory(Staging):

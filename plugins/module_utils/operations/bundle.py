@@ -106,10 +106,10 @@ def bundle(
         except NatsFailure as failure:
             if failure.code in ("bundle", "invalid_option"):
                 raise
-            writer.miss("servers", f"the cluster cannot be asked: {failure.description}")
+            writer.miss("servers", f"the cluster cannot be queried: {failure.description}")
         if redactor.too_short:
             what = f"{redactor.too_short} secrets"
-            writer.miss("redaction", f"{what} are too short to be searched for; only their keys protect them")
+            writer.miss("redaction", f"{what} are too short to search for; they are redacted only by their keys")
         _add_journal(writer, contents)
         for host in contents.hosts:
             _add_host(writer, contents.work, host)
@@ -172,7 +172,7 @@ class _Servers:
         able = [server for server in servers if reported_version(server.version) >= since]
         for server in servers:
             if server not in able:
-                self._writer.miss(endpoint, f"nats-server {server.version} has none", server.name)
+                self._writer.miss(endpoint, f"nats-server {server.version} does not have this endpoint", server.name)
         return able
 
     def _each(
@@ -251,7 +251,7 @@ class _Servers:
         def write(server: Server, page: dict[str, Any]) -> None:
             refused, encoded = page.get("error"), page.get("profile")
             if refused or not encoded:
-                self._writer.miss(f"profile {label}", str(refused or "the server sent none"), server.name)
+                self._writer.miss(f"profile {label}", str(refused or "the server did not send it"), server.name)
                 return
             tags = {"cluster": server.cluster or UNCLUSTERED, "server": server.name, "profile_name": label}
             self._writer.profile(tags, base64.b64decode(encoded))
@@ -348,7 +348,7 @@ def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
                     continue
                 if member.size > _LARGEST:
                     writer.note_cut(
-                        member.name, f"it was left out: it is larger than {human_bytes(_LARGEST)}", host.server
+                        member.name, f"it was left out because it is larger than {human_bytes(_LARGEST)}", host.server
                     )
                     continue
                 text = file.read().decode(errors="replace")
@@ -357,7 +357,7 @@ def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
                 else:
                     writer.text(f"host/{host.server}/{member.name}", text, member.name, host.server)
     except (OSError, EOFError, ValueError, tarfile.TarError) as error:
-        writer.miss("host", f"{path.name} cannot be read to its end: {error}", host.server)
+        writer.miss("host", f"{path.name} is only partly readable: {error}", host.server)
 
 
 def _add_evidence(writer: BundleWriter, server: str, reported: Mapping[str, Any]) -> None:

@@ -173,9 +173,7 @@ class BundleWriter:
             for path, final in ((INDEX, content), (MANIFEST, manifest)):
                 self._zip.writestr(self._entry(path), final)
                 if self._redactor.finds(final):
-                    raise NatsFailure(
-                        "bundle", f"a secret stands in the name of a file, which {path} lists; nothing was written"
-                    )
+                    raise NatsFailure("bundle", f"the name of a file in {path} contains a secret; nothing was written")
             self._zip.close()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -191,10 +189,10 @@ class BundleWriter:
     def _add(self, path: str, content: bytes, tags: list[dict[str, str]], what: str, server: str) -> bool:
         """Write a file if it may be written, and return whether it was."""
         if self._redactor.finds(content) or self._redactor.finds(path.encode()):
-            self.miss(what, "it was left out: a secret was still found in it", server)
+            self.miss(what, "it was left out because it still contains a secret", server)
             return False
         if not self._has_room(content):
-            reason = f"it was left out: the bundle would be larger than {human_bytes(self._max_size)}"
+            reason = f"it was left out because the bundle would exceed {human_bytes(self._max_size)}"
             self.cut.append(Missing(what, reason, server))
             return False
         try:

@@ -360,5 +360,5 @@ def _artifact(zipped: zipfile.ZipFile, path: str) -> dict[str, Any]:
         raise ValueError("it is larger than 512 MiB")
     document = json.loads(zipped.read(path))
     if not isinstance(document, dict) or not isinstance(document.get("server"), dict):
-        raise ValueError("it does not say which server it is from")
+        raise ValueError("it does not name its server")
     return document

@@ -29,7 +29,8 @@ def load_catalogue(store: Store) -> Catalogue:
         return Catalogue()
     except (OSError, UnicodeDecodeError, CatalogueError) as error:
         reason = (
-            f"{store.place(FILE)}: {error}. Move it away: a new one is made of the backups, without what was proven"
+            f"{store.place(FILE)}: {error}. Move it away: a new one is created from the backups, without the results "
+            "of drills"
         )
         raise NatsFailure("damaged", reason) from error
 

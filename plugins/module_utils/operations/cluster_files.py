@@ -58,7 +58,7 @@ def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mo
     if not check_mode:
         store.write(name, sealed.getvalue())
         if not _whole(store, row):
-            raise NatsFailure("damaged", f"{store.place(name)}: it is not what was written")
+            raise NatsFailure("damaged", f"{store.place(name)}: its content has changed since it was written")
     return row
 
 

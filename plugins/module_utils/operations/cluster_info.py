@@ -34,7 +34,7 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filtered model of the cluster with what is wrong with it: servers, meta, clusters, streams,
-    raft_silent, nameless, missing, problems. Raises NatsFailure when the cluster cannot be asked."""
+    raft_silent, nameless, missing, problems. Raises NatsFailure when the cluster cannot be queried."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
     api = SystemApi(client)

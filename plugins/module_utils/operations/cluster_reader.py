@@ -80,8 +80,8 @@ def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Clust
     day, rates = recorded
     streams = {(stream.account, stream.name) for stream in cluster.streams if stream.group.cluster == name}
     known = {key: rate for key, rate in rates.items() if key in streams}
-    others = f"measured in {sample:g} s" if sample else "not known"
-    source = f"write rates: of {len(known)} streams from the report of {day}, of {len(streams - known.keys())} {others}"
+    others = f"measured in {sample:g} s" if sample else "unknown"
+    source = f"write rates: {len(known)} streams from the report of {day}, {len(streams - known.keys())} {others}"
     return cluster, {**measured, **known}, source
 
 
@@ -89,7 +89,7 @@ def _recorded(params: Mapping[str, Any]) -> tuple[str, dict[tuple[str, str], flo
     path = params["rates_file"]
     if not path:
         if params["rates_fleet"]:
-            raise NatsFailure("invalid_option", "rates_fleet: is of the report in rates_file, which is missing")
+            raise NatsFailure("invalid_option", "rates_fleet: requires a report in rates_file, which is missing")
         return None
     try:
         with open(path, encoding="utf-8") as file:

@@ -83,7 +83,7 @@ class Reading:
         """Return a line for each server whose connections are unknown."""
         return [
             *(f"{name} did not answer" for name in self.missing),
-            *(f"{item['server']} did not tell: {item['failure']['description']}" for item in self.incomplete),
+            *(f"{item['server']} did not return them: {item['failure']['description']}" for item in self.incomplete),
         ]
 
 
@@ -91,7 +91,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
     """Return the connections that match the options of FILTER_SPEC. Raises NatsFailure."""
     if params["subject"] is not None and (params["account"] is None or state != OPEN):
         raise NatsFailure(
-            "invalid_option", "subject: servers look for a subject among the open connections of one account only"
+            "invalid_option", "subject: servers search for a subject only among the open connections of one account"
         )
     network = _network(params["ip"])
     names = params["server_names"]

@@ -43,7 +43,7 @@ def place_consumers(
                 if retention == "limits" and not has_delivered(row):
                     api.delete_consumer(stream, name)
                     api.save_consumer(stream, config, "create")
-                left.append(f"consumer {name} begins before its position")
+                left.append(f"consumer {name} would start before its position")
         return left
 
     if not configs:

@@ -357,7 +357,7 @@ class _DrillRun(FailoverRun):
                 continue  # the site removed it meanwhile, or the origin's limits did
             wrong = another(original, message)
             if wrong:
-                return f"the {wrong} of message {number} is another than in the site's copy"
+                return f"the {wrong} of message {number} differs from the site's copy"
             self.compared += 1
         return ""
 
@@ -385,7 +385,7 @@ class _DrillRun(FailoverRun):
             if name not in rows:
                 raise Refusal("not_proven", f"consumer {name} is missing")
             if position(rows[name]) != floor:
-                raise Refusal("not_proven", f"consumer {name} stands at {position(rows[name])} instead of {floor}")
+                raise Refusal("not_proven", f"consumer {name} is at {position(rows[name])} instead of {floor}")
         return len(wanted)
 
     def _require_served(self, held: Mapping[str, Any]) -> None:

@@ -156,7 +156,7 @@ class Sweeper:
         return out
 
     def _sweep_cluster(self, out: Exposition, journal: Journal, begun: float) -> str:
-        """Add what the servers say; return why they cannot be asked, empty when they can."""
+        """Add what the servers say; return why they cannot be queried, empty when they can."""
         marks = [mark.as_dict() for mark in journal.marks.values()]
         params: dict[str, Any] = {
             "expected_servers": self._wanted.expected_servers,

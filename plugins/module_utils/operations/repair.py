@@ -402,5 +402,5 @@ def carry_out_all(repair: Repair, steps: Sequence[Step]) -> tuple[list[dict[str,
             seen = repair.carry_out(step)
         except NatsFailure as failure:
             return done, failure
-        done.append({**step.as_dict(), "seen": seen or "it is not there any more", "changed": bool(seen)})
+        done.append({**step.as_dict(), "seen": seen or "it no longer exists", "changed": bool(seen)})
     return done, None

@@ -310,7 +310,7 @@ def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str]
         stream = there.get(key)
         label = sight.shown("/".join(key))
         if stream is None:
-            found.append(f"stream {label} is not there")
+            found.append(f"stream {label} does not exist")
         elif stream.group.leader is None:
             found.append(f"stream {label} has no leader")
         else:

@@ -350,12 +350,12 @@ def _undeleted(wanted: WantedCopies, replica: _Replica, api: JetStreamApi, state
 
 
 def _caveats(stored: StoredStream, missing: str, back: str) -> list[str]:
-    found = [f"it is not whole: {missing}"] if missing else []
+    found = [f"it is incomplete: {missing}"] if missing else []
     if back:
         found.append(back)
     elif stored.messages is None:
         found.append(
-            "its server had not stopped in order: what was deleted last may be in it again, and floors may be lower"
+            "its server did not stop cleanly: messages deleted just before may reappear, and floors may be lower"
         )
     return found
 

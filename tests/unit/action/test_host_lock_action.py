@@ -83,5 +83,5 @@ def test_a_cluster_is_locked_by_a_majority_of_its_members() -> None:
     for answers in ([], locks[:1], [{**one, "valid_until": time.time() - 1} for one in locks]):
         refused, runs = lock(None, state="held", members=members, locks=answers)
         assert (refused["failed"], refused["acquired"], runs) == (True, False, 0)
-        assert "of 3 hosts, and more than half are needed" in refused["msg"]
+        assert "of 3; more than half are needed" in refused["msg"]
     assert lock(None, state="held", locks=locks)[0]["msg"].startswith("members: ")

@@ -198,7 +198,7 @@ def test_report_of_streams(tmp_path: Path, reports: list[str], leader: str | Non
     assert any("… and 990 more rows" in line for line in lines), lines
     if leader is None and reports == ["streams"]:
         assert "… and 990 more rows, 990 of them with problems" in lines
-        assert "WARNING: 1000 without a leader: they take no messages and deliver none." in lines
+        assert "WARNING: 1000 without a leader: they accept and deliver no messages." in lines
 
 
 @pytest.mark.parametrize("leader", ["n1", None])

@@ -63,7 +63,7 @@ day:
   description: The day of the report.
   type: str
 time:
-  description: When the report was made.
+  description: When the report was created.
   type: str
 """
 

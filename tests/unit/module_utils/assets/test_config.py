@@ -75,7 +75,10 @@ def test_people_and_servers_mean_the_same() -> None:
         ),
         ({"sources": [{"filter_subject": "a"}]}, r"sources\[0\]: name must be given"),
         ({"republish": {"src": "a", "dest": None}}, "republish: dest must be given"),
-        ({"metadata": {"_nats.ver": "1"}}, "metadata: _nats.ver: keys that begin with _nats. are the server's own"),
+        (
+            {"metadata": {"_nats.ver": "1"}},
+            "metadata: _nats.ver: keys that begin with _nats. are reserved for the server",
+        ),
     ],
 )
 def test_errors_name_the_option(params: dict[str, Any], message: str) -> None:
@@ -241,7 +244,7 @@ def test_a_server_fills_in_what_a_stream_needs() -> None:
         True,
         False,
     )
-    with pytest.raises(OptionError, match="duplicate_window: must not be longer than max_age"):
+    with pytest.raises(OptionError, match="duplicate_window: must not exceed max_age"):
         rules.expected_stream("S", stream(max_age=S), {"duplicate_window": 2 * S}, NEW)
 
 
@@ -380,7 +383,7 @@ def test_what_is_dangerous_about_a_deletion() -> None:
     assert [danger.message for danger in told] == [
         "it holds 5 messages",
         "it has active consumers: b, p, w",
-        "streams mirror or source it: COPY",
+        "streams that mirror or source it: COPY",
     ]
     assert rules.consumer_deletion_dangers({**idle, "num_pending": 3}, stream()) == []
     interest = rules.consumer_deletion_dangers({**idle, "num_pending": 3}, stream(retention="interest"))

@@ -57,7 +57,7 @@ def catalogue(**changed: Any) -> str:
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON: it is nested too deeply"),
         ("[]", "not a JSON object"),
-        ('{"schema": "other", "version": 1}', "natsops.backup_catalogue 1 is read here"),
+        ('{"schema": "other", "version": 1}', "this release reads natsops.backup_catalogue 1"),
         (catalogue(backups=None, streams=[]), "no valid backups, streams"),
         (catalogue(backups=[None]), "no valid backups"),
         (catalogue(streams={"A/S": {"proof": "x"}}), "no valid streams"),

@@ -72,7 +72,7 @@ def test_it_is_read_as_it_was_written() -> None:
 def test_what_the_nats_cli_writes() -> None:
     found = read_manifest(json.dumps({"config": CONFIG, "state": STATE}), [NAME])
     assert (found.stream, found.archive, found.sha256, found.contents) == ("S", NAME, None, None)
-    with pytest.raises(ManifestError, match="not one archive beside it: none"):
+    with pytest.raises(ManifestError, match="exactly one archive next to it: none"):
         read_manifest(json.dumps({"config": CONFIG, "state": STATE}), [])
 
 
@@ -109,8 +109,8 @@ def entry(**changed: Any) -> dict[str, Any]:
     [
         ({"version": 2}, "its schema is 'natsops.stream_backup' 2"),
         ({"stream": 1, "consumers": {}}, "it has no valid stream, consumers"),
-        ({"stream": "T"}, "it is of stream T, and its configuration of S"),
-        ({"archive": "../x"}, "its archive '../x' is not there"),
+        ({"stream": "T"}, "it names stream T, but its configuration is that of S"),
+        ({"archive": "../x"}, "its archive '../x' does not exist"),
         ({"sha256": None, "size": None}, "it has no valid size, sha256"),
         *wrong("caveats", None, 3, [1]),
         *wrong("taken", 5, [1], None, "yesterday", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"),
@@ -141,7 +141,7 @@ def test_a_sealed_file_of_another_shape(changed: dict[str, Any], reason: str) ->
 def test_an_edit_breaks_the_seal(changed: dict[str, Any]) -> None:
     written = json.loads(sealed_text(document()))
     assert read_manifest(json.dumps(written), [NAME]).stream == "S"
-    with pytest.raises(ManifestError, match="its seal does not match: it was edited or damaged"):
+    with pytest.raises(ManifestError, match="its seal does not match: it was modified or damaged"):
         read_manifest(json.dumps({**written, **changed}), [NAME])
 
 
@@ -152,7 +152,7 @@ def test_consumers_that_were_edited_with_a_new_seal() -> None:
     assert archive_differences(saved, held) == []
     moved = tuple({**entry, "ack_floor": pair(7)} for entry in saved.consumers)
     for edited in (replace(saved, consumers=()), replace(saved, consumers=moved)):
-        assert archive_differences(edited, held) == ["its consumers c are not those of its backup"]
+        assert archive_differences(edited, held) == ["its consumers c differ from the backup"]
 
 
 def test_consumers_of_the_archive_and_of_their_leaders() -> None:
@@ -198,15 +198,15 @@ def test_a_backup_that_is_still_right() -> None:
 @pytest.mark.parametrize(
     ("saved", "now", "consumers", "reason"),
     [
-        ({"account": "OTHER"}, {}, [info()], "another one of the same name"),
-        ({}, {"created": "later"}, [info()], "another one of the same name"),
+        ({"account": "OTHER"}, {}, [info()], "recreated under the same name"),
+        ({}, {"created": "later"}, [info()], "recreated under the same name"),
         ({}, {"config": {**CONFIG, "max_age": 1}}, [info()], "its configuration"),
-        ({}, {"state": {**STATE, "last_seq": 5, "num_deleted": 2}}, [info()], "messages were stored"),
-        ({"changed_meanwhile": {"messages": 1}}, {}, [info()], "messages were stored"),
-        ({}, {}, [info(floor=3)], "consumers were changed"),
-        ({}, {}, [info(pending=2)], "consumers were changed"),
-        ({}, {}, [info(max_deliver=3)], "consumers were changed"),
-        ({}, {}, [], "consumers were changed"),
+        ({}, {"state": {**STATE, "last_seq": 5, "num_deleted": 2}}, [info()], "messages have been stored"),
+        ({"changed_meanwhile": {"messages": 1}}, {}, [info()], "messages have been stored"),
+        ({}, {}, [info(floor=3)], "consumers have changed"),
+        ({}, {}, [info(pending=2)], "consumers have changed"),
+        ({}, {}, [info(max_deliver=3)], "consumers have changed"),
+        ({}, {}, [], "consumers have changed"),
         ({}, {}, None, "the backup has consumers"),
     ],
 )

@@ -99,8 +99,8 @@ def message(sequence: int, ttl: str = "", body: bytes = b"x") -> Message:
         ([message(1, "never"), message(2)], [message(2)], "message 1 is missing"),
         ([message(1), message(2)], [message(2)], "message 1 is missing"),
         ([message(1), message(2)], [message(1)], "message 2 is missing"),
-        ([message(1), message(2)], [message(1), message(2, body=b"y")], "message 2 is another"),
-        ([message(1)], [message(1), message(2)], "message 2 was never saved"),
+        ([message(1), message(2)], [message(1), message(2, body=b"y")], "message 2 differs"),
+        ([message(1)], [message(1), message(2)], "message 2 is not in the backup"),
     ],
 )
 def test_messages_are_compared_where_some_may_have_expired(
@@ -125,7 +125,7 @@ def test_positions_are_compared() -> None:
     began = {"deliver_policy": "by_start_sequence", "opt_start_seq": 6}
     assert unproven(saved, manifest(consumer("a", 0, **began), consumer("b", 2), consumer("c", 4))) == []
     assert unproven(saved, manifest(consumer("a", 4), consumer("b", 3))) == [
-        "consumer a stands at 4 instead of 5",
-        "consumer b stands at 3 instead of 2",
+        "consumer a is at 4 instead of 5",
+        "consumer b is at 3 instead of 2",
         "consumer c is missing",
     ]

@@ -100,7 +100,7 @@ def test_versions_whose_snapshots_let_replicas_drift(version: str, drifts: bool)
 def test_what_cannot_be_saved() -> None:
     assert backup_problem({"storage": "memory"}, (), "2.14.3") == (
         "unsupported",
-        "nats-server 2.14.3 cannot save a stream in memory; 2.15 can",
+        "nats-server 2.14.3 cannot back up a stream in memory; 2.15 can",
     )
     assert backup_problem({"storage": "memory"}, (), "2.15.0") is None
     problem = backup_problem({"storage": "file"}, {"b", "a"}, "2.15.1")
@@ -187,7 +187,7 @@ def test_what_expires_may_be_missing_whatever_the_configuration_is() -> None:
     [
         ({}, Changes("T"), replace(HERE, overlapping=("S", "X")), "overlap", "subjects of stream T belong to S, X"),
         ({}, Changes(), replace(HERE, version="2.14.5"), "unsupported", "cannot be read by 2.14.5"),
-        ({"format": TAR}, Changes("T"), HERE, "unsupported", "under its own name S only"),
+        ({"format": TAR}, Changes("T"), HERE, "unsupported", "only be restored under its own name S"),
         ({}, Changes(), replace(HERE, max_payload=99), "unsupported", "a message of 100 bytes"),
     ],
 )
@@ -212,8 +212,8 @@ def test_what_is_delivered_again() -> None:
     more = {**consumer("more", floor=5, pending=1), "redelivered": 80}
     anew = {**consumer("anew", pending=1), "delivered": {"consumer_seq": 7, "stream_seq": 7}}
     assert redeliveries([consumer("a", floor=5, pending=3), more, consumer("idle", floor=5), anew], ["anew"]) == [
-        "messages that were delivered but not acknowledged are delivered again: a (3)",
-        "messages above the ack floor are delivered again, also acknowledged ones: more (up to 80), anew (up to 3)",
+        "messages delivered but not acknowledged are delivered again: a (3)",
+        "messages above the ack floor are delivered again, including acknowledged messages: more (up to 80), anew (up to 3)",
     ]
 
 
@@ -221,7 +221,7 @@ def test_what_comes_twice() -> None:
     assert (repeats_sources("2.14.3"), repeats_sources("2.15.1")) == (False, True)
     assert sources_caveat({}) == []
     assert sources_caveat({"A": 2, "B": 1}) == [
-        "it takes up to 3 messages twice, from sources that are restored, too: A (2), B (1)"
+        "up to 3 messages arrive twice, from sources that are also restored: A (2), B (1)"
     ]
     assert is_later("2026-11-23T02:00:00.5Z", "2026-11-23T02:00:00Z")
     assert not is_later("2026-11-23T02:00:00Z", "2026-11-23T02:00:00.5Z")
@@ -231,7 +231,7 @@ def test_caveats() -> None:
     saved = manifest(consumer("a", pending=3), consumer("b"))
     window, pending = plan_restore(saved, Changes(), HERE).caveats
     assert "duplicate window of 2m" in window
-    assert pending == "messages that were delivered but not acknowledged are delivered again: a (3)"
+    assert pending == "messages delivered but not acknowledged are delivered again: a (3)"
     assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
     # A stream that never stored a message has no message ids to forget; one whose messages were all deleted has.
     for contents, last_seq, told in ((None, 0, False), (None, 9, True), ({**CONTENTS, "last_seq": 0}, 0, False)):
@@ -240,11 +240,11 @@ def test_caveats() -> None:
         )
         assert any("message ids" in caveat for caveat in plan_restore(empty, Changes(), HERE).caveats) is told
     (crash,) = plan_restore(replace(saved, format=TAR, crashed=True), Changes(consumers=False), HERE).caveats
-    assert crash.endswith("had not stopped in order: what was deleted last there may be in it again")
+    assert crash.endswith("did not stop cleanly: messages deleted just before may reappear")
     ephemeral = {**consumer("e", in_archive=False), "config": {"name": "e"}}
     lacking = replace(manifest(ephemeral, format=TAR), config={**CONFIG, "retention": "interest"})
     assert plan_restore(lacking, Changes(), HERE).caveats == (
-        "ephemeral consumers that the archive lacks are left to their clients: e",
+        "ephemeral consumers that are not in the archive must be recreated by their clients: e",
         "until its missing consumers are recreated, a stream with retention interest may drop messages",
     )
 
@@ -300,7 +300,7 @@ def test_a_consumer_counts_what_its_stream_holds(
     found = too_few_pending({"messages": 85, "first_seq": 11, "last_seq": 100} if delivered == 0 else FULL, [info])
     assert bool(found) is few
     if few and delivered:
-        assert found == ["consumer a counts 39 pending messages instead of 40 or more"]
+        assert found == ["consumer a has 39 pending messages; at least 40 were expected"]
 
 
 def test_the_consumers_of_an_archive_with_other_replicas() -> None:
@@ -373,7 +373,7 @@ def test_restored_consumers_are_compared() -> None:
     ("info", "consumers", "reason"),
     [
         ({"config": {**CONFIG, "allow_msg_ttl": False}, "state": STATE}, [consumer("a")], ""),
-        ({"config": {**CONFIG, "num_replicas": 1}, "state": STATE}, [consumer("a")], "num_replicas is another"),
+        ({"config": {**CONFIG, "num_replicas": 1}, "state": STATE}, [consumer("a")], "num_replicas differs"),
         (
             {"config": CONFIG, "state": {**STATE, "last_seq": 10, "messages": 6}},
             [consumer("a")],
@@ -389,7 +389,7 @@ def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
     if not reason:
         require_restored(saved, plan, info, consumers)
         return
-    with pytest.raises(Refusal, match=rf"stream S exists and is not what was saved \({reason}") as caught:
+    with pytest.raises(Refusal, match=rf"stream S exists and differs from the backup \({reason}") as caught:
         require_restored(saved, plan, info, consumers)
     assert caught.value.code == "exists"
 
@@ -400,7 +400,7 @@ def test_the_metadata_of_servers_is_no_difference() -> None:
     plan = plan_restore(saved, Changes(), HERE)
     added = {**mine, "_nats.ver": "2.15.1", "_nats.level": "5", "_nats.req.level": "0"}
     require_restored(saved, plan, {"config": {**CONFIG, "metadata": added}, "state": STATE}, [consumer("a")])
-    with pytest.raises(Refusal, match="metadata is another"):
+    with pytest.raises(Refusal, match="metadata differs"):
         require_restored(
             saved, plan, {"config": {**CONFIG, "metadata": {"owner": "you"}}, "state": STATE}, [consumer("a")]
         )
@@ -411,7 +411,9 @@ def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
     saved = manifest(consumer("a"))
     plan = plan_restore(saved, Changes(), HERE)
     for state in ({}, {**STATE, "last_seq": 8}):
-        with pytest.raises(Refusal, match=r"stream S exists and ends at sequence \d, below its backup \(9\)") as caught:
+        with pytest.raises(
+            Refusal, match=r"stream S exists and ends at sequence \d, before the end of its backup \(9\)"
+        ) as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": state}, [])
         assert caught.value.code == "unfinished"
 
@@ -421,7 +423,9 @@ def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> N
     saved = replace(manifest(consumer("a")), taken="2026-11-20T10:00:00Z", state={"last_ts": "2026-11-20T09:59:00.5Z"})
     plan = plan_restore(saved, Changes(), HERE)
     state = {**STATE, "messages": 15, "first_seq": 1, "last_seq": 15, "first_ts": "2026-11-20T10:07:00.123456789Z"}
-    with pytest.raises(Refusal, match="stored its message 1 after the backup, which has that sequence, too") as caught:
+    with pytest.raises(
+        Refusal, match="its message 1 was stored after the backup, which also has that sequence"
+    ) as caught:
         require_restored(saved, plan, {"config": CONFIG, "state": state}, [consumer("a")])
     assert caught.value.code == "unfinished"
     # It continued, and may have removed all that the backup has.

@@ -110,7 +110,7 @@ def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: 
             "there is no backup of APP/NONE; there are backups of /OLD, APP/EVENTS, APP/ORDERS, OTHER/ORDERS",
         ),
         (["APP/ORDERS@2026-11-20"], "the oldest one of APP/ORDERS was taken at 2026-11-21T02:00:00.000000Z"),
-        (["APP/ORDERS", "APP/ORDERS@2026-11-21"], "APP/ORDERS is asked for at two times"),
+        (["APP/ORDERS", "APP/ORDERS@2026-11-21"], "APP/ORDERS is requested at two different times"),
     ],
 )
 def test_what_there_is_not(wanted: list[str], reason: str) -> None:

@@ -135,7 +135,10 @@ def test_a_healthy_cluster_whose_quorum_the_stop_would_take() -> None:
 def test_single_replicas_are_named_by_their_number() -> None:
     streams = [stream(f"S{number}", ["n1"]) for number in range(7)]
     (cause,) = judge(cluster(NAMES, *streams), NAMES, ("n1",))
-    assert (cause.severity, cause.title) == (WARNING, "7 streams have a single replica and are away while n1 stops")
+    assert (cause.severity, cause.title) == (
+        WARNING,
+        "7 streams have a single replica and are unavailable while n1 is stopped",
+    )
 
 
 def test_a_meta_group_that_lost_its_quorum_to_dead_servers() -> None:
@@ -167,7 +170,7 @@ def test_a_site_of_a_supercluster_that_is_gone() -> None:
     (cause,) = judge(live, FIVE, expected_clusters=sites)
     assert (cause.kind, cause.servers) == ("site_down", ("n4", "n5"))
     assert cause.title.startswith(
-        "no server of west answers (n4 and n5): the site is down or cut off: stream APP/ORDERS"
+        "no server of west answers (n4 and n5): the site is down or unreachable: stream APP/ORDERS"
     )
 
 
@@ -198,7 +201,7 @@ def test_a_server_that_answers_and_is_not_heard(version: str, kind: str) -> None
     (cause,) = judge(live, NAMES)
     assert (cause.kind, cause.servers, cause.age) == (kind, ("n3",), 40)
     assert cause.stuck == (kind == "version_defect")
-    assert ("raft-silent, a defect of nats-server 2.10.27 (2.11.0 cures it)" in cause.title) == (
+    assert ("raft-silent, a defect of nats-server 2.10.27 (fixed in 2.11.0)" in cause.title) == (
         kind == "version_defect"
     )
 
@@ -211,7 +214,7 @@ def test_a_full_disk_is_the_cause_of_what_its_server_misses() -> None:
     assert (cause.kind, cause.servers, cause.stuck) == ("storage", ("n3",), True)
     assert cause.title == "the disk is full (n3 100 %): stream APP/ORDERS misses a replica"
     (guess,) = judge(replace(live, servers=full), NAMES)
-    assert guess.title.startswith("JetStream does not run on n3 (out of storage, or switched off)")
+    assert guess.title.startswith("JetStream is not running on n3 (out of storage, or disabled)")
 
 
 def test_a_replica_that_catches_up_is_no_dead_end() -> None:
@@ -225,14 +228,14 @@ def test_a_replica_that_catches_up_is_no_dead_end() -> None:
 def test_a_stream_without_a_leader_whose_members_all_answer_is_its_own_fault() -> None:
     (cause,) = judge(cluster(FIVE, stream("ORDERS", NAMES, led=False)), FIVE, ("n1",))
     assert (cause.kind, cause.assets) == ("asset_fault", ("stream APP/ORDERS",))
-    assert cause.title == "stream APP/ORDERS has no leader although every member answers"
+    assert cause.title == "stream APP/ORDERS has no leader although all members answer"
     assert cause.commands[0] == "nats stream info ORDERS  # as a user of account APP"
 
 
 def test_servers_and_inventory_differ() -> None:
     found = judge(cluster(["n1", "n2", "n9"]), ["n1", "n2"])
     assert kinds(found) == ["membership"]
-    assert found[0].title == "inventory and cluster differ in n9"
+    assert found[0].title == "the inventory and the cluster differ: n9"
 
 
 def test_what_nobody_knows_a_cause_for_is_not_lost() -> None:
@@ -325,7 +328,7 @@ def test_a_restored_stream_is_judged_by_its_leader_where_healthz_is_wrong(versio
     assert lasting_asset_faults(live) == ([] if defect else ["stream APP/ORDERS"])
     (cause,) = judge(live, FIVE)
     assert cause.kind == ("version_defect" if defect else "asset_fault")
-    assert ("2.11.6 cures it" in cause.title) is defect
+    assert ("fixed in 2.11.6" in cause.title) is defect
 
 
 def test_what_is_wrong_with_the_server_is_not_hidden_by_an_asset() -> None:
@@ -416,7 +419,9 @@ def test_a_server_that_runs_apart_is_not_called_down() -> None:
     )
     (cause,) = judge(live, NAMES)
     assert (cause.kind, cause.servers, cause.stuck) == ("routes_cut", ("n3",), True)
-    assert cause.title.startswith("n3 runs, but apart from the others: cluster.name is C9 there, and C1 on n1")
+    assert cause.title.startswith(
+        "n3 runs, but isolated from the other servers: cluster.name is C9 there, and C1 on n1"
+    )
     assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
 
 
@@ -441,13 +446,13 @@ def test_servers_of_another_cluster_are_to_be_separated() -> None:
     live = cluster(both, disputed)
     (cause,) = judge(live, NAMES)
     assert (cause.kind, cause.servers, cause.stuck) == ("meta_group", ("b1", "b2", "b3"), True)
-    assert cause.title.startswith("two clusters were joined: b1, b2 and b3 have another meta group")
+    assert cause.title.startswith("two clusters were connected: b1, b2 and b3 have a different meta group")
     assert live.meta is not None
     apart = replace(cluster(NAMES), servers=live.servers)
     assert apart.meta is not None
     apart = replace(apart, meta=replace(apart.meta, foreign=(frozenset(["b1", "b2", "b3"]),)))
     (cause,) = judge(apart, NAMES)
-    assert cause.title == "two clusters were joined: b1, b2 and b3 have another meta group"
+    assert cause.title == "two clusters were connected: b1, b2 and b3 have a different meta group"
 
 
 def test_a_replica_silent_for_its_own_write_error_is_no_cut_route() -> None:
@@ -496,7 +501,7 @@ def test_leaders_that_change_are_one_cause() -> None:
     before = cluster(NAMES, stream("A", NAMES), stream("B", NAMES))
     after = cluster(NAMES, stream("A", ["n2", "n1", "n3"]), stream("B", ["n3", "n1", "n2"]))
     (cause,) = root_causes(election_problems(before, after), scene_of(after, {}))
-    assert cause.title == "stream APP/A and stream APP/B have changed their leaders since the last look"
+    assert cause.title == "stream APP/A and stream APP/B have changed leaders since the last sample"
 
 
 def test_a_few_problems_are_all_shown() -> None:

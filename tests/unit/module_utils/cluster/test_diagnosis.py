@@ -97,9 +97,9 @@ def test_a_sound_cluster_has_no_finding_and_what_was_not_looked_at_is_named() ->
     data = judge(hosts=[])
     assert data["findings"] == []
     assert data["verdict"]["text"] == (
-        "HEALTHY: nothing wrong was found. Not looked at: maintenance, logs, configuration loaded, disks, certificates."
+        "HEALTHY: no problems found. Not checked: maintenance, logs, configuration loaded, disks, certificates."
     )
-    assert "8 of 8 for a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
+    assert "8 of 8 routes of a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
 
 
 @pytest.mark.parametrize("wrong, expected", [
@@ -167,10 +167,10 @@ def test_a_dead_cluster_is_told_with_the_state_of_its_hosts() -> None:
     data = diagnose({"msg": "cannot connect to any server"}, {"msg": "the same"}, hosts)
     assert data["verdict"]["status"] == "critical"
     (cause,) = data["causes"]
-    assert cause["title"] == "the cluster cannot be asked: cannot connect to any server"
+    assert cause["title"] == "the cluster cannot be queried: cannot connect to any server"
     assert cause["evidence"][1:] == [
-        "n1: its host is up, nats-server does not run there",
-        "n2: its host cannot be reached either",
+        "n1: its host is up, but nats-server is not running there",
+        "n2: its host is also unreachable",
     ]
     assert data["next_steps"] == cause["commands"]
     assert diagnosis_page(data).text.splitlines()[-1].startswith("BROKEN: 1 critical")
@@ -196,7 +196,7 @@ def test_a_dead_server_is_the_first_cause_with_its_age_and_what_its_host_says() 
     text = diagnosis_page(data).text
     lines = text.splitlines()
     assert lines[1] == (
-        "  1. critical: n3 does not answer (its host is up, nats-server does not run there): "
+        "  1. critical: n3 does not answer (its host is up, but nats-server is not running there): "
         "5000 streams miss a replica (for 12m5s)"
     )
     assert "       n3 logged: [FTL] no space left on device (at 2026/11/20 10:00:00.1)" in lines
@@ -213,7 +213,7 @@ def test_the_page_counts_repeated_lines_and_says_each_next_step_once() -> None:
     assert "  [ERR] error 14 (15 times, last at 2026/11/20 10:00:14)\n  [WRN] slow (at 2026/11/20 10:01:00)" in text
     assert "error 4 " not in text
     assert len(data["next_steps"]) == 1
-    assert "  - Read them in full" in text
+    assert "  - Read the complete log" in text
 
 
 def test_lines_from_before_the_last_start_do_not_count() -> None:

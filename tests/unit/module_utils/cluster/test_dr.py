@@ -125,7 +125,7 @@ def test_what_the_site_lacks_is_known_while_both_answer() -> None:
     assert (row.state, row.behind, row.loss.known, row.loss.text) == (FOLLOWING, 0, True, "nothing")
     row = judge(ORDERS, origin(100, oldest="2026-11-24T12:00:06Z"), site(90))
     assert (row.state, row.behind, row.seconds_behind) == (BEHIND, 10, 4.0)
-    assert row.loss.text == "at most 10 messages, of the last 4s"
+    assert row.loss.text == "at most 10 messages, from the last 4s"
     # Messages that were deleted at the end of the origin are none that the site lacks.
     assert judge(ORDERS, origin(100), site(90)).behind == 0
 
@@ -136,7 +136,7 @@ def test_a_lag_of_a_dead_origin_is_no_promise(lag: int) -> None:
     assert (row.state, row.behind, row.loss.known) == (ORIGIN_SILENT, None, False)
     assert row.loss.messages == max(lag, 5)
     assert "unknown, at least" in row.loss.text and "after sequence 90 of 2026-11-24T12:00:05Z" in row.loss.text
-    assert "last heard of it 1h ago" in row.loss.text and not row.in_order
+    assert "last contact 1h ago" in row.loss.text and not row.in_order
     (line,) = [line for line in status_page("east", "west", [row]).lines if "lost is unknown" in line]
     assert line.startswith("APP/ORDERS: ")
 
@@ -217,12 +217,12 @@ def test_records_come_back_and_do_not_mix() -> None:
 
 def test_records_that_cannot_be_kept_or_read_are_refused() -> None:
     many = tuple(consumer(f"{random.random()}-{number}", number) for number in range(20_000))
-    with pytest.raises(RecordError, match=f"the servers take {MAX_BYTES}"):
+    with pytest.raises(RecordError, match=f"the servers accept {MAX_BYTES}"):
         with_record({}, "ORDERS", checkpoint(1, many))
     hundreds = tuple(consumer(f"worker-{number}", number, filter_subject=f"orders.{number}") for number in range(2000))
     with_record({}, "ORDERS", checkpoint(1, hundreds))
     for broken in ("no base64", "bm8gemxpYg=="):
-        with pytest.raises(RecordError, match="cannot be read"):
+        with pytest.raises(RecordError, match="cannot be parsed"):
             checkpoint_in({"checkpoint.ORDERS": broken}, "ORDERS")
     with pytest.raises(RecordError, match="not the name of a site"):
         record_stream("west.eu")
@@ -348,15 +348,15 @@ def test_the_plan_names_what_is_not_kept() -> None:
     consumers = (consumer("worker", 5), consumer("temporary", 5, durable=False))
     made = plan(SILENT, site(90), Wanted(DEAD, "east"), checkpoint(90, consumers))
     lines = "\n".join(plan_lines(made, "east", "west"))
-    assert "may be stored again" in lines and "left to their clients: temporary" in lines
-    assert "consumers begin where they were at the checkpoint" in lines and "consumers: worker" in lines
+    assert "may be stored again" in lines and "recreated by their clients: temporary" in lines
+    assert "consumers resume at their checkpoint positions" in lines and "consumers: worker" in lines
     queue = plan(origin(90, retention="workqueue"), site(90), Wanted(SUBJECTS))
     assert any("retention workqueue" in caveat for caveat in queue.caveats)
 
 
 def test_an_origin_that_is_watched_must_not_take_a_message() -> None:
     require_still(7, 7, ORDERS, 10)
-    with pytest.raises(Refusal, match="took 2 messages"):
+    with pytest.raises(Refusal, match="received 2 messages"):
         require_still(7, 9, ORDERS, 10)
 
 

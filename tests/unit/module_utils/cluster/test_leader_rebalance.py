@@ -75,11 +75,11 @@ def test_what_stays_is_named_with_the_reason() -> None:
     plan = planned(among)
     assert [move.stream for move in plan.moves] == ["C", "B"] or [move.stream for move in plan.moves] == ["B", "C"]
     assert list(plan.left.values()) == [["stream APP/A"]]
-    assert leader_page(plan).lines[-1].startswith("left as it is: stream APP/A: ")
+    assert leader_page(plan).lines[-1].startswith("unchanged: stream APP/A: ")
     unknown = planned(among, accounts=())
     assert unknown.moves == ()
-    assert unknown.left["no user of account APP is known"] == ["stream APP/B", "stream APP/C"]
-    assert leader_page(unknown).lines[0] == "The leaders are spread as evenly as their groups allow"
+    assert unknown.left["no user of account APP is configured"] == ["stream APP/B", "stream APP/C"]
+    assert leader_page(unknown).lines[0] == "The leaders are distributed as evenly as their groups allow"
 
 
 def test_a_server_that_is_drained_gets_none() -> None:

@@ -64,7 +64,7 @@ def group(leader: str | None = "n1", names: Sequence[str] = NAMES, **states: Pee
         (
             LeaderConstraints(preferred="n1", force=True),
             REFUSED,
-            "n1 is one to stay away from; n2 is not n1; n3 is not n1",
+            "n1 is excluded; n2 is not n1; n3 is not n1",
         ),
         (LeaderConstraints(away_from=frozenset(NAMES)), REFUSED, "none of its members may lead"),
         (LeaderConstraints(cluster="C2"), REFUSED, "n1 is in cluster C1; n2 is in cluster C1; n3 is in cluster C1"),
@@ -97,13 +97,17 @@ def test_the_leader_is_judged_by_the_wish(constraints: LeaderConstraints, action
             LeaderConstraints(preferred="n2"),
             "n2 is not current (900 entries behind, last heard",
         ),
-        (group(n2=Peer("n2", current=True, active=4.0)), LeaderConstraints(preferred="n2"), "last heard of 4.0 s ago"),
-        (group(n2=Peer("n2", active=1e9)), LeaderConstraints(preferred="n2"), "not heard of yet"),
+        (
+            group(n2=Peer("n2", current=True, active=4.0)),
+            LeaderConstraints(preferred="n2"),
+            "last heard from 4.0 s ago",
+        ),
+        (group(n2=Peer("n2", active=1e9)), LeaderConstraints(preferred="n2"), "not heard from yet"),
         (group(names=("n1", "n9")), LeaderConstraints(force=True), "n9 did not answer"),
         (
             group(names=("n1", "n2", "n3", "n4", "n5"), n3=Peer("n3"), n4=Peer("n4", current=True)),
             LeaderConstraints(preferred="n2"),
-            "only 2 of its 5 members are in step, and an election needs 3",
+            "only 2 of its 5 members are in step, but an election needs 3",
         ),
     ],
 )
@@ -115,7 +119,7 @@ def test_what_may_pass_is_refused_for_now(found: RaftGroup, constraints: LeaderC
 
 def test_a_single_replica_cannot_be_led_by_another_server() -> None:
     plan = plan_group(group(names=("n1",)), LeaderConstraints(force=True), servers())
-    assert (plan.action, plan.reason) == (SINGLE, "a single replica, on n1, which is one to stay away from")
+    assert (plan.action, plan.reason) == (SINGLE, "a single replica, on n1, which is excluded")
     assert plan_group(group(names=("n1",)), LeaderConstraints(preferred="n1"), servers()).action == FITS
 
 

@@ -23,7 +23,7 @@ PROCESS = {"boot": "b", "pid_namespace": "pid:[1]", "pid": 7, "started": 3}
 ONE: dict[str, Any] = {"name": "", "user": "ops", "controller": "ctl-1", **PROCESS}
 TWO = {**ONE, "pid": 8}
 TEXT = "somebody@elsewhere process 1"
-BREAK = "If that operation is known to be over, break the lock with -e nats_cluster_lock_break=true."
+BREAK = "If that operation has ended, break the lock with -e nats_cluster_lock_break=true."
 
 
 def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
@@ -125,17 +125,17 @@ def test_more_than_half_of_the_hosts_are_enough(answers: list[dict[str, Any]], h
         ([], ["n1: no answer", "n2: no answer", "n3: no answer", "n4: no answer"]),
         (
             [mine("n1"), mine("n2"), theirs("n3"), unreachable("n4")],
-            ["It is held by ops@ctl-1 process 8 for upgrade until 1970-01-01T00:01:40Z.", "n4: no route to host"],
+            ["It is locked by ops@ctl-1 process 8 for upgrade until 1970-01-01T00:01:40Z.", "n4: no route to host"],
         ),
         # Said once, however many hosts it is on.
         (
             [mine("n1"), theirs("n2", TEXT), theirs("n3", TEXT), theirs("n4", TEXT)],
-            [f"It is held by {TEXT} for upgrade until 1970-01-01T00:01:40Z."],
+            [f"It is locked by {TEXT} for upgrade until 1970-01-01T00:01:40Z."],
         ),
         # Refused later than it was acquired.
         (
             [mine("n1"), mine("n2"), mine("n3", 80), theirs("n3")],
-            ["It is held by ops@ctl-1 process 8 for", "n4: no answer"],
+            ["It is locked by ops@ctl-1 process 8 for", "n4: no answer"],
         ),
         ([mine("n1"), mine("n2"), mine("n3", 50), mine("n9")], ["The lock on n3 has expired.", "n4: no answer"]),
     ],
@@ -145,7 +145,7 @@ def test_half_of_the_hosts_are_not(answers: list[dict[str, Any]], reasons: list[
     assert not decision.acquired
     first, *said, last = decision.refusal.splitlines()
     assert first.startswith(
-        f"The cluster could not be locked; nothing was changed. Locked were {len(decision.hosts)} of 4 hosts"
+        f"The cluster could not be locked; nothing was changed. Locked hosts: {len(decision.hosts)} of 4;"
     )
     assert last == BREAK
     assert len(said) == len(reasons)

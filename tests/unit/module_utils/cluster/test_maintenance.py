@@ -68,11 +68,11 @@ class TestEntry:
         assert plan.marks == (Mark("n3", "ops@ctl", NOW, NOW + 4 * 3600, "new disk"),)
         assert plan.lines == (
             "n3 goes out of service until 2027-01-15T12:00:00Z (by ops@ctl: new disk)",
-            "while n3 is away: streams and consumers that miss a replica: 2, that need another leader: 1",
-            "away meanwhile, for n3 has their only replica: stream APP/ALONE",
+            "while n3 is stopped: 2 streams and consumers have reduced redundancy, 1 need a new leader",
+            "unavailable during maintenance, because n3 has their only replica: stream APP/ALONE",
         )
         moved = plan_entry(live, {"n3": True}, {}, replace(REQUEST, r1="move"), NOW)
-        assert "moved off first, for n3 has their only replica: stream APP/ALONE" in moved.lines
+        assert "moved first, because n3 has their only replica: stream APP/ALONE" in moved.lines
         assert errors(moved.problems) == []
         kept = plan_entry(live, {"n3": True}, {}, replace(REQUEST, r1="fail"), NOW)
         assert errors(kept.problems) == [("stop_r1", "stream APP/ALONE")]
@@ -83,7 +83,7 @@ class TestEntry:
         plan = plan_entry(live, {"n3": True}, {}, REQUEST, NOW)
         assert errors(plan.problems) == [("roll_memory_lost", "stream APP/CACHE")]
         single = next(one for one in plan.problems if one.code == "stop_r1")
-        assert "is in the memory of n3 alone: its 20 message(s) end with the stop" in single.message
+        assert "exists only in the memory of n3: its 20 message(s) are lost when it stops" in single.message
         for accepted in (replace(REQUEST, accept_loss=frozenset(["APP/CACHE"])), replace(REQUEST, r1="move")):
             assert errors(plan_entry(live, {"n3": True}, {}, accepted, NOW).problems) == []
 
@@ -138,9 +138,9 @@ class TestEntry:
     def test_a_server_without_a_cluster(self) -> None:
         plan = plan_entry(None, {"n1": True}, {}, REQUEST, NOW)
         assert (plan.entering, errors(plan.problems), len(plan.lines)) == (("n1",), [], 2)
-        assert plan.lines[1].startswith("whether streams in memory would lose their messages could not be checked: ")
+        assert plan.lines[1].startswith("could not check whether streams in memory would lose their messages: ")
         down = plan_entry(None, {"n1": False}, {}, REQUEST, NOW)
-        assert down.lines[1:] == ("n1 does not run: only its start is prevented",)
+        assert down.lines[1:] == ("n1 is not running and will be prevented from starting",)
         assert plan_entry(None, {"n1": False}, {"n1": replace(MARK, server="n1")}, REQUEST, NOW).entering == ()
 
     @given(clusters(), st.data())

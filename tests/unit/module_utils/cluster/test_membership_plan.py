@@ -69,13 +69,13 @@ def only(found: MembershipPlan) -> str:
 def test_a_run_with_a_part_of_the_cluster(operation: str) -> None:
     among = live(FIVE[:3])
     part = plan(operation, among, FIVE[:3], cluster_hosts=tuple(FIVE[:3]), run_hosts=("n1",))
-    assert "the run leaves out n2, n3: run it without --limit" in only(part)
+    assert "the run excludes n2, n3: run it without --limit" in only(part)
 
 
 def test_a_run_with_hosts_of_another_cluster() -> None:
     among = live(FIVE[:3])
     more = plan(SCALE_OUT, among, FIVE[:3], cluster_hosts=tuple(FIVE[:3]), run_hosts=(*FIVE[:3], "m1", "m2"))
-    assert "The run also has m1, m2, which are not of the cluster C1" in only(more)
+    assert "The run also includes m1, m2, which do not belong to the cluster C1" in only(more)
     whole = plan(SCALE_OUT, among, FIVE[:3], cluster_hosts=tuple(FIVE[:3]), run_hosts=tuple(FIVE[:3]))
     assert whole.refusals == ()
     left = plan(SCALE_OUT, among, FIVE[:3], ["n4"], cluster_hosts=tuple(FIVE[:3]), run_hosts=tuple(FIVE[:4]))
@@ -86,7 +86,7 @@ def test_a_server_that_stays_and_leaves() -> None:
     among = live(FIVE)
     named: tuple[dict[str, Any], ...] = ({"cluster_hosts": ("n5",), "run_hosts": ("n5",)}, {"seeds": ("n5",)})
     for both in named:
-        assert "n5 is to leave (nats_server_cluster_leaving), and still named" in only(
+        assert "n5 is to leave (nats_server_cluster_leaving), but is still listed" in only(
             plan(SCALE_IN, among, FIVE[:4], ["n5"], **both)
         )
     assert "n5 is to leave" in only(plan(SCALE_IN, among, FIVE, ["n5"]))
@@ -127,16 +127,16 @@ def test_new_servers_join() -> None:
     assert (found.refusals, found.joining, found.lines) == ((), ("n4", "n5"), ("New in the cluster C1: n4, n5",))
     assert [member.host for member in found.running] == FIVE[:3]
     assert found.remaining == tuple(FIVE)
-    assert plan(SCALE_OUT, live(FIVE), FIVE).lines == ("No host is new in the cluster C1",)
+    assert plan(SCALE_OUT, live(FIVE), FIVE).lines == ("No new host in the cluster C1",)
 
 
 def test_no_server_joins_while_another_is_down() -> None:
     down = live(FIVE[:2], known=FIVE[:3])
-    assert "n3 belongs to the cluster and does not answer: start it with deploy" in only(
+    assert "n3 belongs to the cluster but does not answer: start it with deploy" in only(
         plan(SCALE_OUT, down, FIVE[:4])
     )
     two = plan(SCALE_OUT, live(FIVE[:3], known=FIVE), FIVE)
-    assert "n4, n5 belong to the cluster and do not answer" in only(two)
+    assert "n4, n5 belong to the cluster but do not answer" in only(two)
 
 
 def test_no_server_joins_while_another_is_to_leave() -> None:
@@ -165,7 +165,7 @@ def test_servers_leave_those_that_are_down_first() -> None:
         ("n4", True, True),
     ]
     assert found.leaving_down == ("n5",)
-    assert found.lines == ("Leave: n5, n4", "APP/A moves from n4 to n3 or another that fits")
+    assert found.lines == ("Leave: n5, n4", "APP/A moves from n4 to n3 or another suitable server")
 
 
 def test_nothing_leaves() -> None:
@@ -175,7 +175,7 @@ def test_nothing_leaves() -> None:
 def test_a_name_that_is_unknown() -> None:
     lost = Request(SCALE_IN, "the cluster C1", hosts(FIVE[:4]), (Member("", "n9"),))
     refusal = only(plan_membership(live(FIVE[:4]), lost, ScaleInRules()))
-    assert refusal.startswith("n9 is unknown to the inventory and to the cluster")
+    assert refusal.startswith("n9 is unknown to the inventory and the cluster")
     assert "Servers that answer: n1, n2, n3, n4." in refusal
     dead = live(FIVE[:4], known=[*FIVE[:4], "n9"])
     assert plan_membership(dead, lost, ScaleInRules()).refusals == ()
@@ -186,7 +186,7 @@ def test_a_name_that_is_unknown() -> None:
 
 def test_a_server_that_cannot_be_stopped() -> None:
     refusal = only(plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], reachable_hosts=frozenset()))
-    assert refusal.startswith("n5 runs on a host that cannot be reached")
+    assert refusal.startswith("n5 runs on a host that is unreachable")
     assert plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], reachable_hosts=frozenset(["n5"])).refusals == ()
     down = live(FIVE[:4], known=FIVE)
     assert plan(SCALE_IN, down, FIVE[:4], ["n5"], reachable_hosts=frozenset()).refusals == (), "it does not run"
@@ -195,23 +195,23 @@ def test_a_server_that_cannot_be_stopped() -> None:
 def test_a_member_that_stays_must_run() -> None:
     six = [*FIVE, "n6"]
     down = live([*FIVE[:4], "n6"], known=six)
-    assert only(plan(SCALE_IN, down, FIVE, ["n6"])).startswith("n5 belongs to the cluster and does not answer")
+    assert only(plan(SCALE_IN, down, FIVE, ["n6"])).startswith("n5 belongs to the cluster but does not answer")
     new = live([*FIVE[:3], "n5"])
     assert only(plan(SCALE_IN, new, FIVE[:4], ["n5"])).startswith("n4 is not in the cluster yet: run scale_out first")
 
 
 def test_the_size_that_the_inventory_says() -> None:
     assert only(plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], cluster_size=5)).startswith(
-        "nats_server_cluster_size is 5, and 4"
+        "nats_server_cluster_size is 5, but 4"
     )
     assert plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], cluster_size=4).refusals == ()
 
 
 def test_what_the_cluster_cannot_do_without() -> None:
     few = plan(SCALE_IN, live(FIVE[:3]), FIVE[:2], ["n3"])
-    assert "it shall keep at least 3" in only(few)
+    assert "fewer than the required 3" in only(few)
     needed = plan(SCALE_IN, live(FIVE, stream("A", FIVE)), FIVE[:4], ["n5"])
-    assert "no other server may take the replica that n5 has of stream APP/A" in only(needed)
+    assert "no other server can take the replica of stream APP/A on n5" in only(needed)
     assert needed.warnings == needed.lines[1:2], "what it costs is shown"
 
 
@@ -235,9 +235,9 @@ def test_a_server_comes_back_under_its_name() -> None:
     found = plan(REPLACE, dead, FIVE[:3], replace="n3")
     assert (found.refusals, found.joining, found.returning) == ((), ("n3",), ("n3",))
     assert (found.leaving, found.leaving_down) == ((), ())
-    assert found.lines == ("n3 comes back with what the others have",)
+    assert found.lines == ("n3 comes back with the data of the other servers",)
     runs = plan(REPLACE, live(FIVE[:3]), FIVE[:3], replace="n3")
-    assert (runs.refusals, runs.joining, runs.lines) == ((), (), ("n3 runs: it is only brought up to date",))
+    assert (runs.refusals, runs.joining, runs.lines) == ((), (), ("n3 is running: it is only brought up to date",))
 
 
 def test_a_host_of_another_name_takes_the_place() -> None:
@@ -251,29 +251,29 @@ def test_what_is_replaced_must_be_named_and_known() -> None:
     among = live(FIVE[:3])
     assert only(plan(REPLACE, among, FIVE[:3])) == "nats_cluster_replace names no host."
     assert only(plan(REPLACE, among, FIVE[:3], replace="n9")).startswith(
-        "n9 is no host of the cluster in the inventory"
+        "n9 is not a host of the cluster in the inventory"
     )
     request = Request(REPLACE, "the cluster C1", hosts(FIVE[:3]), (Member("", "n9"),), replace="n9", replacement="n8")
     place, unknown = plan_membership(among, request, ScaleInRules()).refusals
-    assert place.startswith("n8, which is to take its place, is no host of the cluster")
-    assert unknown.startswith("n9 is unknown to the inventory and to the cluster")
+    assert place.startswith("n8, which is to take its place, is not a host of the cluster")
+    assert unknown.startswith("n9 is unknown to the inventory and the cluster")
 
 
 def test_only_a_dead_server_is_replaced() -> None:
     runs = plan(REPLACE, live(FIVE[:3]), ["n1", "n2", "n4"], ["n3"], replace="n3", replacement="n4")
-    assert only(runs).startswith("n3 answers: it is not dead. Scale out by n4")
+    assert only(runs).startswith("n3 answers, so it is not dead. Scale out by n4")
 
 
 def test_others_leave_first() -> None:
     dead = live(FIVE[:2], known=FIVE[:3])
     more = plan(REPLACE, dead, ["n1", "n4"], ["n2", "n3"], replace="n3", replacement="n4")
-    assert only(more).startswith("nats_server_cluster_leaving names n2, n3: let the others leave with scale_in")
+    assert only(more).startswith("nats_server_cluster_leaving lists n2, n3: first let them leave with scale_in")
 
 
 def test_only_one_server_is_replaced_at_a_time() -> None:
     two = live(FIVE[:3], known=FIVE)
     assert only(plan(REPLACE, two, FIVE, replace="n5")).startswith(
-        "n4 belongs to the cluster and does not answer, either"
+        "n4 belongs to the cluster but does not answer, either"
     )
     new = live(FIVE[:3], known=FIVE[:4])
     assert only(plan(REPLACE, new, FIVE, replace="n4")).startswith("n5 is not in the cluster yet")
@@ -302,7 +302,7 @@ def test_what_is_lost_with_the_dead_server(members: list[str], leaving: list[str
 def test_all_members_run_when_numbers_of_replicas_change() -> None:
     assert plan(KEEP, live(FIVE), FIVE).refusals == ()
     down = plan(KEEP, live(FIVE[:4], known=FIVE), FIVE)
-    assert only(down).startswith("n5 belongs to the cluster and does not answer")
+    assert only(down).startswith("n5 belongs to the cluster but does not answer")
     assert plan(KEEP, live(FIVE[:4]), FIVE).refusals == (), "a host that never joined holds nothing"
 
 

@@ -52,7 +52,7 @@ def test_where_all_arrives_nothing_is_wrong(names: tuple[str, ...]) -> None:
             [("n1", "n2"), ("n2", "n1"), ("n3", "n2"), ("n2", "n3")],
             ["n2 exchanges no message with any other server"],
         ),
-        (list(permutations(NAMES, 2)), ["no message goes from one server to another (n1, n2, n3)"]),
+        (list(permutations(NAMES, 2)), ["no message passes between any two servers (n1, n2, n3)"]),
     ],
 )
 def test_pairs_that_are_cut(lost: list[tuple[str, str]], lines: list[str]) -> None:
@@ -87,7 +87,7 @@ def test_a_chosen_address_has_to_work_and_one_of_many_interfaces_is_a_warning() 
     bridge = replace(flow(), announced=anywhere, addresses=(Address("172.17.0.1:4222", reason="no answer"),))
     assert flow_failures(bridge) == []
     assert flow_warnings(bridge) == [
-        "172.17.0.1:4222, also advertised to clients, cannot be reached from here; client_advertise chooses one address"
+        "172.17.0.1:4222, also advertised to clients, are unreachable from here; client_advertise chooses one address"
     ]
     # One of them may be the only way to a server that was not reached.
     lost = replace(bridge, expected=frozenset({*NAMES, "n4"}))
@@ -100,7 +100,7 @@ def test_a_chosen_address_has_to_work_and_one_of_many_interfaces_is_a_warning() 
 
 def test_an_address_that_leads_elsewhere() -> None:
     assert flow_failures(replace(flow(), addresses=(Address("10.9.9.9:4222", "x1"),))) == [
-        "10.9.9.9:4222 is advertised to clients and leads to x1, a server of another cluster"
+        "10.9.9.9:4222 is advertised to clients but leads to x1, a server of another cluster"
     ]
     # A balancer may lead to any of them.
     assert flow_failures(replace(flow(), addresses=(Address("10.9.9.9:4222", "n3"),))) == []

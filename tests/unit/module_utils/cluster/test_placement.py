@@ -58,12 +58,12 @@ def test_members_and_the_leaving_server_are_no_candidates() -> None:
     [
         (server("n4", summary=ROOM, cluster="C2"), NEED, "is in cluster C2, not in C1"),
         (server("n4", summary=None, jetstream=False), NEED, "runs without JetStream"),
-        (server("n4", summary=None), NEED, "did not tell how much room it has"),
-        (server("n4", summary=ROOM, tags=("!JetStream",)), NEED, "takes no new replicas (tag !jetstream)"),
+        (server("n4", summary=None), NEED, "did not report its free storage"),
+        (server("n4", summary=ROOM, tags=("!JetStream",)), NEED, "accepts no new replicas (tag !jetstream)"),
         (
             server("n4", summary=ROOM, tags=("ssd",)),
             replace(NEED, tags=("ssd", "eu")),
-            "has not the tag eu, which the stream's placement asks for",
+            "does not have the tag eu, which the stream's placement requires",
         ),
         (
             server("n4", summary=ROOM, tags=("SSD",)),
@@ -73,17 +73,17 @@ def test_members_and_the_leaving_server_are_no_candidates() -> None:
         (
             server("n4", summary=replace(ROOM, reserved_storage=700, storage=100)),
             replace(NEED, max_bytes=400),
-            "has 300 bytes of file storage free, max_bytes is 400",
+            "has 300 bytes of file storage free, but max_bytes is 400",
         ),
         (
             server("n4", summary=replace(ROOM, reserved_storage=100, storage=700)),
             replace(NEED, size=400),
-            "has 300 bytes of file storage free, the stream's size is 400",
+            "has 300 bytes of file storage free, but the stream's size is 400",
         ),
         (
             server("n4", summary=replace(ROOM, memory=90)),
             replace(NEED, storage="memory", max_bytes=11),
-            "has 10 bytes of memory storage free, max_bytes is 11",
+            "has 10 bytes of memory storage free, but max_bytes is 11",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_meta_leaders_limit_of_replicated_assets_counts_without_the_meta_gro
     busy = {name: server(name, summary=replace(ROOM, ha_assets=count)) for name, count in (("n4", 10), ("n5", 11))}
     found = judged(five(leader=replace(ROOM, max_ha_assets=10), **busy))
     assert found.candidates == ("n4",)
-    assert found.refused["n5"] == "has 11 replicated assets, at most 10 are allowed (max_ha_assets)"
+    assert found.refused["n5"] == "has 11 replicated assets, the limit is 10 (max_ha_assets)"
     own_limit = {"n5": server("n5", summary=replace(ROOM, ha_assets=11, max_ha_assets=5))}
     assert "n5" in judged(five(ROOM, **own_limit)).candidates
 
@@ -132,7 +132,7 @@ def test_excluding_tags_are_plain_tags_before_2_12() -> None:
     among = five(leader=replace(ROOM, api_level=1), n4=server("n4", summary=ROOM, tags=("!old",)))
     found = judged(among, replace(NEED, tags=("!old",)))
     assert found.candidates == ("n4",)
-    assert "has not the tag !old" in found.refused["n5"]
+    assert "does not have the tag !old" in found.refused["n5"]
 
 
 def test_a_server_that_left_the_meta_group_or_does_not_answer() -> None:

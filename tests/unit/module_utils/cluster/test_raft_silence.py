@@ -94,5 +94,5 @@ def test_the_leader_itself_has_joined_and_a_server_that_no_member_knows_has_not(
     unknown = replace(state(), servers=(*state().servers, server("n4", uptime=100.0)))
     contact = meta_contact(unknown, "n4", False)
     assert contact.raft_silent
-    assert contact.reason == "n4 answers requests, and the meta leader n1 has not heard from it since it was started"
+    assert contact.reason == "n4 answers requests, but the meta leader n1 has received nothing from it since its start"
     assert "(there is none)" in meta_contact(state(leader=False), "n3", False).reason

@@ -179,9 +179,9 @@ def test_the_lines_say_what_it_costs_and_what_stays() -> None:
     found = plan_rebalance(among, "C1", replace(EXACT, max_moves=2, throughput=2**20))
     lines = rebalance_page(found, 2).lines
     assert lines[0] == "2 replicas move, 2.0 MiB in about 8s; this result needs at least 2.0 MiB"
-    assert "APP/S4 moves from n1 to n4 (1.0 MiB, about 4s, for bytes)" in lines
+    assert "APP/S4 moves from n1 to n4 (1.0 MiB, about 4s, goal: bytes)" in lines
     assert "n5 carries 0 B, 0 HA assets; afterwards 1.0 MiB, 1 HA assets, 0 connections" in lines
-    assert "1 stay where they are, such as stream APP/ONE: single replica" in lines
+    assert "1 are not moved, such as stream APP/ONE: single replica" in lines
     assert rebalance_page(plan_rebalance(tagged(cluster(OLD)), "C1", EXACT)).lines[0].startswith("No move would")
 
 
@@ -237,20 +237,20 @@ def test_a_plan_for_another_state_is_refused() -> None:
     cases = [
         (
             replace(among, streams=elsewhere),
-            f"stream APP/{first.stream} is on n1, n4, n5, and the plan expects it on n1, n2, n3",
+            f"stream APP/{first.stream} is on n1, n4, n5, but the plan expects it on n1, n2, n3",
         ),
         (replace(among, streams=tuple(i for i in among.streams if i.name != first.stream)), "is gone"),
-        (replace(among, streams=(*among.streams, sized("NEW", OLD))), "for another state of cluster C1"),
-        (replace(among, servers=among.servers[:-1]), "for another state of cluster C1"),
-        (replace(among, servers=retagged), "for another state of cluster C1"),
-        (with_leader_summary(among, unique_tag="az:"), "for another state of cluster C1"),
+        (replace(among, streams=(*among.streams, sized("NEW", OLD))), "for a different state of cluster C1"),
+        (replace(among, servers=among.servers[:-1]), "for a different state of cluster C1"),
+        (replace(among, servers=retagged), "for a different state of cluster C1"),
+        (with_leader_summary(among, unique_tag="az:"), "for a different state of cluster C1"),
     ]
     for now, reason in cases:
         with pytest.raises(PlanRefused, match=reason) as refused:
             remaining_moves(document, now, "C1")
         assert refused.value.code == "plan_outdated"
     for wrong, reason in (
-        ({**document, "schema": "other"}, "no plan of a rebalance"),
+        ({**document, "schema": "other"}, "not a rebalance plan"),
         ({**document, "version": 2}, "has version 2"),
         ({**document, "cluster": "C2"}, "for cluster C2, not for C1"),
         ({**document, "moves": [{"account": "APP"}]}, "cannot be read"),

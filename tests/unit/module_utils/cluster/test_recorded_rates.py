@@ -39,15 +39,15 @@ def test_the_rates_of_one_fleet() -> None:
 @pytest.mark.parametrize(
     ("given", "fleet", "reason"),
     [
-        (report(*TWO), None, "it has 2 fleets, and none was named: a, b"),
+        (report(*TWO), None, "it has 2 fleets, but none was selected: a, b"),
         (report(*TWO), "c", "it has no streams of fleet c; its fleets are: a, b"),
         (report(), "c", "its fleets are: none"),
-        (report(*TWO, day="2026-11-17"), "a", "it is of 2026-11-17, 8 days ago"),
-        (report(*TWO, format=2), "a", "its format is 2, and only 1 is known"),
-        (report(names="fleet account stream"), None, "an older release made it"),
-        (report(tables={}), None, "no report.json with a table of streams: KeyError"),
-        (report(day=7), None, "no report.json"),
-        ([], None, "no report.json"),
+        (report(*TWO, day="2026-11-17"), "a", "it dates from 2026-11-17, 8 days ago"),
+        (report(*TWO, format=2), "a", "its format is 2, but only 1 is supported"),
+        (report(names="fleet account stream"), None, "it was created by an older release"),
+        (report(tables={}), None, "not a report.json with a table of streams: KeyError"),
+        (report(day=7), None, "not a report.json"),
+        ([], None, "not a report.json"),
     ],
 )
 def test_a_report_that_cannot_be_used(given: Any, fleet: str | None, reason: str) -> None:

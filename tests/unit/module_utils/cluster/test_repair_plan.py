@@ -94,7 +94,7 @@ def test_a_replica_that_lacks_messages_although_its_leader_counts_on_it() -> Non
     early, late = stored(n1=20, n2=20, n3=9), stored(n1=25, n2=25, n3=9)
     assert found(early, late) == [("replica_behind", "APP/ORDERS", "n3")]
     (finding,) = find(early, late, Request(), Expectations(jetstream_servers=frozenset(THREE)))
-    assert "n3 ends at message 9" in finding.message
+    assert "n3 is stuck at message 9" in finding.message
     assert found(early, stored(n1=25, n2=25, n3=10)) == [], "it progresses"
     assert found(stored(n1=9, n2=9, n3=9), stored(n1=25, n2=25, n3=9)) == [], "it may just be about to"
 
@@ -154,7 +154,7 @@ def test_a_replica_that_its_server_does_not_hold_whatever_the_leader_says() -> N
     assert (step.cure, step.refused) == ("replace_replica", "")
     alone = cluster(FOUR, replace(item, group=replace(item.group, hosts=("n1",))))
     for code in ("replica_behind", "replica_missing", "replica_gone"):
-        assert "n2 does not hold its replica" in step_of(code, known, alone, "n3", worker=False).refused
+        assert "n2 does not have its replica" in step_of(code, known, alone, "n3", worker=False).refused
     assert step_of("move_stuck", known, alone, worker=False).refused == ""
 
 
@@ -218,11 +218,11 @@ def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
 def test_a_consumer_is_recreated_at_its_floor() -> None:
     step = step_of("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
     assert (step.cure, step.risk, step.floor, step.refused) == ("recreate", "redelivery", 12, "")
-    assert "at its ack floor 12; up to 3 messages after it is delivered again (pending rolled back" in step.does
+    assert "at its ack floor 12; redelivered: up to 3 messages after it (pending rolled back" in step.does
     told = step_of("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
     assert (told.floor, told.refused) == (7, "")
     queue = step_of("consumer_ghost", Evidence(DURABLE, "workqueue", 1, 20))
-    assert (queue.risk, queue.refused) == ("redelivery", ""), "what was acknowledged is gone"
+    assert (queue.risk, queue.refused) == ("redelivery", ""), "acknowledgements are lost"
     client = step_of("consumer_ghost", Evidence({"name": "x"}, "limits", 1, 20))
     assert (client.cure, client.refused) == ("delete", "")
 
@@ -235,18 +235,18 @@ def test_a_consumer_that_is_ahead_is_reset_where_the_server_knows_it() -> None:
     assert step_of("consumer_ahead", known, old, floors=floors).cure == "recreate"
     other = replace(known, config={**DURABLE, "deliver_policy": "new"})
     assert step_of("consumer_ahead", other, new, floors=floors).cure == "recreate", "10204"
-    assert "position is not known" in step_of("consumer_ahead", known, new).refused, "its own floor is the fault"
+    assert "position is unknown" in step_of("consumer_ahead", known, new).refused, "its own floor is the fault"
 
 
 @pytest.mark.parametrize(
     ("code", "known", "asked", "reason"),
     [
-        ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {}, "its position is not known"),
+        ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {}, "its position is unknown"),
         ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {"floors": {"APP/ORDERS/worker": 21}}, "beyond the end"),
         ("consumer_leaderless", Evidence(DURABLE, "interest", 1, 20, 12), {}, "retention interest, which drops"),
         ("consumer_ghost", Evidence(failure="no user for account APP"), {}, "no user for account APP"),
-        ("consumer_ghost", Evidence(last_seq=20), {}, "nobody reports its configuration"),
-        ("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, 12), {"cures": ["reset"]}, "was not asked for"),
+        ("consumer_ghost", Evidence(last_seq=20), {}, "no server reports its configuration"),
+        ("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, 12), {"cures": ["reset"]}, "was not requested"),
     ],
 )
 def test_refusals(code: str, known: Evidence, asked: dict[str, Any], reason: str) -> None:
@@ -270,9 +270,9 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
     peers = tuple(replace(peer, current=False, lag=0) for peer in whole.meta.group.peers)
     weak = replace(whole, meta=replace(whole.meta, group=replace(whole.meta.group, peers=peers)))
     assert "are needed" in step_of("consumer_leaderless", known, weak).refused
-    assert "nobody reports the state" in step_of("consumer_leaderless", known, cluster(THREE)).refused
+    assert "no server reports the state" in step_of("consumer_leaderless", known, cluster(THREE)).refused
     broken = cluster(THREE, stream("ORDERS", THREE, behind=("n2", "n3")))
-    assert "its stream comes first" in step_of("consumer_leaderless", known, broken).refused
+    assert "its stream must be repaired first" in step_of("consumer_leaderless", known, broken).refused
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_no_cure_without_evidence_and_no_finding_twice(early: Cluster, late: Clu
     findings = find(late if same else early, late, request, Expectations())
     assert len({finding.key for finding in findings}) == len(findings)
     for step in plan(late, findings, {}, request):
-        assert step.refused, "nothing is known of it"
+        assert step.refused, "its state is unknown"
     known = {finding.key: Evidence() for finding in findings}
     for step in plan(late, findings, known, request):
         item = next(one for one in late.streams if one.name == step.finding.stream)

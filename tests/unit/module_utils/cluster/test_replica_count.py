@@ -94,7 +94,7 @@ def test_every_refusal_fires_where_it_should() -> None:
     (full,) = refusals(there(replace(stream("A", ["n1"]), max_bytes=600), room=500), ReplicaCount("APP", "A", 3))
     assert full.startswith("APP/A cannot have 3 replica(s): 2 more server(s) must take a replica")
     (closed,) = refusals(among, ReplicaCount("APP", "A", 1), accounts=["OTHER"])
-    assert closed.startswith("There is no user who may change streams in account APP")
+    assert closed.startswith("No user may change streams in account APP")
 
 
 def test_what_can_be_done_is_not_refused() -> None:
@@ -109,6 +109,6 @@ def test_the_changes_for_people() -> None:
     among = there(with_consumer, stream("B", ["n1"]))
     changes = plan_replica_count(among, [ReplicaCount("APP", "A", 1), ReplicaCount("APP", "B", 2)])
     fewer, more = replica_count_lines(changes)
-    assert fewer == "APP/A: R3 to R1, consumers with their own number: {'c': 1}"
+    assert fewer == "APP/A: R3 to R1, consumers with a number of their own: {'c': 1}"
     assert more.startswith("APP/B: R1 to R2 on n")
-    assert replica_count_lines([]) == ["Every stream has its number of replicas"]
+    assert replica_count_lines([]) == ["Every stream has the desired number of replicas"]

@@ -262,7 +262,7 @@ def test_health_and_connections_come_from_the_endpoints() -> None:
             "subscriptions": 3,
         }
     ]
-    assert "n2, n3 did not give connz" in shown.text
+    assert "n2, n3 did not return connz" in shown.text
 
 
 def test_backups_are_those_of_the_streams_that_exist() -> None:
@@ -281,12 +281,12 @@ def test_backups_are_those_of_the_streams_that_exist() -> None:
         ("LATE", "2026-11-23T02:00:00Z", None, "it has no leader"),
         ("NEW", None, None, ""),
         ("ORDERS", "2026-11-23T02:00:00Z", "2026-11-22T03:00:00Z", ""),
-        ("SCRATCH", None, None, "left out of the backups"),
+        ("SCRATCH", None, None, "excluded from the backups"),
     ]
     assert found["notes"] == ["WARNING: 1 never saved: APP/NEW", "WARNING: 1 never proven to restore: APP/LATE"]
     text = report_page(data).text
     assert "Last Backup" in text and "Last Proven Restore" in text and "2.5" in text
-    for catalogue_given, said in ((None, "needs the catalogue"), ({"schema": "other"}, "is read here")):
+    for catalogue_given, said in ((None, "needs the catalogue"), ({"schema": "other"}, "this release reads")):
         with pytest.raises(ValueError, match=said):
             report_data(info(), reports=["backups"], catalogue=catalogue_given)
 
@@ -294,7 +294,7 @@ def test_backups_are_those_of_the_streams_that_exist() -> None:
 def test_an_unknown_report_and_a_missing_endpoint_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no report nope; there are: servers"):
         report_data(info(), reports=["nope"])
-    with pytest.raises(ValueError, match="routez is needed"):
+    with pytest.raises(ValueError, match="routez is missing"):
         report_data(info(), reports=["routes"])
 
 
@@ -318,7 +318,7 @@ def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_
     data = report_data(info(missing=["n9"], problems=[away]), marks=forgotten)
     assert [(one["code"], one["severity"]) for one in data["problems"]] == [("maintenance_overdue", "warning")]
     assert "n9 is in maintenance since 1970-01-01T00:00:00Z by ops" in report_page(data).text
-    assert "(new disk), which is over" in report_page(data).text
+    assert "(new disk), which has expired" in report_page(data).text
     (known,) = report_data(info(missing=["n9"], problems=[away]), marks={"n9": Mark("n9", until=2.0**39)})["problems"]
     assert known["code"] == "maintenance"
 

@@ -139,20 +139,26 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
         "  n3: answers by SSH only, cannot start (its unit nats-server is masked); its disk holds APP/ORDERS up to 7, "
         "APP/SCRATCH up to 50, APP/SECRET of unknown length"
     ) in made.page.lines
-    assert "only the dead held APP/SCRATCH, APP/SECRET: removing them makes that again, empty" in made.refusals[0]
+    assert "only dead servers had APP/SCRATCH, APP/SECRET: removing the dead servers recreates" in made.refusals[0]
     assert planned(hosts=hosts, request=Request(DEAD, ["APP/S*"])).refusals == ()
 
 
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        (Host("n3", reached=True), "n3 is named dead, answers by SSH, and its server could start"),
+        (Host("n3", reached=True), "n3 is listed as dead but answers by SSH, and its server could start"),
         (
             Host("n3", reached=True, running=True),
-            "its server runs, cut off from those that answer: it may hold a majority",
+            "its server is running, cut off from those that answer: it may form a majority",
         ),
-        (Host("n3", listening=("10.0.0.3:6222",)), "10.0.0.3:6222 takes connections: it runs, and may hold a majority"),
-        (Host("n3", reached=True, failure="no permission"), "answers by SSH, and cannot be read: no permission"),
+        (
+            Host("n3", listening=("10.0.0.3:6222",)),
+            "10.0.0.3:6222 accepts connections: it is running and may form a majority",
+        ),
+        (
+            Host("n3", reached=True, failure="no permission"),
+            "answers by SSH, but its host cannot be read: no permission",
+        ),
     ],
 )
 def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> None:
@@ -165,29 +171,31 @@ def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> Non
 
 def test_a_dead_server_that_answers() -> None:
     (refusal,) = planned(broken(answer=["n1", "n2"]), request=Request(DEAD | {"n2"})).refusals
-    assert refusal == "n2 is named dead and answers"
+    assert refusal == "n2 is listed as dead but answers"
 
 
 def test_whoever_counts_is_there_or_named() -> None:
     (refusal,) = planned(request=Request(DEAD - {"n5"})).refusals
-    assert refusal.startswith("n5 counts for the meta group, does not answer, and is not named dead: bring it back")
+    assert refusal.startswith(
+        "n5 counts for the meta group and does not answer, but is not listed as dead: bring it back"
+    )
     hosts = {**GONE, "n5": Host("n5", reached=True)}
     (refusal,) = planned(hosts=hosts, request=Request(DEAD - {"n5"})).refusals
     assert "its host answers by SSH: start it" in refusal
     (refusal,) = planned(request=Request(DEAD | {"n9"})).refusals
-    assert refusal == "n9 is named dead and is no member of the meta group (n1, n2, n3, n4, n5)"
+    assert refusal == "n9 is listed as dead but is not a member of the meta group (n1, n2, n3, n4, n5)"
     nameless = broken(sizes={"n1": 6, "n2": 6})
     assert nameless.meta is not None
     nameless = replace(nameless, meta=replace(nameless.meta, group=replace(nameless.meta.group, size=6)))
     (refusal,) = planned(nameless).refusals
-    assert refusal.startswith("1 member of the meta group is known to no server that answers")
+    assert refusal.startswith("1 member of the meta group is unknown to all answering servers")
 
 
 def test_servers_that_may_not_hear_each_other() -> None:
     (refusal,) = planned(broken(sizes={"n1": 5, "n2": 4})).refusals
-    assert "count the members differently (n1 5, n2 4)" in refusal
+    assert "count different members (n1 5, n2 4)" in refusal
     (refusal,) = planned(broken(views={"n1": "n3", "n2": ""})).refusals
-    assert refusal.startswith("n3 leads the meta group as some servers say, and does not answer")
+    assert refusal.startswith("n3 leads the meta group according to some servers, but does not answer")
     (refusal,) = planned(broken(leader="n1", quorum_needed=3)).refusals
     assert refusal.startswith("n1 still leads the meta group, of which 3 must be up and 2 answer")
     assert planned(broken(leader="n1", quorum_needed=2)).refusals == ()
@@ -195,14 +203,14 @@ def test_servers_that_may_not_hear_each_other() -> None:
     assert disputed.meta is not None
     group = replace(disputed.meta.group, leaders=("n1", "n2"))
     (refusal,) = planned(replace(disputed, meta=replace(disputed.meta, group=group))).refusals
-    assert refusal == "n1, n2 both lead the meta group: they do not hear each other"
+    assert refusal == "n1, n2 both lead the meta group: they cannot reach each other"
 
 
 def test_a_leader_that_changes_between_two_looks() -> None:
     none, n1, n2 = (sight_of(broken(leader=name)) for name in ("", "n1", "n2"))
-    assert unsteady(none, n1) == "the meta leader has just changed (none, then n1)"
-    assert unsteady(n1, n2) == "the meta leader has just changed (n1, then n2)"
-    assert unsteady(n1, none) == "the meta leader has just changed (n1, then none)"
+    assert unsteady(none, n1) == "the meta leader has just changed from none to n1"
+    assert unsteady(n1, n2) == "the meta leader has just changed from n1 to n2"
+    assert unsteady(n1, none) == "the meta leader has just changed from n1 to none"
     assert unsteady(none, none) == unsteady(n1, n1) == ""
 
 
@@ -212,19 +220,21 @@ def test_nothing_is_removed_once_the_cluster_is_another_one_than_the_plans() -> 
     known = frozenset(["APP/ORDERS", "APP/EVENTS", "APP/SAFE"])
     assert removal_refusals(sight_of(elected, assigned=known), request, approved) == []
     silent = removal_refusals(sight_of(elected), request, approved)
-    assert silent == ["the meta leader does not tell which streams there were"]
+    assert silent == ["the meta leader does not report the former streams"]
     (lost,) = removal_refusals(sight_of(elected, assigned=known | {"APP/GONE"}), request, approved)
-    assert lost.startswith("only the dead held APP/GONE")
+    assert lost.startswith("only dead servers had APP/GONE")
     alone = broken(answer=["n1"], leader="n1", quorum_needed=1)
-    assert "n1 answer, and before n1, n2 did" in removal_refusals(sight_of(alone, assigned=known), request, approved)
+    assert "n1 answer now; n1, n2 answered before" in removal_refusals(
+        sight_of(alone, assigned=known), request, approved
+    )
 
 
 def test_unknown_is_not_healthy() -> None:
     blind = broken()
     blind = replace(blind, servers=(blind.servers[0], replace(blind.servers[1], summary=None)))
     (refusal,) = planned(blind).refusals
-    assert refusal == "n2 answers and does not say which streams it holds"
-    assert "there is nothing that could be rescued" in planned(Cluster()).refusals[0]
+    assert refusal == "n2 answers but does not report its streams"
+    assert "there is nothing to rescue" in planned(Cluster()).refusals[0]
 
 
 def test_a_majority_that_is_there() -> None:
@@ -245,9 +255,9 @@ def test_nothing_to_rescue() -> None:
     made = planned(whole, request=Request(frozenset(["n9"])))
     assert (made.steps, made.refusals, made.page.lines[-1]) == ((), (), "Nothing to rescue.")
     (refusal,) = planned(whole, request=Request(frozenset(["n3"]))).refusals
-    assert refusal == "n3 is named dead and answers"
+    assert refusal == "n3 is listed as dead but answers"
     (refusal,) = planned(broken(ORDERS, answer=FIVE, leader="n1"), request=Request(frozenset(["n9"]))).refusals[1:]
-    assert refusal.startswith("APP/ORDERS stalls, and no dead server counts for the meta group")
+    assert refusal.startswith("APP/ORDERS is stalled, but no dead server counts for the meta group")
 
 
 # --- before 2.15 ----------------------------------------------------------------------------------------------------------
@@ -285,9 +295,9 @@ def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
     assert deploy == {"nats_server_cluster_leaving": ["n3", "n4", "n5"]}
     assert restore["nats_cluster_restore_max_replicas"] == 2
     lines = "\n".join(made.page.lines)
-    assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in lines
+    assert "but n1 2.10.27, n2 2.10.27 are running: their data moves to a fresh cluster" in lines
     assert "held by n1 up to 20: comes back up to 20 with 2 of 3 replicas" in lines
-    assert "is gone, and nobody can tell what that was" in lines
+    assert "is lost; its extent is unknown" in lines
     assert all(f"   $ {command}" in made.page.lines for command in commands)
     # One older server among them is enough.
     (first, second) = old(version="2.15.1").servers
@@ -304,18 +314,18 @@ def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
 @pytest.mark.parametrize(
     ("hosts", "reason"),
     [
-        ({"n3": Host("n3", reached=True)}, "n3 is named dead, answers by SSH, and its server could start"),
-        ({"n3": Host("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 takes connections"),
+        ({"n3": Host("n3", reached=True)}, "n3 is listed as dead but answers by SSH, and its server could start"),
+        ({"n3": Host("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 accepts connections"),
         (
             {"n1": left("n1", reached=False)},
-            "n1 answers by NATS, and its host cannot be read by SSH: it was not reached",
+            "n1 answers by NATS, but its host cannot be read by SSH: it is unreachable",
         ),
         ({"n1": left("n1", failure="no permission")}, "its host cannot be read by SSH: no permission"),
-        ({"n1": left("n1", copied=True)}, "n1 runs, and its store was copied before"),
-        ({"n1": left("n1", streams={("APP", "X"): Stored(None, None, True)})}, "n1 holds APP/X encrypted"),
+        ({"n1": left("n1", copied=True)}, "n1 is running, but its store has already been copied"),
+        ({"n1": left("n1", streams={("APP", "X"): Stored(None, None, True)})}, "n1 has APP/X encrypted"),
         (
             {"n6": left("n6")},
-            "n6 is not known as a member of the meta group: bring it back or name it dead if it was one",
+            "n6 is not known as a member of the meta group: if it was a member, bring it back",
         ),
     ],
 )
@@ -340,30 +350,35 @@ def test_older_servers_without_a_leader_may_count_too_few(counted: int) -> None:
     made = planned(leaderless(counted), hosts=hosts)
     assert made.refusals == () and made.due and made.removals == ("n3", "n4", "n5")
     refusals = " ".join(planned(leaderless(counted), hosts=hosts, request=Request(DEAD - {"n5"})).refusals)
-    assert "n5 is not known as a member of the meta group: bring it back or name it dead if it was one" in refusals
+    assert (
+        "n5 is not known as a member of the meta group: if it was a member, bring it back or list it as dead"
+        in refusals
+    )
 
 
 def test_more_named_dead_than_older_servers_count() -> None:
     # Three instead of five make another quorum.
     (first, *_rest) = planned(leaderless(3), hosts={**GONE, **LEFT}).refusals
-    assert "n3 is named dead and is no member of the meta group" in first
+    assert "n3 is listed as dead but is not a member of the meta group" in first
 
 
 def test_what_a_fresh_cluster_cannot_bring_back() -> None:
     hosts = {**GONE, **LEFT}
     (refusal,) = planned(old(), hosts=hosts, request=Request(DEAD - {"n5"})).refusals
-    assert refusal.startswith("n5 counts for the meta group, does not answer, and is not named dead")
+    assert refusal.startswith("n5 counts for the meta group and does not answer, but is not listed as dead")
     memory = old(broken(ORDERS, held("CACHE", 3, ["n1", "n3", "n4"], ["n1"], storage="memory")))
     (refusal,) = planned(memory, hosts=hosts).refusals
-    assert refusal == "APP/CACHE is in memory, and ends with the servers that are stopped: name it as lost"
+    assert refusal == "APP/CACHE is in memory and is lost when its servers stop: list it as lost"
     named = planned(memory, hosts=hosts, request=Request(DEAD, ["APP/CACHE"]))
-    assert named.due and "held by n1 up to 20: ends with them, since it is in memory" in "\n".join(named.page.lines)
+    assert named.due and "held by n1 up to 20: is lost with them, because it is in memory" in "\n".join(
+        named.page.lines
+    )
     disk = Host("n3", True, fenced="masked", streams={("APP", "SCRATCH"): Stored(5, 5)})
     (refusal,) = planned(old(), hosts={**hosts, "n3": disk}).refusals
-    assert refusal.startswith("only the dead held APP/SCRATCH: a fresh cluster has it no more")
+    assert refusal.startswith("only dead servers had APP/SCRATCH: a fresh cluster does not have it")
     alone = old(broken(answer=["n1"]))
     (refusal,) = planned(alone, hosts={**GONE, "n1": LEFT["n1"]}, request=Request(DEAD | {"n2"})).refusals
-    assert refusal.startswith("n1 alone elects no meta leader of a fresh cluster")
+    assert refusal.startswith("n1 alone cannot elect a meta leader of a fresh cluster")
     both = old()
     both = replace(both, servers=(both.servers[0], replace(both.servers[1], cluster="C2")))
     (refusal,) = planned(both, hosts=hosts).refusals
@@ -408,14 +423,17 @@ def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
     ("hosts", "reason"),
     [
         (STOPPED, "no server runs on the hosts of n1, n2: start them"),
-        ({**COPIED, "n3": Host("n3", reached=True)}, "n3 is named dead, answers by SSH, and its server could start"),
-        ({**COPIED, "n3": Host("n3", reached=True, running=True)}, "n3 is named dead and its server runs"),
-        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read by SSH: it was not reached"),
-        ({**COPIED, "n2": replace(COPIED["n2"], running=True)}, "n2 runs, and its store was copied before"),
-        ({**COPIED, "n2": LEFT["n2"]}, "n2 runs, and others are stopped and copied: stop it"),
+        (
+            {**COPIED, "n3": Host("n3", reached=True)},
+            "n3 is listed as dead but answers by SSH, and its server could start",
+        ),
+        ({**COPIED, "n3": Host("n3", reached=True, running=True)}, "n3 is listed as dead, but its server is running"),
+        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read by SSH: it is unreachable"),
+        ({**COPIED, "n2": replace(COPIED["n2"], running=True)}, "n2 is running, but its store has already been copied"),
+        ({**COPIED, "n2": LEFT["n2"]}, "n2 runs while others are stopped and copied: stop it"),
         (
             {**ASIDE, "n2": STOPPED["n2"]},
-            "the store of n2 is not copied, and those of others are renamed by an earlier",
+            "the store of n2 has not been copied, but an earlier rescue",
         ),
     ],
 )
@@ -439,25 +457,25 @@ def test_what_only_the_dead_held_is_known_from_the_meta_leader() -> None:
     made = planned(cluster, assigned=assigned)
     # A consumer is lost with its stream.
     assert made.lost == ("APP/SAFE/single", "APP/SCRATCH")
-    assert "only the dead held APP/SAFE/single, APP/SCRATCH" in made.refusals[0]
+    assert "only dead servers had APP/SAFE/single, APP/SCRATCH" in made.refusals[0]
     assert planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH", "APP/*/single"])).refusals == ()
     (refusal,) = planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH"])).refusals
-    assert "only the dead held APP/SAFE/single:" in refusal
+    assert "only dead servers had APP/SAFE/single:" in refusal
 
 
 def test_an_account_of_which_nobody_can_ask() -> None:
     (refusal,) = planned(unasked=frozenset(["OTHER"])).refusals
-    assert "nobody can tell what only the dead held of account OTHER" in refusal
+    assert "it is unknown what only dead servers had of account OTHER" in refusal
     assert planned(unasked=frozenset(["OTHER"]), request=Request(DEAD, ["OTHER/*"])).refusals == ()
 
 
 def test_a_dead_disk_that_goes_further() -> None:
     hosts = {**GONE, "n3": Host("n3", True, fenced="masked", streams={("APP", "ORDERS"): Stored(None, 21)})}
     (refusal,) = planned(hosts=hosts).refusals
-    assert "the disk of n3 holds APP/ORDERS up to 21, the servers that answer up to 20: copy it first" in refusal
-    assert refusal.endswith("; its server crashed, so that what was deleted last may be in it again")
+    assert "the disk of n3 has APP/ORDERS up to 21, the answering servers up to 20: copy it first" in refusal
+    assert refusal.endswith("; its server crashed, so messages deleted just before may reappear")
     hosts["n3"] = replace(hosts["n3"], streams={("APP", "ORDERS"): Stored(21, 21)})
-    assert planned(hosts=hosts).refusals[0].endswith("then name the stream as lost")
+    assert planned(hosts=hosts).refusals[0].endswith("then list the stream as lost")
     assert planned(hosts=hosts, request=Request(DEAD, ["APP/ORDERS"])).refusals == ()
 
 
@@ -466,7 +484,7 @@ def test_survivors_that_differ_in_what_was_deleted() -> None:
     differ = {("APP", "EVENTS"): {"n1": Stored(20, 20), "n2": Stored(5, 20), "n3": Stored(1, 19)}}
     (line,) = [line for line in planned(held=differ).page.lines if "APP/EVENTS" in line]
     assert line.endswith(
-        "; up to there they hold different numbers of messages (n1 20, n2 5), so that what was deleted may come back"
+        "; up to there they have different numbers of messages (n1 20, n2 5), so deleted messages may reappear"
     )
 
 
@@ -490,7 +508,7 @@ def test_the_order_cannot_be_addressed_and_so_the_replies_are_judged() -> None:
     took = [{"server": name, "new_quorum": 2} for name in ("n1", "n2")]
     assert applied_problems(took, ["n1", "n2"], 2) == []
     assert applied_problems([*took, {"server": "n7", "new_quorum": 2}], ["n1", "n2"], 2) == [
-        "n7 carried it out, too, and was not there before"
+        "n7 also carried it out, but was not there before"
     ]
     assert applied_problems(took[:1], ["n1", "n2"], 2) == ["n2 did not carry it out"]
     refused = {"server": "n2", "error": {"description": "leader is known"}}

@@ -195,7 +195,7 @@ def test_raft_silent_servers_come_first_and_one_by_one() -> None:
     )
     plan = plan_roll(quiet, ["n1", "n2", "n3", "n4", "n5"], {}, replace(PARALLEL, canary=1, r1_policy="fail"))
     assert plan.batches == (("n4",), ("n5",), ("n2",), ("n3",), ("n1",))
-    assert plan.reasons[:2] == ("is raft-silent: no quorum counts on it",) * 2
+    assert plan.reasons[:2] == ("is raft-silent: no quorum depends on it",) * 2
     assert "did not answer" in plan.reasons[2]
     assert "canary" in plan.reasons[3]
     assert plan.lower_bound == 5
@@ -208,10 +208,10 @@ def test_the_plan_for_people() -> None:
     why = {"a": ["x changed", "y changed"], "b": []}
     assert plan_lines([["a"], ["b", "c"]], why, ("is raft-silent", ""), effects) == [
         "batch 1 of 2: a (x changed; y changed)",
-        "while batch 1 is down: streams and consumers that miss a replica: 2, that need another leader: 0; it is raft-silent",
+        "batch 1 takes 2 streams and consumers to reduced redundancy; 0 need a new leader; it is raft-silent",
         "batch 2 of 2: b",
         "batch 2 of 2: c",
-        "while batch 2 is down: streams and consumers that miss a replica: 3, that need another leader: 1",
+        "batch 2 takes 3 streams and consumers to reduced redundancy; 1 need a new leader",
     ]
     assert plan_lines([["a"]], why) == ["batch 1 of 1: a (x changed; y changed)"]
     assert plan_lines([], {}) == []
@@ -264,7 +264,7 @@ def test_groups_without_a_spare_replica_are_named(policy: str, severity: str) ->
         ("stream APP/ONE", severity),
         ("stream APP/TWO", severity),
     ]
-    assert "2 of 2 replicas make its quorum" in plan.problems[1].message
+    assert "its quorum is 2 of 2 replicas" in plan.problems[1].message
 
 
 def test_a_group_that_lost_a_member_for_good_cannot_spare_another() -> None:
@@ -321,7 +321,7 @@ def test_a_raft_silent_server_loses_what_it_has_in_memory() -> None:
         meta=replace(state.meta, group=replace(state.meta.group, peers=peers)),
     )
     plan = plan_roll(quiet, ["n2"], {}, RollRules())
-    assert plan.reasons == ("is raft-silent: no quorum counts on it",)
+    assert plan.reasons == ("is raft-silent: no quorum depends on it",)
     assert [one.code for one in plan.problems] == ["roll_memory_lost"]
 
 
@@ -350,7 +350,7 @@ def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> No
         one.code for one in plan_roll(dead, ["n2"], {}, RollRules()).problems if one.code == "roll_memory_lost"
     ] == []
     message = next(one.message for one in plan_roll(state, ["n2"], {}, RollRules()).problems if one.severity == ERROR)
-    assert "is in the memory of n2 alone: its 20 message(s) end with the restart" in message
+    assert "exists only in the memory of n2: its 20 message(s) are lost in the restart" in message
 
 
 @pytest.mark.parametrize(
@@ -420,6 +420,6 @@ def test_a_server_on_a_full_disk_is_not_restarted() -> None:
     problems = disk_problems({"n1": 10 * 1024**3, "n2": 4096, "n3": None})
     assert refusal("The restart is refused.", problems, Scene(frozenset({"n1", "n2", "n3"}))).splitlines()[1:3] == [
         "1. the disk is full (n2)",
-        "   - n2 would not start again: its store has 4.0 KiB free, and needs 64.0 MiB",
+        "   - n2 would not start again: its store has 4.0 KiB free but needs 64.0 MiB",
     ]
     assert refusal("The restart is refused.", disk_problems({"n1": 64 * 1024**2}), Scene()) == ""

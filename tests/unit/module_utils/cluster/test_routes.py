@@ -110,5 +110,5 @@ def test_a_connection_that_is_older_than_tls_is_named() -> None:
     n1["varz"]["gateway"]["tls_required"] = True
     n1["gatewayz"]["outbound_gateways"]["north"]["connection"]["tls_version"] = "1.3"
     assert gateway_problems([n1]) == [
-        "n1 has a gateway connection to west that is older than the TLS of its gateway: restart it"
+        "n1 has a gateway connection to west that predates TLS on its gateway: restart it"
     ]

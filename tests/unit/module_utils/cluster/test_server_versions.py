@@ -83,15 +83,15 @@ def test_each_defect_is_one_line_however_many_versions_have_it() -> None:
     assert len(lines) == len(set(lines)) == 1 + sum(not defect.needs for defect in DEFECTS)
     for line in lines[1:]:
         assert line.startswith("nats-server 2.10.26 and 2.10.27: ")
-        assert "cured in 2." in line
+        assert "fixed in 2." in line
     assert all(len(line) <= 240 for line in lines), lines
 
 
 def test_the_cure_is_newer_than_what_runs() -> None:
     (line,) = [line for line in version_warnings(["2.12.1"]) if "backed up" in line]
-    assert line.endswith("cured in 2.12.3")
+    assert line.endswith("fixed in 2.12.3")
     (line,) = [line for line in version_warnings(["2.11.1", "2.12.1"]) if "backed up" in line]
-    assert line.endswith("cured in 2.11.12 and 2.12.3")
+    assert line.endswith("fixed in 2.11.12 and 2.12.3")
 
 
 @pytest.mark.parametrize("key", ["leafnodes", "no_auth_user"])

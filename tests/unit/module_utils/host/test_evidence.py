@@ -80,7 +80,7 @@ def test_the_whole_is_bounded_in_seconds_and_says_what_it_left_out(monkeypatch: 
     assert time.monotonic() - started < 5
     reasons = {row["what"]: row["reason"] for row in found.missing}
     assert reasons["0.txt"] == "sleep was ended after 0.2 s"
-    assert reasons["19.txt"] == "the 0.5 s of the host were over"
+    assert reasons["19.txt"] == "the host's 0.5 s limit was reached"
     assert json.loads(files[INDEX]) == found.as_dict()
 
 

@@ -152,9 +152,9 @@ def test_a_full_disk_changes_nothing(small_disk: Path) -> None:
 def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(FilesError, match="folder is in the way: it is no file"):
+    with pytest.raises(FilesError, match="folder exists and is not a file"):
         File(str(tmp_path / "folder"), 0o640).differs()
-    with pytest.raises(FilesError, match="file is in the way: it is no directory"):
+    with pytest.raises(FilesError, match="file exists and is not a directory"):
         Directory(str(tmp_path / "file"), 0o750).differs()
     with pytest.raises(FilesError, match=r"name not found: 'nobody-knows'; nothing was changed"):
         replace_all([File(str(tmp_path / "new"), 0o640, owner="nobody-knows")])

@@ -75,8 +75,8 @@ def test_unpack_goes_by_the_content(tmp_path: Path, content: bytes) -> None:
         (tar("gz", "nats-server")[:60], "is damaged"),
         (zipped("nats-server")[:60], "is damaged"),
         (b"!<arch>\n", "no data archive"),
-        (b"<html>404</html>", "no binary"),
-        (b"", "no binary"),
+        (b"<html>404</html>", "not a binary"),
+        (b"", "not a binary"),
     ],
     # An archive holds the time at which it was made: pytest-xdist needs the same names in all processes.
     ids=["tar.gz with another file", "zip with another file", "cut tar.gz", "cut zip", "cut deb", "web page", "empty"],

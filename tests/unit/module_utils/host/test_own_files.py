@@ -80,7 +80,7 @@ def test_the_files_that_it_names_come_along(config: Path, tmp_path: Path) -> Non
     assert sorted(files) == ["AB.jwt", "ca.crt", "hand.conf"]
     assert files["AB.jwt"].startswith("eyJ")
     assert files["ca.crt"].startswith("certificate") and "xyz" not in files["ca.crt"]
-    assert problems == [f"{config}: max_connections was not understood and left out"]
+    assert problems == [f"{config}: max_connections was not recognised and was left out"]
 
 
 def test_what_cannot_be_parsed_is_left_out(config: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_keeps_a_server_from_starting() -> None:
     assert fenced("nats-server", {**there, "UnitFileState": "masked"}, True, None) == "its unit nats-server is masked"
     assert fenced("nats-server", {}, True, None) == "it has no unit nats-server"
     assert fenced("", {}, False, None) == "it has no configuration file"
-    assert fenced("", {}, True, {"held": True}) == "it is in maintenance and held"
+    assert fenced("", {}, True, {"held": True}) == "it is in maintenance and must not start"
     assert fenced("", {}, True, {"held": False}) == ""
 
 

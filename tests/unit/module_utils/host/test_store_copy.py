@@ -52,7 +52,7 @@ def test_streams_have_one_replica_and_consumers_those_of_their_stream(store: Pat
     ("damage", "reason"),
     [
         (lambda folder: (folder / "meta.key").touch(), "is encrypted"),
-        (lambda folder: (folder / "meta.inf").write_text("{"), "no configuration that can be read"),
+        (lambda folder: (folder / "meta.inf").write_text("{"), "not a readable configuration"),
         (lambda folder: (folder / "meta.sum").write_text("00"), "is damaged"),
         (lambda folder: (folder / "meta.sum").unlink(), "cannot read .*meta.sum: No such file"),
     ],
@@ -103,9 +103,9 @@ def test_a_copy_is_made_once_and_what_a_killed_run_left_is_replaced(store: Path,
 
 
 def test_another_directory_is_not_taken_for_a_copy_and_none_is_made_in_the_store(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no copy of a store"):
+    with pytest.raises(StoreError, match="is not a copy of a store"):
         copy_store(WantedCopy(str(store), str(tmp_path), 0))
-    with pytest.raises(StoreError, match="lies in the store"):
+    with pytest.raises(StoreError, match="is inside the store"):
         copy_store(WantedCopy(str(store), str(store / "jetstream" / "copy"), 0))
 
 

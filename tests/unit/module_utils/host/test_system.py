@@ -100,7 +100,7 @@ def test_disks(sysfs: Path) -> None:
     assert (disks_under(root, sysfs), rotating_disks(root, sysfs)) == (["vda"], [])
     assert tunings.scheduler(root, sysfs) == {"findings": [], "settable": True, "disks": [], "wrong": []}
     found = tunings.scheduler(data, sysfs)
-    assert found["findings"] == ["scheduler: nvme0n1: neither none nor mq-deadline, which suit SSDs"]
+    assert found["findings"] == ["scheduler: nvme0n1: neither none nor mq-deadline, which are suitable for SSDs"]
     assert (found["disks"], found["wrong"], found["settable"]) == (["nvme0n1"], ["nvme0n1"], True)
     (sysfs / "devices/nvme0n1/queue/scheduler").write_text("bfq [none]\n")
     assert tunings.scheduler(data, sysfs)["findings"] == []
@@ -109,7 +109,7 @@ def test_disks(sysfs: Path) -> None:
 def test_mount_options() -> None:
     root, run, data = mounts(MOUNTINFO)[:3]
     assert tunings.mount_options(root)["findings"] == [
-        "mount options: / is mounted without noatime; it is shared with the system and left alone"
+        "mount options: / is mounted without noatime; it is shared with the system and not changed"
     ]
     assert not tunings.mount_options(root)["settable"]
     assert tunings.mount_options(data)["findings"] == tunings.mount_options(run)["findings"] == []
@@ -124,8 +124,8 @@ def test_kernel_parameters(tmp_path: Path) -> None:
     (tmp_path / "sys/vm/range").write_text("1\t2\n")
     wanted = {"vm.swappiness": 1, "vm.range": "1 2", "net.core.somaxconn": 4096}
     assert tunings.sysctl(wanted, tmp_path)["findings"] == [
-        "sysctl: vm.swappiness is 60, wanted 1",
-        "sysctl: net.core.somaxconn is unknown to this kernel, wanted 4096",
+        "sysctl: vm.swappiness is 60, expected 1",
+        "sysctl: net.core.somaxconn is unknown to this kernel, expected 4096",
     ]
 
 
@@ -144,7 +144,7 @@ def test_huge_pages(tmp_path: Path, text: str | None, wrong: int, known: int) ->
     ("synchronised", "units", "told", "settable"),
     [
         ("yes", "", "", False),
-        ("no", "inactive\nactive\ninactive\ninactive\ninactive", "chronyd runs, but has no source yet", False),
+        ("no", "inactive\nactive\ninactive\ninactive\ninactive", "chronyd is running, but has no source yet", False),
         ("no", "inactive\n" * 5, "set up chrony or systemd-timesyncd", True),
         (None, None, "set up chrony or systemd-timesyncd", True),
     ],

@@ -111,7 +111,7 @@ EOF = nats.errors.UnexpectedEOF()
         (nats.errors.TimeoutError(), None, "timeout", "no reply"),
         (nats.errors.FlushTimeoutError(), None, "timeout", "no reply"),
         (asyncio.TimeoutError(), None, "timeout", "no reply"),
-        (nats.errors.NoRespondersError(), None, "no_responders", "nobody answers"),
+        (nats.errors.NoRespondersError(), None, "no_responders", "no responders"),
         (nats.errors.BadSubjectError(), None, "invalid_option", "invalid subject"),
         (nats.errors.BadHeaderError("a:b"), None, "invalid_option", "a:b"),
         (nats.errors.MaxPayloadError(), None, "invalid_option", "maximum payload"),
@@ -148,7 +148,7 @@ def test_a_greeting_that_no_server_sends_is_not_blamed_on_the_credentials(greeti
         assert refused.value.code == "unreachable"
         return refused.value.description
 
-    assert "the greeting is not that of a NATS server" in asyncio.run(connect())
+    assert "the peer is not a NATS server" in asyncio.run(connect())
 
 
 def test_why_a_connection_was_lost_when_a_write_learns_of_it_first() -> None:

@@ -81,9 +81,9 @@ def test_a_stream_without_a_store_is_requested_again(
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"-ERR 'no space left on device'\r\n", "the server did not take a part: -ERR 'no space left on device'"),
+        (b"-ERR 'no space left on device'\r\n", "the server rejected a chunk: -ERR 'no space left on device'"),
         (b'{"error": {"err_code": 10062, "description": "restore failed"}}', "restore failed"),
-        (b"\xff\x1b[31m", "the server did not take a part: "),
+        (b"\xff\x1b[31m", "the server rejected a chunk: "),
     ],
 )
 def test_the_reason_for_which_a_part_was_not_taken_is_the_servers_own(body: bytes, reason: str) -> None:
@@ -158,7 +158,7 @@ def test_a_stream_of_other_types_is_a_bad_reply(change: dict[str, Any], wrong: s
     with pytest.raises(NatsFailure, match=f"has no valid {wrong}; a client of the account may have sent it") as failure:
         api.stream("ORDERS")
     assert (failure.value.code, failure.value.subject) == ("bad_reply", "$JS.API.STREAM.INFO.ORDERS")
-    with pytest.raises(NatsFailure, match="rows of another type"):
+    with pytest.raises(NatsFailure, match="rows of the wrong type"):
         jetstream_api.JetStreamApi(Server({"streams": [{**STREAM, **change}]})).streams()  # type: ignore[arg-type]
 
 
@@ -172,14 +172,14 @@ def test_a_consumer_of_other_types_is_a_bad_reply(delivered: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "*", "a\r\nPUB b 0\r\n", "\ud800", 7])
 def test_a_listing_with_a_name_that_no_server_gives_is_a_bad_reply(name: Any) -> None:
-    with pytest.raises(NatsFailure, match="rows of another type"):
+    with pytest.raises(NatsFailure, match="rows of the wrong type"):
         listing({"streams": [name], "total": 1, "limit": 1024})
 
 
 def test_a_restore_that_created_the_stream_without_its_archive_has_failed() -> None:
     """So that the empty stream is removed. Seen on 2.10.27 while the server that the meta leader chose for it was down."""
     api = jetstream_api.JetStreamApi(Server({**STREAM, "did_create": True}))  # type: ignore[arg-type]
-    with pytest.raises(jetstream_api.RestoreFailed, match="does not take its archive") as failure:
+    with pytest.raises(jetstream_api.RestoreFailed, match="does not accept its archive") as failure:
         api.restore_stream({"name": "ORDERS"}, {}, [], jetstream_api.TransferPace(1.0))
     assert failure.value.code == "interrupted"
 

@@ -308,7 +308,7 @@ def test_times(text: str, expected: datetime) -> None:
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
 def test_a_time_beyond_the_calendar_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a time of the years 1 to 9999"):
+    with pytest.raises(ValueError, match="is not a UTC time in the years 1 to 9999"):
         parse_time(text)
 
 

@@ -64,7 +64,7 @@ def test_check_mode_starts_nothing_and_writes_nothing(wanted: WantedDrill) -> No
 
 
 def test_what_is_no_directory_of_backups(wanted: WantedDrill, tmp_path: Path) -> None:
-    assert "is no directory" in refused(wanted, "invalid_option", store=DirectoryStore(tmp_path / "none"))
+    assert "is not a directory" in refused(wanted, "invalid_option", store=DirectoryStore(tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     assert "there is no backup in" in refused(wanted, "invalid_option", store=DirectoryStore(tmp_path / "empty"))
     (tmp_path / "empty" / "backup.json").write_text("{")
@@ -77,7 +77,7 @@ def test_what_is_no_stream(wanted: WantedDrill) -> None:
     other = directory_of(wanted) / "other"
     shutil.copytree(ARCHIVES / "backup-2.10.27", other)
     change_manifest(other, account="B")
-    assert "means 2 streams" in refused(wanted, "invalid_option", stream="*/S")
+    assert "matches 2 streams" in refused(wanted, "invalid_option", stream="*/S")
 
 
 def test_a_server_that_is_older_than_the_archive(wanted: WantedDrill, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_no_room(wanted: WantedDrill, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_work_among_the_backups(wanted: WantedDrill) -> None:
     for work in (directory_of(wanted), directory_of(wanted) / "work"):
-        assert "which holds backups only" in refused(wanted, "invalid_option", work_directory=work)
+        assert "which is for backups only" in refused(wanted, "invalid_option", work_directory=work)
 
 
 def test_a_damaged_archive_is_recorded(wanted: WantedDrill) -> None:

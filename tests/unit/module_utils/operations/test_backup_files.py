@@ -76,7 +76,7 @@ def test_what_a_server_will_remove_at_the_restore_is_no_damage() -> None:
     announced = replace(backup.manifest, state={"first_seq": 60, "last_seq": 60})
     backup_files._require_plausible(announced, replace(contents, exact=False))
     for other in (contents, replace(contents, exact=False, last_seq=59)):
-        with pytest.raises(ArchiveError, match="and the backup 60 to 60"):
+        with pytest.raises(ArchiveError, match="but the backup has 60 to 60"):
             backup_files._require_plausible(announced, other)
 
 
@@ -139,7 +139,7 @@ def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
 def test_a_manifest_that_says_something_else(path: Path) -> None:
     contents = read_backup(DirectoryStore(path)).manifest.contents or {}
     change_manifest(path, contents={**contents, "messages": contents["messages"] + 1})
-    with pytest.raises(NatsFailure, match="it holds something else than its backup says") as caught:
+    with pytest.raises(NatsFailure, match="its content differs from the backup record") as caught:
         verify(read_backup(DirectoryStore(path)), CONTENTS)
     assert caught.value.code == "damaged"
 
@@ -152,7 +152,7 @@ def test_a_manifest_that_cannot_be_read(path: Path) -> None:
 
 
 def test_a_directory_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(NatsFailure, match="is no directory"):
+    with pytest.raises(NatsFailure, match="is not a directory"):
         read(DirectoryStore(tmp_path / "nowhere"), None, NONE)
     with pytest.raises(NatsFailure, match="no backup in"):
         read_backup(DirectoryStore(tmp_path))

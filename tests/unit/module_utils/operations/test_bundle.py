@@ -85,7 +85,7 @@ def test_no_bundle_is_larger_than_it_may_be(tmp_path: Path) -> None:
         index = one.publish(METADATA, {})
     assert SMALLEST // 3 < path.stat().st_size <= SMALLEST
     assert len(index["files"]) + len(index["cut"]) - 2 == 2001
-    assert {row["reason"] for row in index["cut"]} == {"it was left out: the bundle would be larger than 1.0 MiB"}
+    assert {row["reason"] for row in index["cut"]} == {"it was left out because the bundle would exceed 1.0 MiB"}
 
 
 def test_what_compresses_well_has_room(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_secret_in_a_compressed_profile_keeps_it_out(tmp_path: Path) -> None:
         one.profile({**profile, "profile_name": "goroutine_1"}, b"goroutine of hunter22")
         index = one.publish(METADATA, {})
     assert index["missing"] == [
-        {"server": "n1", "what": "profile heap", "reason": "it was left out: a secret was still found in it"}
+        {"server": "n1", "what": "profile heap", "reason": "it was left out because it still contains a secret"}
     ]
     with zipfile.ZipFile(tmp_path / "b.zip") as zipped:
         assert "capture/profiles/C1/n2__heap.prof" in zipped.namelist()

@@ -74,9 +74,9 @@ def test_one_whose_deletion_was_the_last_that_worked_is_created() -> None:
 
 def test_one_that_has_delivered_or_whose_deletion_may_remove_messages_is_reported() -> None:
     for api, retention in ((Api([9], delivered=3), "limits"), (Api([9]), "interest"), (Api([9]), "workqueue")):
-        assert placed(api, retention) == ["consumer c begins before its position"]
+        assert placed(api, retention) == ["consumer c would start before its position"]
         assert api.calls == ["create"]
 
 
 def test_a_replica_that_stays_behind_is_reported() -> None:
-    assert placed(Api([9])) == ["consumer c begins before its position"]
+    assert placed(Api([9])) == ["consumer c would start before its position"]

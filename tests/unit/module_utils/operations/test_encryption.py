@@ -263,6 +263,6 @@ def test_an_encrypted_backup_that_is_damaged(backup: Backup) -> None:
 
 def test_a_plain_archive_in_place_of_an_encrypted_one(backup: Backup) -> None:
     change_manifest(Path(backup.path), archive="stream.tar.s2")
-    with pytest.raises(NatsFailure, match="said to be encrypted") as caught:
+    with pytest.raises(NatsFailure, match="recorded as encrypted") as caught:
         read_backup(backup.store)
     assert caught.value.code == "damaged"

@@ -124,7 +124,7 @@ def test_what_has_become_unsafe_since_the_plan_is_refused(tmp_path: Path) -> Non
     failure = failure_of(Seen(tmp_path, account, broken(), broken(), without_meta_leader(broken())))
     assert failure.code == "repair_refused"
     assert failure.description == (
-        "consumer APP/ORDERS/worker: there is no meta leader, which has to carry it out. Nothing was changed."
+        "consumer APP/ORDERS/worker: there is no meta leader to carry it out. Nothing was changed."
     )
     assert account.changes == [] and list(tmp_path.iterdir()) == []
 
@@ -135,7 +135,7 @@ def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
     repair = Seen(tmp_path, account, broken(), broken(), healed)
     done, failure = carry_out_all(repair, planned(repair))
     assert failure is None and account.changes == []
-    assert [(step["changed"], step["seen"]) for step in done] == [(False, "it is not there any more")]
+    assert [(step["changed"], step["seen"]) for step in done] == [(False, "it no longer exists")]
 
 
 @pytest.mark.parametrize(

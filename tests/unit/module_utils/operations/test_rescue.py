@@ -128,7 +128,7 @@ def test_what_only_the_dead_held_is_refused_once_a_leader_tells_of_it(tmp_path: 
     failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS", "APP/SCRATCH"}))
     assert (failure.code, failure.done, meta.removals) == ("rescue_refused", [], [])
     assert failure.description.startswith("Nothing was removed, and in five minutes the meta group has no leader again")
-    assert "only the dead held APP/SCRATCH" in failure.description
+    assert "only dead servers had APP/SCRATCH" in failure.description
     assert len(list(tmp_path.glob("rescue-*.json"))) == 1, "the next run goes on from what was held"
 
 
@@ -142,7 +142,7 @@ def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        (None, "stream APP/ORDERS is not there"),
+        (None, "stream APP/ORDERS does not exist"),
         (replace(ORDERS, group=replace(ORDERS.group, leaders=())), "stream APP/ORDERS has no leader"),
     ],
 )
