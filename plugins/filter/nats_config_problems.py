@@ -108,7 +108,8 @@ options:
           - The hosts of a run, compared with the inventory and the live cluster. This finds runs that would start a
             new cluster in parts, and inventories that list fewer servers than the cluster has.
           - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers,
-            C(live_error), C(running_versions), C(target_version) and C(login) (whether modules can log in).
+            C(live_error), C(login) (whether modules can log in), and C(versions) of the hosts, each with C(name),
+            C(version) (running or installed, empty for a new server), C(target) and C(running).
         type: dict
 """
 
@@ -136,6 +137,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import membership_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import flag_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
     config_problems,
@@ -162,6 +164,7 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
         found += file_problems(tls_files, datetime.now(timezone.utc))
     if run:
         found += membership_problems({**run, "members": known.get("members") or []})
+        found += flag_problems(config, [*(run.get("live") or ()), *(run.get("versions") or ())])
     return found
 
 

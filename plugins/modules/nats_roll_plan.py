@@ -103,6 +103,13 @@ options:
         O(target_version), or else to the running version.
     type: dict
     default: {}
+  stopped_versions:
+    description:
+      - The installed version of each server that is not running, by the name of the server; empty for a new server. With
+        O(target_version), its start is checked as well, with the version in O(starts) or else O(target_version). A
+        downgrade of such a server is refused, because its streams cannot be read.
+    type: dict
+    default: {}
   maintenance:
     description:
       - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count
@@ -256,6 +263,13 @@ errors:
   type: list
   elements: str
   sample: []
+feature_flags:
+  description: >-
+    With O(target_version), the feature flags that each server must turn off in its configuration before it starts,
+    because an older member of the cluster cannot read its entries. Servers without such flags are omitted.
+  returned: success and O(gate)
+  type: dict
+  sample: {n1-c1: {js_raft_delete_range: false}}
 versions:
   description: The running versions, each with the names of its servers.
   returned: success
@@ -320,6 +334,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import (
     VersionRules,
+    flags_to_turn_off,
     parse,
     version_problems,
 )
@@ -332,7 +347,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
 _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary", "r1_policy")
 
@@ -389,6 +404,27 @@ def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[
     return cluster
 
 
+def judge_versions(
+    cluster: Cluster, hosts: Mapping[str, str], params: Mapping[str, Any], rules: VersionRules
+) -> tuple[list[Problem], dict[str, dict[str, bool]]]:
+    """Return the problems of the versions with which the servers start, and the feature flags that each must set. Most runs
+    have one version for all servers. Raises NatsFailure invalid_option."""
+    stopped = {name: str(version or "") for name, version in params["stopped_versions"].items()}
+    by_target: dict[str, list[str]] = {}
+    for server, host in {**{name: name for name in stopped}, **hosts}.items():
+        by_target.setdefault(str(params["starts"].get(host) or rules.target), []).append(server)
+    problems: list[Problem] = []
+    flags = {}
+    for version, servers in by_target.items():
+        try:
+            problems += version_problems(cluster, servers, replace(rules, target=version), stopped)
+            off = flags_to_turn_off(cluster, servers, version, stopped)
+        except ValueError as error:
+            raise NatsFailure("invalid_option", f"starts: {error}") from error
+        flags.update({server: dict.fromkeys(off, False) for server in servers if off})
+    return problems, flags
+
+
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure as `read_cluster`, and invalid_option for rules that nothing meets."""
     for option in ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary"):
@@ -403,16 +439,18 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     effects = batch_effects(cluster, made.batches)
     free = {server: params["disk_free"].get(host) for server, host in hosts.items()}
     marks, now = marks_of(params["maintenance"]), time.time()
+    version_findings, flags = judge_versions(cluster, hosts, params, target) if target else ([], {})
     problems = [
         *disk_problems(free),
         *made.problems,
         *roll_problems(cluster, made.batches, marks, now),
-        *(version_problems(cluster, list(hosts), target) if target else ()),
+        *version_findings,
     ]
     batches = tuple(tuple(hosts[name] for name in batch) for batch in made.batches)
     made = replace(made, batches=batches, problems=tuple(problems))
     scene = scene_of(cluster, {}, maintenance=mark_texts(marks, now))
-    return result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
+    found = result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
+    return {**found, "feature_flags": flags}
 
 
 def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -477,6 +515,7 @@ def main() -> None:
             "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
             "accept_loss": {"type": "list", "elements": "str", "default": []},
             "starts": {"type": "dict", "default": {}},
+            "stopped_versions": {"type": "dict", "default": {}},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},

@@ -43,6 +43,9 @@ options:
     description: Directory of the installed versions.
     type: path
     required: true
+  binary:
+    description: The executable that the service starts.
+    type: path
   version:
     description: The version to look up in O(install_dir).
     type: str
@@ -134,6 +137,12 @@ tls_changed:
 installed:
   description: Whether O(install_dir) has O(version), and its binary runs and reports that version.
   type: bool
+  returned: always
+stopped_version:
+  description: >-
+    Version of O(binary) if the server is not running. Empty if it runs, or if O(binary) is not the executable of a
+    nats-server.
+  type: str
   returned: always
 installed_from:
   description: SHA-256 of the file from which the version was installed. Empty if it was not recorded.
@@ -240,7 +249,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     read_varz,
     unit_properties,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, running_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
+    ProcessError,
+    executable_version,
+    running_servers,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import store_owner
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
     account,
@@ -289,6 +302,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),
         "installed": is_installed(given["install_dir"], given["version"]),
+        "stopped_version": "" if process["running"] else executable_version(given["binary"] or ""),
         "installed_from": source_digest(given["install_dir"], given["version"]),
         "maintenance": read_mark(given["maintenance"]),
         "service_manager": "systemd" if systemd else "",
@@ -315,6 +329,7 @@ def main() -> None:
             "tls_files": paths,
             "monitoring": {"type": "dict", "default": {}},
             "install_dir": {"type": "path", "required": True},
+            "binary": {"type": "path"},
             "version": {"type": "str", "required": True},
             "src": {"type": "path"},
             "user": {"type": "str", "required": True},

@@ -83,3 +83,39 @@ def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
         assert "end-of-life" not in run.output
     finally:
         cluster.kill()
+
+
+def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runner) -> None:
+    """Servers before 2.14 panic at each start on entries of 2.15 for a replicated mirror, see test_roll_plan. The versions of
+    stopped, new and single hosts are checked as well."""
+    cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
+    newer = cluster.running("2.15.1")
+    skips = {"nats_server_allow_skipped_minors": True}
+    on = {"nats_server_config": {"feature_flags": {"js_raft_delete_range": True}}}
+    with cluster.deployed():
+        create(cluster, "ORIGIN", 1, subjects=["ORIGIN.>"], max_msgs_per_subject=1)
+        create(cluster, "COPY", 3, mirror={"name": "ORIGIN"})
+        cluster.add("n4")
+        cluster.hosts["n4"].update(newer)
+        refused = words(cluster.playbook("scale_out", fails=True, **on).output)
+        assert "replicated mirrors make servers before 2.14.0 panic at every start" in refused
+        assert "nothing was changed" in refused
+        del cluster.hosts["n4"]
+        host = dict(cluster.hosts["n3"])
+        cluster.hosts["n3"].update(newer)
+        assert "n3: 2.10.27 to 2.15.1 skips" in words(cluster.playbook("deploy", fails=True).output)
+        cluster.hosts["n3"] = host
+
+        cluster.kill("n3")
+        refused = words(cluster.playbook("upgrade", "--limit", "n3", fails=True, **newer).output)
+        assert "n3: 2.10.27 to 2.15.1 skips" in refused and "nothing was changed" in refused
+        assert cluster.pid("n3") == 0
+        cluster.playbook("upgrade", "--limit", "n3", **newer, **skips)
+        cluster.playbook("upgrade", **newer, **skips)
+        publish(cluster, "ORIGIN.new", 20, 10)
+        assert running(cluster, run_module) == {"2.15.1"}
+        for name in NAMES:
+            assert "js_raft_delete_range: false" in (tmp_path / name / "etc/nats-server.conf").read_text()
+            assert "panic" not in (tmp_path / name / "run/nats-server.out").read_text()
+        cluster.variables.update(newer)
+        cluster.deploy_changes_nothing()

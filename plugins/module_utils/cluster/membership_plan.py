@@ -402,7 +402,8 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
 
     `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (a server of this run
     runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer), route_style (all or
-    seeds), running_versions (of the servers of this run), target_version, login (whether modules can log in).
+    seeds), login (whether modules can log in), versions (of the servers of this run: `[{name, version, target, running}]`; the
+    version that runs or, of a stopped server with streams, is installed; empty for a new server).
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]
@@ -450,21 +451,40 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
 
 
 def _unchecked_version(facts: dict[str, Any]) -> list[ConfigProblem]:
-    """Refuse another version of JetStream servers when nobody could ask them what their streams need."""
-    target = facts.get("target_version") or ""
-    others = sorted({version for version in facts.get("running_versions") or [] if version != target})
+    """Refuse another version of JetStream servers if no running server could report its streams.
+
+    A running server must be among those that answered, because it may be isolated, or a different cluster may have answered.
+    """
+    servers = facts.get("versions") or []
+    answered = {server["name"] for server in facts.get("live") or []}
+    changes = [
+        one
+        for one in servers
+        if one["version"] != one["target"]
+        and (one["name"] not in answered if one["running"] else one["version"] and not answered)
+    ]
     jetstream = any(member.get("jetstream") for member in facts["members"])
-    if not others or facts.get("live") or not jetstream:
+    if not changes or not jetstream:
         return []
-    why = facts.get("live_error") or "no server answered"
+    before = sorted({one["version"] or "an unknown version" for one in changes})
+    targets = sorted({str(one["target"]) for one in changes})
+    silent = f"{_sorted(one['name'] for one in changes)} did not answer" if answered else "no server answered"
+    why = facts.get("live_error") or (silent if facts["running"] else "the servers are stopped")
+    remedy = (
+        "Give the modules a login (nats_server_system_password, nats_server_api_credentials, nats_server_api_nkey, a context, or "
+        "NATS_* in the environment) that the running servers accept."
+    )
     if not facts.get("login"):
         why = "no login of a system user is configured"
+    elif not facts["running"]:
+        remedy = f"First start them as they were: deploy -e nats_server_version={before[0]}."
+        if len(before) > 1:
+            remedy = "First start each host with its previous nats_server_version: deploy."
     return [
         {
             "severity": "error",
             "option": "nats_server_version",
-            "message": f"the change from {_sorted(others)} to {target} could not be checked against the streams: {why}. "
-            "Give the modules a login (nats_server_system_password, nats_server_api_credentials, nats_server_api_nkey, a "
-            "context, or NATS_* in the environment) that the running servers accept.",
+            "message": f"the change from {', '.join(before)} to {', '.join(targets)} could not be checked against the streams: "
+            f"{why}. {remedy}",
         }
     ]

@@ -10,7 +10,7 @@ upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the ser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, series_of
@@ -21,7 +21,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Server,
     Stream,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import (
+    ERROR,
+    WARNING,
+    ConfigProblem,
+    Problem,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import (
     parse_version,
@@ -30,6 +35,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 
 #: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
 Version = tuple[int, int, int, bool]
+
+#: How nats-server's configuration writes true.
+_ON = ("true", "yes", "on")
 
 #: A minor release that never was.
 _MISSING_MINOR = 13
@@ -131,19 +139,27 @@ def skipped_minors(version: str, target: str) -> list[str]:
     return between if start < end else between[::-1]
 
 
-def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRules) -> list[Problem]:
+def version_problems(
+    cluster: Cluster, wanted: Iterable[str], rules: VersionRules, stopped: Mapping[str, str] | None = None
+) -> list[Problem]:
     """Return what speaks against running `rules.target` on the `wanted` servers; empty when they all run it.
 
-    Raises ValueError when the target is no version.
+    `stopped`: the installed version of each server that is not running, empty for a new server. Raises ValueError when the target
+    is not a version.
     """
     target = parse(rules.target)
     names = frozenset(wanted)
+    starting = {name: version for name, version in (stopped or {}).items() if name in names - cluster.names}
+    joining = frozenset(name for name, version in starting.items() if not version)
+    is_oldest = any(target < _reported(server.version) for server in cluster.servers)
+    installed = _installed(starting)
+    cluster = replace(cluster, servers=(*cluster.servers, *installed))
     problems = []
     by_version: dict[str, list[str]] = {}
     for server in cluster.servers:
         if server.name in names:
             by_version.setdefault(server.version, []).append(server.name)
-    silent = sorted(names - cluster.names)
+    silent = sorted(names - cluster.names - joining)
     if silent:
         message = (
             f"{_list(silent)} did not answer: the version that it would be upgraded from to {rules.target} is unknown"
@@ -160,12 +176,72 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
         elif version != target:
             jumps[version] = text
             problems += _jump_problems(text, servers, rules)
-    if jumps:
+    if jumps or joining:
         problems += _mixed(cluster, names, rules)
         problems += _unreadable_entries(cluster, names, rules)
-    if any(version > target for version in jumps):
+    if any(version > target for version in jumps) or (joining and is_oldest):
         problems += _asset_problems(cluster, rules.target)
+    problems += [_unread_problem(one, rules.target) for one in installed if _reported(one.version)[:2] > target[:2]]
     return problems
+
+
+def flags_to_turn_off(
+    cluster: Cluster, names: Iterable[str], target: str, stopped: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the feature flags that `target` has on and the servers `names` must turn off, because some member may be too old
+    to read their entries: also one that is not running, unless its version is known. `stopped`: as for `version_problems`.
+    Raises ValueError.
+    """
+    known = stopped or {}
+    servers = [*cluster.servers, *_installed(known)]
+    versions = [reported_version(server.version) for server in servers if server.jetstream]
+    members = set(cluster.meta.group.members) if cluster.meta else set()
+    if len({*(server.name for server in servers), *members, *names}) < 2:
+        return []
+    parse(target)
+    silent = members - cluster.names - set(known)
+    return [
+        feature.flag
+        for feature in RAFT_FEATURES
+        if feature.is_written_by(target, {}) and (silent or any(one < feature.read_since for one in versions))
+    ]
+
+
+def flag_problems(config: Mapping[str, Any], servers: Iterable[Mapping[str, Any]]) -> Iterator[ConfigProblem]:
+    """Yield the feature flags that a configuration turns on although some of the `servers` (name, version) cannot read their
+    entries."""
+    flags = config.get("feature_flags")
+    on = (
+        {str(flag) for flag, value in flags.items() if str(value).lower() in _ON}
+        if isinstance(flags, Mapping)
+        else set()
+    )
+    versions = {str(one["name"]): str(one.get("version") or "") for one in servers}
+    for feature in RAFT_FEATURES:
+        old = sorted(
+            name for name, version in versions.items() if version and reported_version(version) < feature.read_since
+        )
+        if feature.flag in on and old:
+            since = _text(feature.read_since)
+            yield {
+                "severity": "error",
+                "option": f"feature_flags.{feature.flag}",
+                "message": f"servers before {since} ({some_names(old)}) would {feature.effect} because of replicated "
+                f"{feature.streams}. Turn it on once all servers run {since} or later.",
+            }
+
+
+def _installed(stopped: Mapping[str, str]) -> list[Server]:
+    return [Server(name, "", version=version, jetstream=True) for name, version in stopped.items() if version]
+
+
+def _unread_problem(server: Server, target: str) -> Problem:
+    """Return why a stopped server cannot be downgraded: nobody reports its own streams and consumers."""
+    message = (
+        f"{server.name} is not running, so it is unknown whether {target} supports its streams and consumers: start it with "
+        f"{server.version} first (deploy -e nats_server_version={server.version})"
+    )
+    return Problem("roll_version_unknown", ERROR, server.name, message, (server.name,))
 
 
 def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Iterator[Problem]:
@@ -233,9 +309,10 @@ def proposes_delete_ranges(cluster: Cluster) -> bool:
 def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iterator[Problem]:
     """Yield the Raft entries that some members would write and others could not read while both versions run."""
     members = [server for server in cluster.servers if server.jetstream]
-    if len(members) < 2:
+    if len({one.name for one in members} | names) < 2:
         return
-    changing = tuple(sorted(one.name for one in members if one.name in names and one.version != rules.target))
+    unchanged = {one.name for one in cluster.servers if not one.jetstream or one.version == rules.target}
+    changing = tuple(sorted(names - unchanged))
     for feature in RAFT_FEATURES:
         writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
         old = {server.name for server in members if reported_version(server.version) < feature.read_since}

@@ -138,8 +138,13 @@ def version_of(binary: str) -> str:
 
 def running_version(server: ServerProcess, proc: Path = _PROC) -> str:
     """Return the version of the image that the process runs, even if its file is gone; empty when it may not be run."""
+    return executable_version(str(proc / str(server.pid) / "exe"))
+
+
+def executable_version(binary: str) -> str:
+    """Return the version of a nats-server binary; empty if there is none or it may not be run."""
     try:
-        return version_of(str(proc / str(server.pid) / "exe"))
+        return version_of(binary)
     except ProcessError:
         return ""
 

@@ -144,7 +144,8 @@ def test_versions_with_defects_are_warned_of() -> None:
 
 @pytest.mark.parametrize("version", ["v2.15.1", "2.15.1+git", "٢.١٥.١", "latest", 2.10, None])
 def test_a_version_that_no_server_reports_is_refused(version: object) -> None:
-    run = {"cluster": "C1", "hosts": ["n1"], "running": True, "target_version": version, "running_versions": ["2.12.9"]}
+    server = {"name": "n1", "version": "2.12.9", "target": version, "running": True}
+    run = {"cluster": "C1", "hosts": ["n1"], "running": True, "versions": [server]}
     found = nats_config_problems({"port": 4222}, {"version": version, "versions": [version], "run": run})
     assert (found[0]["severity"], found[0]["option"]) == ("error", "nats_server_version")
     assert found[0]["message"].startswith(f"{version!r} is ")

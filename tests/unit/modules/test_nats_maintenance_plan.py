@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import request_of
+from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import plan, request_of
+from support.clusters import cluster, stream
 
 #: 2026-11-24T16:00:00Z.
 NOW = 1795536000.0
@@ -50,3 +51,13 @@ def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NatsFailure) as refused:
         request_of(asked(**changes), NOW)
     assert refused.value.code == "invalid_option" and refused.value.description.startswith(reason)
+
+
+def test_single_replicas_are_moved_by_the_same_playbook() -> None:
+    """Its limit names all hosts of the request."""
+    names = ["n1", "n2", "n3"]
+    state = cluster(names, stream("ORDERS", names), stream("LOGS", ["n1"]))
+    request = {**asked(r1_policy="fail"), "maintenance": [], "gate": True}
+    made = plan(state, {**request, "hosts": {"h1": "n1"}, "running": ["h1"]})
+    command = "maintenance_enter --limit h1 -e nats_cluster_gate_r1_policy=move  # moves them first"
+    assert not made["ok"] and command in made["refusal"]

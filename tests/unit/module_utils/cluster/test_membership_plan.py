@@ -370,7 +370,8 @@ def test_a_new_cluster_started_in_parts_is_refused() -> None:
 
 def test_a_version_change_that_nobody_could_check_is_refused() -> None:
     members = [{**member, "jetstream": True} for member in MEMBERS]
-    change = {"members": members, "running": True, "running_versions": ["2.15.1"], "target_version": "2.10.27"}
+    server = {"name": "n1", "version": "2.15.1", "target": "2.10.27", "running": True}
+    change = {"members": members, "running": True, "versions": [server]}
     (refused,) = membership(**change)
     assert (refused["severity"], refused["option"]) == ("error", "nats_server_version")
     assert "the change from 2.15.1 to 2.10.27 could not be checked against the streams: no login" in refused["message"]
@@ -378,11 +379,31 @@ def test_a_version_change_that_nobody_could_check_is_refused() -> None:
     assert "Authorization Violation" in wrong["message"]
     (silent,) = membership(**change, login=True)
     assert "no server answered" in silent["message"]
+    (unknown,) = membership(**{**change, "versions": [{**server, "version": ""}]})
+    assert "the change from an unknown version to 2.10.27" in unknown["message"]
+    (isolated,) = membership(**change, login=True, live=running("n2", "n3"))
+    assert "n1 did not answer" in isolated["message"]
     # Checked, no change, nothing that runs, and nothing that is stored.
     assert membership(**change, live=running("n1", "n2", "n3")) == []
-    assert membership(**{**change, "running_versions": ["2.10.27"]}) == []
-    assert membership(**{**change, "running_versions": []}) == []
+    assert membership(**{**change, "versions": [{**server, "version": "2.10.27"}]}) == []
+    assert membership(**{**change, "versions": []}) == []
     assert membership(**{**change, "members": MEMBERS}) == []
+
+
+def test_a_version_change_of_stopped_servers_needs_another_one_that_runs() -> None:
+    members = [{**member, "jetstream": True} for member in MEMBERS]
+    server = {"name": "n1", "version": "2.15.1", "target": "2.10.27", "running": False}
+    stopped = {"members": members, "login": True, "versions": [server]}
+    (refused,) = membership(**stopped)
+    assert "could not be checked against the streams: the servers are stopped" in refused["message"]
+    assert "deploy -e nats_server_version=2.15.1" in refused["message"]
+    two = [server, {**server, "version": "2.14.7"}]
+    (refused,) = membership(**{**stopped, "versions": two})
+    assert "from 2.14.7, 2.15.1 to 2.10.27" in refused["message"]
+    assert "each host with its previous nats_server_version" in refused["message"]
+    # The plan checks it against the others of the cluster; a new server has no version.
+    assert membership(**stopped, live=running("n2", "n3")) == []
+    assert membership(**{**stopped, "versions": [{**server, "version": ""}]}) == []
 
 
 def test_a_new_jetstream_cluster_is_not_started_from_seeds() -> None:

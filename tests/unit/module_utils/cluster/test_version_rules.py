@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import (
     VersionRules,
     api_level,
+    flag_problems,
+    flags_to_turn_off,
     parse,
     skipped_minors,
     version_problems,
@@ -184,6 +186,69 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
         for one in mixed.servers
     ]
     assert unreadable(replace(mixed, servers=tuple(off)), "2.15.1", ["n3"], OFF) == []
+
+
+def test_servers_that_are_not_running_are_judged_by_their_installed_version() -> None:
+    state = running("2.12.15", stream_config=MIRROR)
+    without = replace(state, servers=state.servers[:2])
+
+    def found(version: str, target: str, flags: dict[str, bool] | None = None) -> set[tuple[str, str]]:
+        return codes(
+            version_problems(without, ["n3"], VersionRules(target, feature_flags=flags or {}), {"n3": version})
+        )
+
+    stopped = found("2.12.15", "2.15.1")
+    assert {("roll_skipped_minor", "error"), (ENTRIES, "error")} <= stopped
+    assert "roll_version_unknown" not in {code for code, _severity in stopped}
+    assert ("roll_downgrade", "error") in found("2.12.15", "2.12.14")
+    assert found("2.12.15", "2.12.15") == set()
+    # No running server reports the streams on its disk.
+    assert ("roll_version_unknown", "error") in found("2.12.15", "2.11.17")
+    assert ("roll_version_unknown", "error") not in found("2.12.15", "2.12.14")
+
+
+def test_new_servers_are_judged_next_to_the_running_ones() -> None:
+    def found(running_version: str, target: str, level: int = 0, **flags: bool) -> set[tuple[str, str]]:
+        state = running(running_version, stream_config=MIRROR, level=level)
+        state = replace(state, servers=state.servers[:2])
+        return codes(version_problems(state, ["n4"], VersionRules(target, feature_flags=flags), {"n4": ""}))
+
+    # It skips nothing, but would write entries on which the others panic, or lack a feature of their streams.
+    mixed = ("roll_mixed_versions", "warning")
+    assert found("2.12.15", "2.15.1") == {(ENTRIES, "error"), mixed}
+    assert found("2.12.15", "2.15.1", **OFF) == {mixed}
+    assert found("2.12.15", "2.12.15", level=2) == set()
+    assert found("2.12.15", "2.11.17", level=2) == {mixed, ("roll_api_level", "error")}
+    assert found("2.15.1", "2.12.15") == {mixed, (ENTRIES, "error")}
+
+
+def test_which_flags_are_off_next_to_older_servers() -> None:
+    def off(version: str, target: str, stopped: dict[str, str] | None = None) -> list[str]:
+        state = running(version)
+        gone = replace(state, servers=state.servers[:2]) if stopped is not None else state
+        return flags_to_turn_off(gone, ["n1"], target, stopped)
+
+    flag = ["js_raft_delete_range"]
+    assert off("2.10.27", "2.15.1") == off("2.12.15", "2.15.1") == flag
+    # The target does not turn the flag on, or all servers read the entries.
+    assert off("2.10.27", "2.14.7") == off("2.14.0", "2.15.1") == []
+    # n3 is down: its version is unknown, too old, or good enough.
+    assert off("2.15.1", "2.15.1", {}) == off("2.15.1", "2.15.1", {"n3": "2.10.27"}) == flag
+    assert off("2.15.1", "2.15.1", {"n3": "2.14.7"}) == off("2.15.1", "2.15.1", {"n3": ""}) == []
+    alone = replace(running("2.10.27"), servers=running("2.10.27").servers[:1], meta=None)
+    assert flags_to_turn_off(alone, ["n1"], "2.15.1") == []
+
+
+@pytest.mark.parametrize("value", [True, "yes"])
+def test_flags_that_older_servers_cannot_bear_are_refused(value: object) -> None:
+    config = {"feature_flags": {"js_raft_delete_range": value, "js_snapshot_sources": False}}
+    servers = [{"name": "n1", "version": "2.15.1"}, {"name": "n2", "version": "2.12.15"}, {"name": "n3", "version": ""}]
+    (problem,) = flag_problems(config, servers)
+    assert problem["option"] == "feature_flags.js_raft_delete_range" and problem["severity"] == "error"
+    assert problem["message"].startswith("servers before 2.14.0 (n2) would panic at every start")
+    for harmless in ({"feature_flags": {"js_raft_delete_range": False}}, {"feature_flags": None}, {}):
+        assert list(flag_problems(harmless, servers)) == []
+    assert list(flag_problems(config, servers[:1])) == []
 
 
 def test_one_server_or_one_replica_reads_its_own_entries() -> None:
