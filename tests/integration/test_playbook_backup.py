@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import re
-import sys
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +17,7 @@ from typing import Any
 import nats
 import pyrage
 import pytest
-from support.documents import CHECKOUT
+from support.backup_site import timer_program
 from support.load import patiently, publish_stored
 from support.nats_processes import binary
 from support.object_storage import BUCKET, ObjectStorage
@@ -42,15 +40,6 @@ def publish(cluster: RoleCluster, count: int) -> None:
             await connection.close()
 
     asyncio.run(work())
-
-
-def timer_program() -> Any:
-    spec = importlib.util.spec_from_file_location("backup_program", CHECKOUT / "roles/nats_cluster/files/backup.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["backup_program"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

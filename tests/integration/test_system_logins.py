@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from support.backup_site import timer_program
 from support.credentials import new_user
+from support.documents import CHECKOUT
+from support.exporters import Exporter
 from support.module_runs import Runner
 from support.role_cluster import (
     APP_PASSWORD,
     APP_USER,
+    OPERATOR_PASSWORD,
     SMOKE_TEST,
     RoleCluster,
     create,
@@ -140,13 +145,46 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
     assert (stream["account"], stream["messages"]) == ("APP", 20)
 
 
-def test_clients_that_start_tls_before_the_greeting(tmp_path: Path) -> None:
-    """The certificates of the source are kept, and the modules start TLS first, too: they verify, watch and test the server."""
+def program_connections(cluster: RoleCluster) -> dict[str, Any]:
+    """Return the connections that the playbooks `exporter` and `backup_timer` write into the settings of their programs."""
+    (timer,) = yaml.safe_load((CHECKOUT / "roles/nats_cluster/tasks/backup_timer.yml").read_text())[-1:]
+    schedule = next(task for task in timer["block"] if "nats_program_settings" in task.get("vars", {}))
+    exporter = yaml.safe_load((CHECKOUT / "playbooks/exporter.yml").read_text())[0]["tasks"][-1]["block"][0]
+    content = {
+        "timer": schedule["vars"]["nats_program_settings"]["connection"],
+        "exporter": exporter["vars"]["nats_insights_connection"],
+    }
+    role = {"name": "natsops.jetstream.nats_server", "tasks_from": "members"}
+    write = {"content": content, "dest": str(cluster.root / "connections.json"), "mode": "0600"}
+    play = {
+        "name": "Write the connections",
+        "hosts": "nats",
+        "gather_facts": False,
+        "vars_files": [str(CHECKOUT / "playbooks/vars/connection.yml")],
+        "tasks": [
+            {"name": "Read the servers", "ansible.builtin.import_role": role},
+            {"name": "Write", "ansible.builtin.copy": write, "run_once": True},
+        ],
+    }
+    path = cluster.root / "connections.yml"
+    path.write_text(yaml.safe_dump([play]))
+    cluster.playbook(str(path))
+    connections: dict[str, Any] = json.loads((cluster.root / "connections.json").read_text())
+    return connections
+
+
+def test_every_connection_starts_tls_before_the_greeting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_module: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The role keeps the certificates of the source. The modules that verify, watch and test the server start TLS first, and so
+    do reports, contexts, and the programs that run without Ansible, with the settings from their playbooks."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables.update(
         nats_server_tls_source="ca",
         nats_server_tls_ca_dir=str(tmp_path / "ca"),
         nats_server_tls={"handshake_first": True},
+        nats_server_contexts_on="controller",
+        nats_server_contexts_dir=str(tmp_path / "nats" / "context"),
     )
     try:
         deployed = cluster.playbook("deploy")
@@ -154,6 +192,37 @@ def test_clients_that_start_tls_before_the_greeting(tmp_path: Path) -> None:
         config = (tmp_path / "n1" / "etc" / "nats-server.conf").read_text()
         assert "handshake_first: true" in config and "cert_file: " in config
         cluster.deploy_changes_nothing()
+
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        created = run_module("nats_stream", {"context": "C1-app"}, stream="ORDERS", subjects=["ORDERS.>"])
+        assert created.get("changed"), created
+        (server,) = run_module("nats_cluster_info", {"context": "C1-sys"})["servers"]
+        assert server["name"] == "n1"
+        assert "ORDERS" in cluster.playbook("report", report="streams").output
+        assert "HEALTHY: " in cluster.playbook("diagnose").output
+
+        connections = program_connections(cluster)
+        exporter = Exporter(tmp_path / "exporter", connections["exporter"], expected_servers=["n1"])
+        try:
+            exporter.until(lambda found: found.get(("natsops_server_up", "", "n1")) == 1)
+        finally:
+            exporter.stop()
+        settings = {
+            "connection": connections["timer"],
+            "account_users": [{"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}],
+            "directory": str(tmp_path / "backup"),
+            "s3": {},
+            "encrypt_to": [],
+            "streams": ["*"],
+            "exclude": [],
+            "keep": {},
+            "rate_limit": None,
+            "verify": "checksum",
+        }
+        (tmp_path / "settings.json").write_text(json.dumps(settings))
+        assert timer_program().main(str(tmp_path / "settings.json")) == 0, capsys.readouterr()
+        assert [path.name.partition("@")[0] for path in (tmp_path / "backup" / "APP").glob("ORDERS@*")] == ["ORDERS"]
+
         cluster.variables["nats_server_tls_source"] = "none"
         refused = cluster.playbook("deploy", "--check", fails=True)
         assert "tls: has no certificate" in refused.output

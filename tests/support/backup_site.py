@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib.util
 import itertools
 import json
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 from nats.aio.client import Client as NatsPy
 from support import load
+from support.documents import CHECKOUT
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
 Run = Callable[..., dict[str, Any]]
@@ -50,6 +53,16 @@ class Record:
         assert set(floors) == set(self.positions)
         for name, (last, following) in self.positions.items():
             assert last <= floors[name] < following, (name, floors[name], last, following)
+
+
+def timer_program() -> Any:
+    """Return the program of the backup timer."""
+    spec = importlib.util.spec_from_file_location("backup_program", CHECKOUT / "roles/nats_cluster/files/backup.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["backup_program"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Site:
