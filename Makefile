@@ -307,10 +307,15 @@ ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/e
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
 # Each is locked for the oldest Python that it runs on.
-lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
+lock: LOCK = uv pip compile --no-config --system-certs --quiet --universal --upgrade --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments, and of the packages that roles install
 	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
-		uv pip compile --no-config --system-certs --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $${file%.in}.txt $$file || exit 1; done
+		$(LOCK) --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) -o $${file%.in}.txt $$file || exit 1; done
+	@cd roles/nats_program/files/locks && for file in *.in; do \
+		$(LOCK) --python-version 3.9 -o $${file%.in}.txt $$file || exit 1; done
+	@cd roles/nats_insights/files && for name in requirements requirements-connect; do \
+		$(LOCK) --no-strip-extras --python-version 3.11 -o $$name-locked.txt $$name.txt || exit 1; done
 
 vendor: ## fetches the chart library of the insights' report from npm, as tools/vendor.py names it
 	@$(PYTHON) tools/vendor.py

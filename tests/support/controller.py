@@ -221,9 +221,12 @@ def _finish(command: Sequence[str], environment: Mapping[str, str], timeout: flo
 
 def download_wheels(directory: Path) -> Path:
     """Download what programs of the collection need, for a host that reaches no package index, and return the directory."""
-    packages = ("msgspec", "nats-py", "nkeys", "prometheus-client", "setuptools")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory), *packages]
-    subprocess.run(command, check=True, capture_output=True)
+    locks = _CHECKOUT / "roles/nats_program/files/locks"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory)]
+    for name in ("msgspec", "nats", "prometheus_client"):
+        subprocess.run([*download, "--requirement", str(locks / f"{name}.txt")], check=True, capture_output=True)
+    # pip builds nkeys with it.
+    subprocess.run([*download, "setuptools"], check=True, capture_output=True)
     return directory
 
 

@@ -98,15 +98,24 @@ def test_every_plugin_says_its_licence_and_is_python_3_9() -> None:
 
 
 # Requirements of an installation are ranges, since they share an environment with others.
-@pytest.mark.parametrize(
-    "lock", sorted({path.stem for path in (CHECKOUT / "requirements").iterdir()} - {"runtime", "test"})
-)
+LOCKS = [
+    *(
+        f"requirements/{path.stem}.txt"
+        for path in sorted((CHECKOUT / "requirements").glob("*.in"))
+        if path.stem != "test"
+    ),
+    *(str(path.relative_to(CHECKOUT).with_suffix(".txt")) for path in sorted((CHECKOUT / "roles").rglob("*.in"))),
+    *(str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / "roles").rglob("*-locked.txt"))),
+]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_locks_pin_every_package_by_hash_and_name_no_index(lock: str) -> None:
-    content = (CHECKOUT / f"requirements/{lock}.txt").read_text()
+    content = (CHECKOUT / lock).read_text()
     packages = re.split(r"\n(?=[a-z0-9])", "\n" + re.sub(r"^#.*\n", "", content, flags=re.MULTILINE))
     assert packages
     for package in filter(str.strip, packages):
-        assert re.match(r"\s*[a-z0-9.-]+==\S+", package), package
+        assert re.match(r"\s*[a-z0-9.-]+(\[[a-z]+\])?==\S+", package), package
         assert "--hash=sha256:" in package, package
     assert "://" not in content
     assert "index-url" not in content
