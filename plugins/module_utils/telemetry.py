@@ -375,7 +375,7 @@ BACKUPS = Reported(
     (
         *same("boolean", "excluded"),
         *same("timestamp", "saved", "drilled", "proven"),
-        *same("string", "account_name", "problem", "drill_problem"),
+        *same("string", "account_name", "problem", "drill_problem", "future_backup"),
         *same("double", "restore_seconds"),
     ),
 )

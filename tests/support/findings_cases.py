@@ -370,6 +370,7 @@ def _moment(step: int) -> Rows:
             "problem": "",
             "drilled": reported(moment - timedelta(days=9)),
             "drill_problem": "",
+            "future_backup": "",
             "proven": reported(moment - timedelta(days=9)),
             "restore_seconds": 2.0,
         }
@@ -852,6 +853,7 @@ CASES: dict[str, Case] = {
     "BACKUP_103": case("backups", {"saved": reported(END - timedelta(hours=30))}),
     "BACKUP_104": case("backups", {"proven": None, "drilled": None}),
     "BACKUP_105": case("backups", {"drill_problem": "3 messages are missing", "restore_seconds": None}),
+    "BACKUP_106": case("backups", {"future_backup": "A/S@20991231T000000"}),
     "STREAM_207": case("divergence", {"diverged": True, "messages": 1800}, server="n2"),
     "STREAM_208": case("divergence", {"behind": True, "last_seq": 100}, server="n2"),
     "CONSUMER_202": case("consumer_lag", {"state": "stuck", "stuck_seconds": 7200.0}),

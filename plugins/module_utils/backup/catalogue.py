@@ -10,7 +10,7 @@ are nowhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
@@ -201,12 +201,3 @@ _SHAPES: dict[str, shapes.Shape] = {
     "exclude": list_of(shapes.text),
     "cluster": list_of(_CLUSTER_FILES),
 }
-
-
-def least_proven(streams: Sequence[str], catalogue: Catalogue) -> str:
-    """Return the stream whose turn it is to be proven: one that never was, else the one whose proof is the oldest."""
-    return min(streams, key=lambda name: ((_record(catalogue, name).proof or {}).get("time") or "", name))
-
-
-def _record(catalogue: Catalogue, stream: str) -> StreamRecord:
-    return catalogue.streams.get(stream, StreamRecord())

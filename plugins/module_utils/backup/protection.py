@@ -8,7 +8,7 @@ nats_check, the report and the snapshots of the insights all go by this; each on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any, Optional
@@ -29,7 +29,8 @@ class Protection:
 
     `excluded`: the last run was to leave it out. `saved`: when it was last seen to be as its newest backup has it.
     `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed, `proven`: the last
-    one that succeeded, `restore_seconds`: how long its restore took. A text is empty where there is nothing to say.
+    one that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the place of a backup that is dated in the
+    future. A text is empty where there is nothing to say.
     """
 
     account: str
@@ -42,6 +43,7 @@ class Protection:
     drill_problem: str = ""
     proven: Optional[str] = None
     restore_seconds: Optional[float] = None
+    future_backup: str = ""
 
     @property
     def name(self) -> str:
@@ -59,25 +61,36 @@ class Protection:
 def protections(
     catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None, now: datetime | None = None
 ) -> list[Protection]:
-    """Return how streams are protected, by account and name: those that the last runs saw, or exactly these. A backup that is
-    dated in the future protects nothing."""
+    """Return how streams are protected, by account and name: those that the last runs saw, or exactly these. Backups, runs and
+    drills that are dated in the future, because a clock was ahead, do not count: no threshold of an age would ever fire."""
     present = now or datetime.now(timezone.utc)
     if streams is None:
         streams = [(name.partition("/")[0], name.partition("/")[2]) for name in catalogue.streams]
-    taken: dict[str, str] = {}
+    rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in catalogue.backups:
-        if row.get("taken") and not is_future(row["taken"], present):
-            name = stream_key(row.get("account"), str(row.get("stream")))
-            taken[name] = _latest(taken.get(name), row["taken"]) or ""
+        rows.setdefault(stream_key(row.get("account"), str(row.get("stream"))), []).append(row)
     labels = account_labels(account_names(catalogue.backups))
-    return [_protection(catalogue, taken, labels.get(pair[0], pair[0]), *pair) for pair in sorted(streams)]
+    return [
+        _protection(catalogue, rows.get(stream_key(*pair), []), labels.get(pair[0], pair[0]), *pair, now=present)
+        for pair in sorted(streams)
+    ]
+
+
+def least_proven(streams: Sequence[str], catalogue: Catalogue, now: datetime) -> str:
+    """Return the stream whose turn it is to be proven: one that never was, else the one whose proof is the oldest. A proof that
+    is dated in the future is none."""
+
+    def proof(name: str) -> str:
+        time = (catalogue.streams.get(name, StreamRecord()).proof or {}).get("time")
+        return "" if is_future(time, now) else time or ""
+
+    return min(streams, key=lambda name: (proof(name), name))
 
 
 def _protection(
-    catalogue: Catalogue, taken: dict[str, str], account_name: str, account: str, stream: str
+    catalogue: Catalogue, rows: Sequence[Mapping[str, Any]], account_name: str, account: str, stream: str, now: datetime
 ) -> Protection:
-    name = stream_key(account, stream)
-    record = catalogue.streams.get(name, StreamRecord())
+    record = catalogue.streams.get(stream_key(account, stream), StreamRecord())
     proof = record.proof or {}
     ok = bool(proof.get("ok"))
     reason = str(proof.get("reason") or "no reason was recorded")
@@ -86,15 +99,15 @@ def _protection(
         stream,
         account_name,
         excluded=matches(account, stream, catalogue.exclude),
-        saved=_latest(record.current, taken.get(name)),
+        saved=_latest_past([record.current, *(row.get("taken") for row in rows)], now),
         problem=record.problem,
-        drilled=proof.get("time"),
+        drilled=_latest_past([proof.get("time")], now),
         drill_problem=reason if proof and not ok else "",
-        proven=proof.get("time") if ok else proof.get("proven"),
+        proven=_latest_past([proof.get("time") if ok else proof.get("proven")], now),
         restore_seconds=proof.get("seconds") if ok else None,
+        future_backup=next((str(row.get("path")) for row in rows if is_future(row.get("taken"), now)), ""),
     )
 
 
-def _latest(*times: Optional[str]) -> Optional[str]:
-    known: Sequence[str] = [time for time in times if time]
-    return max(known, key=parse_time) if known else None
+def _latest_past(times: Iterable[Optional[str]], now: datetime) -> Optional[str]:
+    return max((time for time in times if time and not is_future(time, now)), key=parse_time, default=None)

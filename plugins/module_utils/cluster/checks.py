@@ -923,7 +923,7 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
     result = Result("backup", result_name("backup", options))
     found = [
         one
-        for one in protections(catalogue)
+        for one in protections(catalogue, now=now)
         if any(matches(account, one.stream, options["streams"]) for account in (one.account, one.account_name))
     ]
     result.measure("streams", len(found))
@@ -935,6 +935,8 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
             result.add(CRITICAL, f"{one.label} was not saved: {one.problem}")
         if one.drill_problem:
             result.add(CRITICAL, f"{one.label} could not be restored in a drill: {one.drill_problem}")
+        if one.future_backup:
+            result.add(WARNING, f"{one.label} has a backup that is dated in the future: {one.future_backup}")
     _judge_oldest(result, options, "age", now, {one.label: one.saved for one in found}, "saved")
     _judge_oldest(result, options, "proof", now, {one.label: one.proven for one in found}, "proven")
     result.ok_if_silent(f"{len(found)} streams")

@@ -11,14 +11,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
-    Catalogue,
-    least_proven,
-    stream_key,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof import (
     expired_since,
     lost,
@@ -26,6 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof imp
     room_needed,
     unproven,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import least_proven
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     Changes,
     Refusal,
@@ -169,7 +167,7 @@ def _chosen(
     for backup in backups:  # the newest one is the last one
         by_stream[stream_key(backup.manifest.account, backup.manifest.stream)] = backup
     if wanted.stream is None and by_stream:
-        return by_stream[least_proven(list(by_stream), catalogue)]
+        return by_stream[least_proven(list(by_stream), catalogue, datetime.now(timezone.utc))]
     more = f" ({len(unreadable)} backups cannot be read: {unreadable[0].description})" if unreadable else ""
     if wanted.stream is None:
         raise NatsFailure("invalid_option", f"there is no backup in {wanted.store.place()}{more}")

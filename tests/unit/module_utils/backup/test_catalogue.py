@@ -13,9 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     Catalogue,
     CatalogueError,
     backup_row,
-    least_proven,
     read_catalogue,
-    stream_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import read_manifest
 
@@ -73,11 +71,3 @@ def catalogue(**changed: Any) -> str:
 def test_what_is_no_catalogue(text: str, reason: str) -> None:
     with pytest.raises(CatalogueError, match=reason):
         read_catalogue(text)
-
-
-def test_whose_turn_it_is() -> None:
-    streams = ["A/1", "A/2", "A/3"]
-    catalogue = Catalogue().proven("A/1", {"time": "2026-11-02"}).proven("A/2", {"time": "2026-11-01"})
-    assert least_proven(streams, catalogue) == "A/3"
-    assert least_proven(streams, catalogue.proven("A/3", {"time": "2026-11-03"})) == "A/2"
-    assert stream_key(None, "S") == "/S"

@@ -5,15 +5,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import Protection, protections
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import (
+    Protection,
+    least_proven,
+    protections,
+)
 
+NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+FUTURE = "2026-11-25T02:00:00Z"
 FIRST, LATER, LAST = "2026-11-21T02:00:00Z", "2026-11-22T02:00:00.5Z", "2026-11-23T02:00:00Z"
 
 
 def only(catalogue: Catalogue, account: str = "APP", stream: str = "S") -> Protection:
-    (found,) = protections(catalogue, [(account, stream)])
+    (found,) = protections(catalogue, [(account, stream)], NOW)
     return found
 
 
@@ -54,3 +61,22 @@ def test_what_the_last_run_left_out_is_marked() -> None:
     catalogue = replace(Catalogue(), exclude=("APP/KV_*", "TEST"))
     found = protections(catalogue, [("APP", "KV_a"), ("APP", "S"), ("TEST", "S")])
     assert [one.excluded for one in found] == [True, False, True]
+
+
+def test_times_of_a_clock_that_was_ahead_do_not_count() -> None:
+    row = {"account": "APP", "stream": "S", "path": "APP/S@1"}
+    ahead = Catalogue(backups=({**row, "taken": FUTURE}, {**row, "taken": FIRST})).saved("APP/S", FUTURE)
+    assert (only(ahead).saved, only(ahead).future_backup) == (FIRST, "APP/S@1")
+    proven = ahead.proven("APP/S", {"time": FUTURE, "ok": True, "reason": ""})
+    assert (only(proven).drilled, only(proven).proven) == (None, None)
+    failed = proven.proven("APP/S", {"time": LAST, "ok": False, "reason": "3 messages are missing"})
+    assert (only(failed).proven, only(failed).drill_problem) == (None, "3 messages are missing")
+
+
+def test_the_stream_whose_proof_is_the_oldest_is_proven_next() -> None:
+    streams = ["A/1", "A/2", "A/3"]
+    catalogue = Catalogue().proven("A/1", {"time": LATER}).proven("A/2", {"time": FIRST})
+    assert least_proven(streams, catalogue, NOW) == "A/3"
+    catalogue = catalogue.proven("A/3", {"time": LAST})
+    assert least_proven(streams, catalogue, NOW) == "A/2"
+    assert least_proven(streams, catalogue.proven("A/3", {"time": FUTURE}), NOW) == "A/3"

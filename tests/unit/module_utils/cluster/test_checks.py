@@ -9,6 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -685,6 +686,14 @@ def test_the_oldest_backup_counts() -> None:
     assert backup(SAVED, "2026-11-22T05:00:00+00:00").status == "CRITICAL"
     assert backup(SAVED, streams=["OTHER"]).status == "UNKNOWN"
     assert [(item.name, item.value) for item in backup(SAVED).perfdata] == [("streams", 2), ("age", 24 * 3600)]
+
+
+def test_a_run_with_a_clock_that_was_ahead_does_not_count() -> None:
+    row = {"account": "APP", "stream": "A", "path": "APP/A@20271120T020000", "taken": "2027-11-20T02:00:00Z"}
+    ahead = replace(SAVED.saved("APP/A", "2027-11-20T02:00:00Z"), backups=(row,))
+    found = backup(ahead)
+    assert found.texts("CRITICAL") == ["never saved: APP/A"]
+    assert found.texts("WARNING") == ["APP/A has a backup that is dated in the future: APP/A@20271120T020000"]
 
 
 def test_what_was_not_saved_or_not_proven_is_critical() -> None:

@@ -88,4 +88,16 @@ CHECKS = (
         remedy=f"{_BACK_UP}, then {_DRILL}",
         source=_SOURCE,
     ),
+    Check(
+        code="BACKUP_106",
+        severity=WARNING,
+        title="A backup is dated in the future",
+        view="backups",
+        needs=("future_backup",),
+        fails="future_backup <> ''",
+        text="{future_backup} is dated in the future: the clock of the host that took it was ahead",
+        rationale="Such a backup counts as no backup, is never removed by `keep`, and is restored only if it is named.",
+        remedy=f"the clock of the host of the backups; then remove that backup, and {_BACK_UP}",
+        source=_SOURCE,
+    ),
 )
