@@ -84,7 +84,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 def nats_conf(config: dict[str, Any], path: str = "", secrets: str = "inline", indent: int = 0) -> str:
     """Return the configuration's text; see DOCUMENTATION."""
     if secrets not in ("inline", "reference", "definitions"):
-        raise ValueError(f"secrets is inline, reference or definitions, not {secrets!r}")
+        raise ValueError(f"secrets: must be inline, reference or definitions, not {secrets!r}")
     if secrets == "definitions":
         return write_secrets(config)
     return write(config, tuple(path.split(".")) if path else (), secrets == "reference", int(indent))

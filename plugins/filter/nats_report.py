@@ -160,7 +160,7 @@ def nats_report(
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
     if output not in ("text", "page", "data"):
-        raise ValueError(f"output is text, page or data, not {output!r}")
+        raise ValueError(f"output: must be text, page or data, not {output!r}")
     if output != "data" and "verdict" in value:
         return _written(diagnosis_page(value), output)
     if output != "data" and "tables" in value:

@@ -152,7 +152,7 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
         own = str(options.pop("api_certificate", None) or "")
         certificates = {str(name): host_certificates(host, own) for name, host in hosts.items()}
         return certificate_rotation(certificates, typed(CertificateOptions, options))
-    raise ValueError(f"subject is credentials or certificates, not {subject!r}")
+    raise ValueError(f"subject: must be credentials or certificates, not {subject!r}")
 
 
 class FilterModule:

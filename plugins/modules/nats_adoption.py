@@ -106,9 +106,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
 
-INVENTORY = "The hosts of the cluster. Use it together with the inventory that knows how to reach them."
-VARIABLES = "The present configuration, as nats_adoption read it. Every value is kept: see docs/adopt.md."
-VAULT = "Secrets: encrypt this file with ansible-vault before it goes anywhere."
+INVENTORY = "The hosts of the cluster. Use it together with the inventory that has their connection settings."
+VARIABLES = "The current configuration, as read by nats_adoption. Every value is kept: see docs/adopt.md."
+VAULT = "Secrets: encrypt this file with ansible-vault before you copy or commit it."
 
 
 def text_of(values: dict[str, Any], title: str) -> bytes:
@@ -163,7 +163,8 @@ def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
     ]
     if edited and not module.params["force"]:
         raise FilesError(
-            f"{', '.join(edited)} would be overwritten: nothing was written. Give another directory, or set force to true"
+            f"{', '.join(edited)} would be overwritten: nothing was written. Use another directory, or set force to "
+            "true"
         )
     if not module.check_mode:
         for folder in sorted({str(Path(file.path).parent) for file in files}):

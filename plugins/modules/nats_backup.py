@@ -226,7 +226,7 @@ def keep_of(option: dict[str, int] | None) -> Keep:
     numbers = option or {}
     wrong = [f"{name} is {number}" for name, number in numbers.items() if number < 0]
     if wrong:
-        raise NatsFailure("invalid_option", f"keep: {', '.join(wrong)}, which is less than 0")
+        raise NatsFailure("invalid_option", f"keep: must not be negative: {', '.join(wrong)}")
     return Keep(**numbers)
 
 

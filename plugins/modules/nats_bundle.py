@@ -199,7 +199,7 @@ def contents_of(params: dict[str, Any]) -> Contents:
     """Return what is wanted. Raises NatsFailure invalid_option."""
     for host in params["hosts"]:
         if "/" in host["server"] or host["server"] in ("", ".", ".."):
-            raise NatsFailure("invalid_option", f"hosts: {host['server']!r} is no name of a server")
+            raise NatsFailure("invalid_option", f"hosts: {host['server']!r} is not a server name")
     return Contents(
         expected=params["expected_servers"],
         profiles=params["profiles"],
@@ -234,7 +234,7 @@ def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[
     expected = sorted({*contents.expected, *answered})
     lines = [
         f"would write {path}",
-        f"{len(answered)} of {len(expected)} servers would be asked, and {len(contents.hosts)} hosts",
+        f"{len(answered)} of {len(expected)} servers and {len(contents.hosts)} hosts would be queried",
         f"profiles: {', '.join(contents.profiles) or 'none'}",
     ]
     lines += [f"the cluster cannot be queried: {reason}"] if reason else []

@@ -207,7 +207,7 @@ def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
     certificate = pair.certificate
     reasons = []
     if certificate.public_key() != pair.key.public_key():
-        reasons.append("the certificate does not belong to the key")
+        reasons.append("the certificate does not match the key")
     if common_name_of(certificate) != wanted.common_name:
         reasons.append("the common name differs")
     if names_of(certificate) != wanted.names:
@@ -287,7 +287,7 @@ def load_certificate(path: str) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(Path(path).read_bytes())
     except ValueError as error:
-        raise CertificateError(f"{path} holds no certificate in PEM form: {error}") from error
+        raise CertificateError(f"{path} does not contain a certificate in PEM format: {error}") from error
 
 
 def load_key(path: str) -> ec.EllipticCurvePrivateKey:
@@ -298,9 +298,11 @@ def load_key(path: str) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
     except (ValueError, TypeError) as error:
-        raise CertificateError(f"{path} holds no private key without a passphrase in PEM form: {error}") from error
+        raise CertificateError(f"{path} does not contain an unencrypted private key in PEM format: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise CertificateError(f"{path} is no elliptic curve key; for your own files use nats_server_tls_source: files")
+        raise CertificateError(
+            f"{path} is not an elliptic curve key; for your own files use nats_server_tls_source: files"
+        )
     return key
 
 
@@ -310,10 +312,10 @@ def load_authority(path: str, key_path: str) -> Pair:
     Raises CertificateError when it cannot sign.
     """
     for missing in (name for name in (path, key_path) if not os.path.exists(name)):
-        raise CertificateError(f"{missing} is missing: the authority can only sign with both of its files")
+        raise CertificateError(f"{missing} is missing: the authority needs both of its files to sign")
     authority = Pair(load_certificate(path), load_key(key_path))
     if authority.certificate.public_key() != authority.key.public_key():
-        raise CertificateError(f"{path} and {key_path} do not belong together: restore the right key of the authority")
+        raise CertificateError(f"{path} and {key_path} do not match: restore the authority's key")
     if expiry(authority.certificate) <= datetime.now(timezone.utc):
         raise CertificateError(f"{path}: the authority has expired")
     return authority
@@ -366,12 +368,12 @@ def current(
         if os.path.exists(path) and not os.path.exists(key_path):
             raise CertificateError(
                 f"{key_path}, the key of the authority, is missing, but {path} exists: restore the key, "
-                "or remove the certificate too to make a new authority (every host then gets a new certificate)"
+                "or remove the certificate too to create a new authority (every host then gets a new certificate)"
             )
         certificate = load_certificate(path) if os.path.exists(path) else None
         key = load_key(key_path) if os.path.exists(key_path) else None
         if certificate and key and certificate.public_key() != key.public_key():
-            raise CertificateError(f"{path} and {key_path} do not belong together: restore the authority's own key")
+            raise CertificateError(f"{path} and {key_path} do not match: restore the authority's key")
         return certificate, key
     try:
         return load_certificate(path), load_key(key_path)
@@ -405,7 +407,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     now = datetime.now(timezone.utc)
     if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
         # The authority itself is only predicted.
-        return {"changed": True, "reasons": ["the authority is made first"], "not_after": "", "serial_number": ""}
+        return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
     wanted = wanted_of(module)
     reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
     mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
@@ -425,7 +427,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
         after["serial_number"] = ""
     return {
         "changed": bool(reasons) or mode_wrong,
-        "reasons": reasons or (["the key could be read by others"] if mode_wrong else []),
+        "reasons": reasons or (["other users can read the key"] if mode_wrong else []),
         "not_after": after["not_after"],
         "serial_number": after["serial_number"],
         "diff": {"before": before, "after": after},

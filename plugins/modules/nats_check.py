@@ -824,7 +824,7 @@ class Checker:
         try:
             catalogue = read_catalogue(store.read(CATALOGUE))
         except FileNotFoundError:
-            result.add(CRITICAL, f"there is no {path}: nothing was ever saved there")
+            result.add(CRITICAL, f"{path} does not exist: there has never been a backup")
             return result
         except (OSError, UnicodeDecodeError, CatalogueError) as error:
             result.add(UNKNOWN, f"{path} cannot be read: {error}")
@@ -853,7 +853,7 @@ def _info(read: Callable[[], dict[str, Any]], names: Callable[[], list[str]], wh
             raise
         if what.partition(" ")[2] not in names():
             raise
-        raise NatsFailure("no_leader", f"No leader answered for {what}, which exists") from silence
+        raise NatsFailure("no_leader", f"{what} exists, but no leader answered for it") from silence
 
 
 def prepare(items: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -871,7 +871,7 @@ def prepare(items: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
                 require_name(f"{where}.{option}", options[option])
         prepared.append((check, options))
     if not prepared:
-        raise NatsFailure("invalid_option", "checks: there is none")
+        raise NatsFailure("invalid_option", "checks: the list is empty")
     return prepared
 
 

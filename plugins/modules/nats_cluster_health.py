@@ -455,9 +455,9 @@ def message(outcome: Outcome, file: str | None = None) -> str:
     problems are."""
     notes = []
     if outcome.stuck is not None:
-        notes.append(f"Nothing has changed for {outcome.stuck:.0f} s, and waiting alone does not heal it.")
+        notes.append(f"Nothing has changed for {outcome.stuck:.0f} s, and waiting alone will not fix it.")
     if outcome.stalled is not None:
-        notes.append("What was begun continues in the servers; run the same command again to wait for it")
+        notes.append("Operations in progress continue on the servers; run the same command again to wait for them")
     if file:
         notes.append(file)
     lines = cause_lines(outcome.last.causes, MAX_LINES - len(notes)) if outcome.last.errors else []

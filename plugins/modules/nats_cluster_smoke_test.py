@@ -223,9 +223,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 #: How many broken pairs the result has; some hundred servers have very many.
 MOST_PAIRS = 20
 #: What to do when messages do not arrive, and otherwise.
-_ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing"
-_LOGINS = "correct these users, which operations need: required_users (nats_cluster_account_users of the role)"
-_ADDRESSES = "client_advertise chooses the address that a server advertises to clients (nats_server_client_advertise of the role)"
+_ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # lists every missing route and gateway connection"
+_LOGINS = "correct these users; operations require them: required_users (nats_cluster_account_users of the role)"
+_ADDRESSES = (
+    "client_advertise selects the address that a server advertises to clients (nats_server_client_advertise of the "
+    "role)"
+)
 
 
 def account_logins(own: ConnectionOptions, entries: Iterable[Mapping[str, Any]]) -> list[User]:
@@ -259,10 +262,10 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
 def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
     """Return what became of the stream, unless none is wanted or nobody may make one."""
     if not params["stream"]:
-        return StreamTest(reason="not asked for")
+        return StreamTest(reason="not requested")
     sender, manager = choice.sender, choice.manager
     if sender is None or manager is None:
-        return StreamTest(reason="no user manages streams in an account of which one may send messages")
+        return StreamTest(reason="no account has both a user for managing streams and a user for sending messages")
     replicas = 3 if sum(one.jetstream for one in flow.announced) >= 3 else 1
     name, subject = f"SMOKE_TEST_{run}", f"{params['subject']}.{run}.stream"
     with Client(sender.options) as publisher, Client(manager.options) as api:
@@ -274,9 +277,9 @@ def result(flow: Flow, sender: User, choice: Choice, users: int, rejected: Seque
     sent = choice.sender is not None
     not_tested = list(choice.reasons)
     if sent and not sender.account and users > 1:
-        not_tested.append("no user of an account may send messages: they were those of the task's own user")
+        not_tested.append("no user of an account may send messages: the task's own user sent them")
     if sent and not flow.stream.replicas:
-        not_tested.append(f"no stream was tried: {flow.stream.reason}")
+        not_tested.append(f"no stream was tested: {flow.stream.reason}")
     failures = [*flow_failures(flow), *rejected]
     return {
         "rejected": list(rejected),
@@ -334,7 +337,7 @@ def main() -> None:
             hints = [_ROUTES] if found["pairs"]["broken"] else []
             hints += [_ADDRESSES] if any(not one["server"] for one in found["addresses"]) else []
             hints += [_LOGINS] if found["rejected"] else []
-            lines = ["The cluster does not serve its clients as it should:", *found["failures"], *hints]
+            lines = ["The cluster does not serve its clients correctly:", *found["failures"], *hints]
             fail(module, NatsFailure("smoke_test_failed", "\n".join(lines)), **found)
         return found
 

@@ -346,9 +346,7 @@ def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, 
     seen = wait_until(still_there, lambda lines: not lines, params["wait_timeout"])
     if not seen.done:
         still = "; ".join(seen.value)
-        raise NatsFailure(
-            "kick_not_seen", f"not seen to be gone {params['wait_timeout']:g} s after being closed: {still}"
-        )
+        raise NatsFailure("kick_not_seen", f"still listed {params['wait_timeout']:g} s after being closed: {still}")
 
 
 def main() -> None:

@@ -142,7 +142,7 @@ def switch(module: AnsibleModule) -> dict[str, Any]:
         for one in (params["origin"], params["site"])
     )
     if not origin.servers or not site.servers:
-        raise NatsFailure("invalid_option", "servers: give each side addresses of its own")
+        raise NatsFailure("invalid_option", "servers: each side needs its own addresses")
     changed, before, after, files = [], {}, {}, []
     for path in _paths(Path(params["directory"]), params["contexts"]):
         context, saved = _read(path), _read(_saved(path), missing=True)

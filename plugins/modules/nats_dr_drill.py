@@ -159,7 +159,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result once every stream was rehearsed."""
     params = module.params
     if params["compare"] < 0:
-        raise NatsFailure("invalid_option", f"compare: must not be negative, like {params['compare']}")
+        raise NatsFailure("invalid_option", f"compare: must not be negative, not {params['compare']}")
     wanted = WantedDrill(positive(params["wait_timeout"], "wait_timeout"), params["compare"], params["consumers"])
     rows: list[dict[str, Any]] = []
     with connected(options, params) as pair, ended_by_signals():

@@ -195,7 +195,7 @@ def collect(module: AnsibleModule) -> dict[str, Any]:
     try:
         known |= own_config(given["config"]).secrets
     except ConfigSyntaxError as error:
-        reason = f"{error}; unless it is understood, its secrets cannot be known"
+        reason = f"{error}; its secrets are unknown unless it can be parsed"
         subject = replace(subject, left_out={given["config"]: reason})
     descriptor, path = tempfile.mkstemp(prefix="nats-bundle-", suffix=".tar.gz", dir=given["directory"])
     try:

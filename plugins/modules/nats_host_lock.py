@@ -276,7 +276,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if not module.params["owner"]:
-        module.fail_json(msg="owner: the action plugin of this module sets it, and here it was run without")
+        module.fail_json(msg="owner: missing, because the module was run without its action plugin, which sets it")
     if module.params["ttl"] < 1:
         module.fail_json(msg=f"ttl: must be at least 1 second, not {module.params['ttl']}")
     try:

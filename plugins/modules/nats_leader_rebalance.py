@@ -194,7 +194,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     failed = {job.key.label: job.failed for job in jobs if job.failed is not None}
     if failed:
         first = "; ".join(f"{label}: {reason}" for label, reason in list(failed.items())[:3])
-        message = f"{len(failed)} of {len(jobs)} leaders are not those of the plan, such as {first}. Run it again"
+        message = f"{len(failed)} of {len(jobs)} leaders differ from the plan, such as {first}. Run it again"
         fail(module, NatsFailure("step_down_failed", message), **result, missed=failed)
     return result
 

@@ -196,9 +196,11 @@ def request_of(params: Mapping[str, Any], now: float) -> Request:
         example = "a time such as 2026-11-23T02:00:00Z" if params["until"] else "a duration such as 4h"
         raise NatsFailure("invalid_option", f"{option}: {given!r} is not {example}") from error
     if until > now + LONGEST:
-        raise NatsFailure("invalid_option", f"{option}: {given} is more than a hundred years away")
+        raise NatsFailure("invalid_option", f"{option}: {given} is more than a hundred years in the future")
     if until <= now:
-        raise NatsFailure("invalid_option", f"{option}: {utc(until)} is over: say how long the maintenance may take")
+        raise NatsFailure(
+            "invalid_option", f"{option}: {utc(until)} is in the past: set how long the maintenance may take"
+        )
     return Request(
         params["by"] or _me(),
         until,
@@ -233,7 +235,7 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
         enter = "ansible-playbook natsops.jetstream.maintenance_enter --limit"
         scene = replace(
             scene,
-            in_steps=f"{enter} {hosts[0]}  # one host at a time; maintenance_patch takes all, one after another",
+            in_steps=f"{enter} {hosts[0]}  # one host at a time; maintenance_patch handles all hosts one by one",
             moving_first=f"{enter} {','.join(hosts)} -e nats_cluster_gate_r1_policy=move  # moves them first",
         )
     by_server = {mark.server: mark.as_dict() for mark in made.marks}

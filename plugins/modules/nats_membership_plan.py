@@ -329,7 +329,7 @@ def _members(entries: Sequence[Mapping[str, Any]], option: str) -> tuple[Member,
             for entry in entries
         )
     except KeyError as error:
-        raise NatsFailure("invalid_option", f"{option}: {error.args[0]} is missing in an entry") from error
+        raise NatsFailure("invalid_option", f"{option}: an entry has no {error.args[0]}") from error
 
 
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,7 +139,8 @@ def meta_of(cluster: Cluster) -> MetaGroup:
         answered = ", ".join(sorted(cluster.names)) or "no server"
         needed = f"{meta.quorum} of {meta.group.size} members must be up" if meta else "no server is in a meta group"
         raise NatsFailure(
-            "meta_no_leader", f"the meta group has no leader, and can change no member: {needed}; {answered} answered"
+            "meta_no_leader",
+            f"the meta group has no leader, so its members cannot be changed: {needed}; {answered} answered",
         )
     return meta
 
@@ -167,7 +168,8 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     if name in cluster.names and not force:
         raise NatsFailure(
             "server_online",
-            f"{name} answers: it is no dead member. Stop it first; one that runs on joins the meta group again after 5 minutes. "
+            f"{name} answers, so it is not dead. Stop it first; a running server rejoins the meta group after 5 "
+            "minutes. "
             "Nothing was changed.",
             server=name,
         )
@@ -175,7 +177,7 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     if assets and not force_assets:
         raise NatsFailure(
             "server_has_assets",
-            f"{name} still is a member of {some_names(assets)}. Take it out of them with nats_stream_peer first. "
+            f"{name} is still a member of {some_names(assets)}. Remove it from them with nats_stream_peer first. "
             "Nothing was changed.",
             server=name,
         )
@@ -185,7 +187,7 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     size = meta.size - 1
     quorum = size // 2 + 1
     count = (
-        f"{size} members would be left, {quorum} of them must be up, and {len(left)} are ({', '.join(left) or 'none'})"
+        f"{size} members would remain, {quorum} of them must be up, but {len(left)} are ({', '.join(left) or 'none'})"
     )
     if len(left) < quorum:
         raise NatsFailure(
@@ -222,7 +224,7 @@ def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
     if not seen_free.done:
         raise NatsFailure(
             "member_change_in_flight",
-            f"another change of the meta group's members was under way for {timeout:g} s; {name} was not removed",
+            f"another membership change of the meta group was in progress for {timeout:g} s; {name} was not removed",
             server=name,
             err_code=MEMBER_CHANGE_IN_FLIGHT,
         )
@@ -293,9 +295,9 @@ def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict
     if not seen.done:
         raise NatsFailure(
             "removal_not_seen",
-            f"{name} was to be removed from the meta group, but after {timeout:g} s its leader {now.group.leader} counts "
+            f"{name} was to be removed from the meta group, but after {timeout:g} s its leader {now.group.leader} has "
             f"{now.group.size} members ({', '.join(members_of(now).values())}), {wanted} were expected; "
-            f"{', '.join(agreeing(now)) or 'nobody'} agree(s)",
+            f"{', '.join(agreeing(now)) or 'no server'} agree(s)",
             server=name,
         )
     return {"after": to_dict(now), "agree": agreeing(now), "waited": seen.waited}

@@ -129,7 +129,7 @@ def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
     if module._diff:
         result["diff"] = {when: {"meta leader": leader_text(result, when)} for when in ("before", "after")}
     if job is not None and job.failed is not None:
-        fail(module, NatsFailure("step_down_failed", f"the meta group has no leader that fits: {job.failed}"), **result)
+        fail(module, NatsFailure("step_down_failed", f"the meta group has no suitable leader: {job.failed}"), **result)
     return result
 
 

@@ -322,7 +322,7 @@ def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise NatsFailure("plan_invalid", f"plan_file: {path} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise NatsFailure("plan_invalid", f"plan_file: {path} holds no plan")
+        raise NatsFailure("plan_invalid", f"plan_file: {path} does not contain a plan")
     return found
 
 

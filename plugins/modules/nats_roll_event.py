@@ -228,7 +228,7 @@ def make_event(params: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the event. Raises NatsFailure invalid_option for a name, number or duration that is none."""
     if not _NAME.fullmatch(params["event"]):
         raise NatsFailure(
-            "invalid_option", f"event: must be a word in lower case such as batch_done, not {params['event']!r}"
+            "invalid_option", f"event: must be a lower-case word such as batch_done, not {params['event']!r}"
         )
     for option in ("batch", "of"):
         if params[option] is not None and params[option] < 0:
@@ -261,11 +261,11 @@ def check_subjects(subjects: Sequence[str]) -> None:
     for subject in subjects:
         if subject.startswith("$"):
             raise NatsFailure(
-                "invalid_option", f"subjects: {subject!r} belongs to the servers: give one that begins without $"
+                "invalid_option", f"subjects: {subject!r} belongs to the servers: use one that does not begin with $"
             )
         if not _SUBJECT.fullmatch(subject):
             rule = "it must have no wildcards, no spaces and no empty parts"
-            raise NatsFailure("invalid_option", f"subjects: {subject!r} is no subject to publish to: {rule}")
+            raise NatsFailure("invalid_option", f"subjects: {subject!r} is not a valid subject for publishing: {rule}")
 
 
 def append(path: str, line: bytes) -> None:

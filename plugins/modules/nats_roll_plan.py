@@ -399,7 +399,7 @@ def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[
     unknown = sorted(set(servers) - {*cluster.names, *expected, *members})
     if unknown:
         there = ", ".join(sorted(cluster.names))
-        message = f"no server and no member of the meta group has the name(s) {', '.join(unknown)}; there are: {there}"
+        message = f"no server or member of the meta group is named {', '.join(unknown)}; there are: {there}"
         raise NatsFailure("server_missing", message, server=unknown[0])
     return cluster
 

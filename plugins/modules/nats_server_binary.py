@@ -136,7 +136,7 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
         os.chmod(staged, 0o700)
         found = version_of(staged)
         if version and found != version:
-            raise InstallError(f"{source} is nats-server {found}, but nats_server_version asks for {version}")
+            raise InstallError(f"{source} is nats-server {found}, but nats_server_version is {version}")
         if not module.check_mode:
             store(staged, install_dir, found, actual)
     return result(install_dir, found, changed=True, installed=not module.check_mode)

@@ -337,7 +337,7 @@ def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]
     plans = {group.subject: plan_group(group, constraints, servers) for group in led}
     stuck = {leading(subject): plan.reason for subject, plan in plans.items() if plan.action == REFUSED}
     if scope.r1_policy == "fail":
-        stuck.update({hosting(group.subject): "is the only one" for group in scope.alone(cluster)})
+        stuck.update({hosting(group.subject): "is the only replica" for group in scope.alone(cluster)})
     return stuck, any(plan.transient for plan in plans.values())
 
 
@@ -424,7 +424,7 @@ def carry_out(
             fail(module, stalled_failure(outcome, params["wait_timeout"]), **summary)
         failures = [] if seen.done else failures or scope.left(seen.value, stuck)
     if failures:
-        what = f"{server} is not evacuated: {'; '.join(failures)}. Run it again to continue"
+        what = f"{server} is not fully evacuated: {'; '.join(failures)}. Run it again to continue"
         fail(module, NatsFailure("evacuation_not_done", what, server=server), **summary)
     return summary
 
@@ -442,9 +442,11 @@ def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
     """Warn about a server that would be chosen for new replicas again, and one that is back and takes none."""
     tags = {tag.lower() for item in cluster.servers if item.name == server for tag in item.tags}
     if module.params["replicas"] and server in cluster.names and DRAIN_TAG not in tags:
-        module.warn(f'{server} may be chosen for new streams: server_tags: ["{DRAIN_TAG}"] and a reload keep it empty')
+        module.warn(
+            f'{server} may be selected for new streams: server_tags: [f"{DRAIN_TAG}"] and a reload keep it empty'
+        )
     if module.params["state"] == "present" and DRAIN_TAG in tags:
-        module.warn(f"{server} has the tag {DRAIN_TAG}: it leads again, but takes no new replicas")
+        module.warn(f"{server} has the tag {DRAIN_TAG}: it leads again, but accepts no new replicas")
 
 
 def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]:

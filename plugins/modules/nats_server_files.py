@@ -214,7 +214,7 @@ def mode_of(wanted: dict[str, Any]) -> int:
     try:
         return int(wanted["mode"], 8)
     except ValueError as error:
-        raise FilesError(f"{wanted['path']}: mode {wanted['mode']!r} is no octal number such as 0640") from error
+        raise FilesError(f"{wanted['path']}: mode {wanted['mode']!r} is not an octal number such as 0640") from error
 
 
 def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, str]:
@@ -242,7 +242,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
     said = (err + out).replace(f"{work}/", "").strip()
     if status:
         version = os.path.basename(os.path.dirname(trial["binary"]))
-        raise FilesError(f"nats-server {version} refuses the configuration; nothing was changed.\n{said}")
+        raise FilesError(f"nats-server {version} rejects the configuration; nothing was changed.\n{said}")
     digest = re.search(r"sha256:[0-9a-f]{64}", said)
     return True, digest.group(0) if digest else ""
 
@@ -254,10 +254,10 @@ def environment_of(text: str | None) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise FilesError("trial.environment is not the text of a JSON object")
+        raise FilesError("trial.environment is not a JSON object")
     for name in found:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise FilesError(f"trial.environment: {name!r} is not the name of a variable")
+            raise FilesError(f"trial.environment: {name!r} is not a variable name")
     return {name: str(value) for name, value in found.items()}
 
 
@@ -290,7 +290,7 @@ def try_units(module: AnsibleModule, units: list[File]) -> None:
     if module.check_mode and "is not executable: No such file" in said:
         return
     if status or complaints:
-        raise FilesError(f"systemd refuses {name}; nothing was changed.\n" + ("\n".join(complaints) or said))
+        raise FilesError(f"systemd rejects {name}; nothing was changed.\n" + ("\n".join(complaints) or said))
 
 
 def unit_complaints(said: str, folder: str, name: str) -> list[str]:

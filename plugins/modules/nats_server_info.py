@@ -524,7 +524,7 @@ def mesh_problems(found: Mapping[str, Any], clusters: Sequence[str], pinned_acco
 
 def _holes(result: Mapping[str, Any]) -> list[str]:
     return [f"{name} did not answer" for name in result["missing"]] + [
-        f"{item['server']} did not give {item['endpoint']}: {item['failure']['description']}"
+        f"{item['server']} did not return {item['endpoint']}: {item['failure']['description']}"
         for item in result["incomplete"]
     ]
 
@@ -543,7 +543,7 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
     mesh = module.params["mesh"]
     lacking = [name for name in MESH_ENDPOINTS if name not in module.params["endpoints"]] if mesh is not None else []
     if lacking:
-        raise NatsFailure("invalid_option", f"mesh: needs {', '.join(lacking)} among the endpoints")
+        raise NatsFailure("invalid_option", f"mesh: requires {', '.join(lacking)} among the endpoints")
     result = read_servers(client, module.params)
     if mesh is not None:
         result["mesh_problems"] = mesh_problems(result, mesh["clusters"], mesh["pinned_accounts"])

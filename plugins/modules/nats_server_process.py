@@ -232,12 +232,13 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     seconds = round(time.monotonic() - began, 3)
     result = {"changed": needed, "pid": process["pid"], "process": process, "seconds": seconds}
     if awaited and not process["running"]:
-        module.fail_json(msg=f"nats-server with {params['config']} ended right after its start", **result)
+        module.fail_json(msg=f"nats-server with {params['config']} exited right after its start", **result)
     if process["missing_ports"]:
         ports = ", ".join(map(str, process["missing_ports"]))
         module.fail_json(
-            msg=f"nats-server with {params['config']} (pid {process['pid']}) does not listen on {ports} after "
-            f"{params['start_timeout']:g} s: if it still recovers its streams, wait, or raise nats_server_start_timeout",
+            msg=f"nats-server with {params['config']} (pid {process['pid']}) is not listening on {ports} after "
+            f"{params['start_timeout']:g} s: if it is still recovering its streams, wait, or raise "
+            "nats_server_start_timeout",
             **result,
         )
     return result
@@ -286,9 +287,9 @@ def end(module: AnsibleModule, server: ServerProcess) -> bool:
     if wait_exit(server, timeout):
         return True
     os.kill(server.pid, signal.SIGKILL)
-    module.warn(f"nats-server {server.pid} was killed {timeout} s after lame duck mode was asked for")
+    module.warn(f"nats-server {server.pid} was killed {timeout} s after the request for lame duck mode")
     if not wait_exit(server, 10):
-        raise ProcessError(f"nats-server {server.pid} does not end, not even when killed: look for hanging disk I/O")
+        raise ProcessError(f"nats-server {server.pid} does not exit even when killed: check for hanging disk I/O")
     return False
 
 
@@ -325,7 +326,7 @@ def reload(module: AnsibleModule) -> dict[str, Any]:
     """
     running = find_server(module.params["config"])
     if not running:
-        raise ProcessError("no such server runs, so there is nothing to reload")
+        raise ProcessError("the server is not running, so there is nothing to reload")
     if not module.check_mode:
         os.kill(running.pid, signal.SIGHUP)
     return {"changed": True, "pid": running.pid}

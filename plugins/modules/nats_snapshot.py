@@ -250,9 +250,9 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
         return None
     reasons = [f"{name} did not answer" for name in result["missing"]]
     reasons += [
-        f"{item['server']} did not give {item['endpoint']}: {item['description']}" for item in result["failures"]
+        f"{item['server']} did not return {item['endpoint']}: {item['description']}" for item in result["failures"]
     ]
-    return NatsFailure("incomplete", "; ".join(reasons) or "the servers know of others that did not answer")
+    return NatsFailure("incomplete", "; ".join(reasons) or "the servers reported others that did not answer")
 
 
 def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
         deadline = positive(params["deadline"], "deadline")
         logs = Path(params["logs"]) if params["logs"] else None
         if logs is not None and not logs.is_dir():
-            raise NatsFailure("invalid_option", f"logs: {logs} is no directory")
+            raise NatsFailure("invalid_option", f"logs: {logs} is not a directory")
         backups = store_of(params, "backups") if params["backups"] else None
         asked = (params["endpoints"], params["expected_servers"], deadline)
         wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"])

@@ -339,7 +339,8 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         repaired.append(job.state.label)
         if job.state.hosted_by(source):
             module.warn(
-                f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was chosen"
+                f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was "
+                "selected"
             )
     outcome = mover.carry_out(
         [job for job in needed if job not in short],

@@ -33,7 +33,7 @@ def parse(pem: str) -> list[x509.Certificate]:
             "the Python package cryptography, which ansible-core itself needs, is missing on the controller"
         )
     if "PRIVATE KEY-----" in pem:
-        raise ValueError("there is a private key among the certificates")
+        raise ValueError("the certificates include a private key")
     return [x509.load_pem_x509_certificate(text.encode()) for text in _PEM.findall(pem)]
 
 
@@ -53,7 +53,7 @@ def trusted(pem: str, authorities: str) -> bool:
     """Return whether signatures lead from the first certificate, over the others of its text, to one of the authorities."""
     chain, roots = parse(pem), parse(authorities)
     if not chain:
-        raise ValueError("there is no certificate in the text")
+        raise ValueError("the text contains no certificate")
     current, rest = chain[0], chain[1:]
     while not any(current == root or _signed(current, root) for root in roots):
         issuer = next((other for other in rest if _signed(current, other)), None)
@@ -74,11 +74,11 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
     """
     chain = parse(pem)
     if not chain:
-        raise ValueError("there is no certificate in the text")
+        raise ValueError("the text contains no certificate")
     leaf, found = chain[0], []
     try:
         if serialization.load_pem_private_key(key.encode(), password=None).public_key() != leaf.public_key():
-            found.append("the key is not that of the certificate")
+            found.append("the key does not match the certificate")
     except (ValueError, TypeError) as error:
         found.append(f"the key cannot be read: {error}")
     if _end(leaf) <= now:
@@ -94,7 +94,7 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
         found.append(f"its extended key usage lacks {' and '.join(unusable)}")
     missing = [name for name in names if not _covers(leaf, name)]
     if missing:
-        found.append(f"it does not name {', '.join(missing)}")
+        found.append(f"it lacks the name {', '.join(missing)}")
     return found
 
 
@@ -102,7 +102,7 @@ def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem
     """Return what is wrong with the files of a certificate that a server is to present: `host`, `path`, `missing`, `certificate`,
     `key`, `names` and `mutual`, see the filter nats_config_problems."""
     if given["missing"]:
-        absent = [f"there is no file {path} on the controller" for path in given["missing"]]
+        absent = [f"{path} does not exist on the controller" for path in given["missing"]]
         return [{"severity": "error", "option": "nats_server_tls_source", "message": message} for message in absent]
     try:
         reasons = problems(given["certificate"], given["key"], given["names"], now, given["mutual"])

@@ -60,7 +60,7 @@ def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any)
     given = {name: value for name, value in _given(arguments).items() if name != _CONFIRMATIONS}
     unknown = sorted(set(given) - set(spec))
     if unknown:
-        raise ArgumentError(f"{', '.join(unknown)}: there is no such option; there are {', '.join(sorted(spec))}")
+        raise ArgumentError(f"{', '.join(unknown)}: unknown option; the options are {', '.join(sorted(spec))}")
     result = ArgumentSpecValidator(dict(spec), **rules).validate(given)
     if result.error_messages:
         raise ArgumentError("; ".join(result.error_messages))
@@ -70,7 +70,9 @@ def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any)
     except NatsFailure as failure:
         raise ArgumentError(failure.description) from failure
     if result.validated_parameters["feedback"] and _CONFIRMATIONS not in arguments:
-        raise ArgumentError("feedback: this ansible-rulebook does not confirm events; use a newer one, or leave it out")
+        raise ArgumentError(
+            "feedback: this ansible-rulebook does not confirm events; use a newer release, or omit the option"
+        )
     return dict(result.validated_parameters)
 
 
@@ -91,7 +93,7 @@ def checked_with_connection(
     unknown = sorted(set(connection) - set(_CONNECTION_SPEC))
     if unknown:
         raise ArgumentError(
-            f"connection: it has no {', '.join(unknown)}; there are {', '.join(sorted(_CONNECTION_SPEC))}"
+            f"connection: unknown option {', '.join(unknown)}; the options are {', '.join(sorted(_CONNECTION_SPEC))}"
         )
     beside = {name: value for name, value in _given(arguments).items() if name != "connection"}
     params = checked({**connection, **beside}, {**CONNECTED_SPEC, **own}, **with_connection_rules(rules))
@@ -156,6 +158,4 @@ async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], No
 
 def missing_library(missing: MissingLibrary) -> str:
     """Return what to do about a library that is not there."""
-    return (
-        f"the Python library {missing.library} is not there: install it in the Python environment of ansible-rulebook"
-    )
+    return f"the Python library {missing.library} is missing: install it in the Python environment of ansible-rulebook"

@@ -38,7 +38,7 @@ def typed(options: type[Options], given: Mapping[str, Any]) -> Options:
     fields = {field.name: field for field in dataclasses.fields(options)}  # type: ignore[arg-type]
     unknown = sorted(set(given) - set(fields))
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: there is no such option; there are {', '.join(sorted(fields))}")
+        raise ValueError(f"{', '.join(unknown)}: unknown option; the options are {', '.join(sorted(fields))}")
     return options(
         **{name: _as_type(fields[name].default, value) for name, value in given.items() if value is not None}
     )

@@ -204,7 +204,7 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
     keep = Keep(silver=1, unused=timedelta(0))
     maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
     assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
-    # What was not asked for since is not in the day, whatever is known of the hour.
+    # What was not requested since is not in the day, whatever is known of the hour.
     fewer = Settings(skip=FEW.skip | {"FLEET_104"})
     made.findings(fewer)
     second = made.runs()

@@ -100,7 +100,7 @@ def test_accounts_come_back_whole(accounts: Accounts, version: str) -> None:
         site.clear()
     accounts.sites["OTHER"].add("ALL3", 1)
     told_why = accounts.refused("restore", "unfinished", streams=["*"])
-    assert "1 of 5 streams cannot be restored, and nothing was changed" in told_why
+    assert "1 of 5 streams cannot be restored, nothing was changed" in told_why
     assert "OTHER/ALL3: stream ALL3 exists and ends at sequence 0, below its backup" in told_why
     assert accounts.sites["APP"].api.stream_names() == []
     accounts.sites["OTHER"].clear()
@@ -138,7 +138,7 @@ def test_one_stream_as_it_was_then_into_another_account(accounts: Accounts, vers
     assert "the oldest one of APP/THEN was taken at" in refusal
     refusal = accounts.refused("restore", "invalid_option", streams=["APP/NONE"])
     assert refusal == "streams: there is no backup of APP/NONE; there are backups of APP/THEN"
-    assert "say what is to be restored" in accounts.refused("restore", "invalid_option", streams=[])
+    assert "select the streams to restore" in accounts.refused("restore", "invalid_option", streams=[])
 
 
 def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -> None:
@@ -212,7 +212,7 @@ def test_a_long_transfer_shows_its_bytes(
     accounts.done("restore", streams=["APP"], rate_limit="512KB", progress={"file": str(lines)})
     shown = lines.read_text().splitlines()
     assert len(shown) >= 3
-    assert re.fullmatch(r"\d+ s: 0 of 1 streams are restored; APP/LONG: [\d.]+ [KM]iB of 2.0 MiB", shown[-1]), shown
+    assert re.fullmatch(r"\d+ s: 0 of 1 streams restored; APP/LONG: [\d.]+ [KM]iB of 2.0 MiB", shown[-1]), shown
 
 
 def test_an_account_that_does_not_list_its_streams_keeps_no_other_from_being_saved(accounts: Accounts) -> None:
@@ -362,14 +362,14 @@ def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Ac
         head, hurt, edited = result["msg"].splitlines()
         assert head.startswith("2 of 3 streams ") and str(archive) in hurt
         # The backup before it is older than the stream was, and is not restored in its place.
-        assert f"APP/EDITED: {manifest}: its seal does not match" in edited and "Name the time" in edited
+        assert f"APP/EDITED: {manifest}: its seal does not match" in edited and "add its time" in edited
         assert app.api.stream_names() == ([] if check_mode else ["GOOD"])
     taken = json.loads(
         next(path for path in accounts.directory.glob("APP/EDITED@*/backup.json") if path != manifest).read_text()
     )
     accounts.done("restore", streams=[f"APP/EDITED@{taken['taken']}"])
     assert app.api.stream("EDITED")["state"]["messages"] == 20
-    # Nothing is unread where it is not asked for.
+    # Nothing is unread where it is not requested.
     assert not accounts.done("restore", streams=["APP/GOOD"])["changed"]
 
 
@@ -424,13 +424,13 @@ def test_a_replica_whose_server_is_down_is_waited_for_by_no_restore(accounts: Ac
         # The meta leader may choose n3 to lead a stream, which is removed then.
         seen = wait_until(
             lambda: accounts.run("restore", streams=["*"], wait_timeout=60, idle_timeout=5),
-            lambda result: not result.get("failed") or "what there was of it is removed" not in result["msg"],
+            lambda result: not result.get("failed") or "the partial stream has been removed" not in result["msg"],
             90,
         )
         assert seen.done and not seen.value.get("failed"), seen.value
         for row in seen.value["streams"]:
             assert (
-                not row["changed"] or "n3 does not answer: its replica is copied when it is back" in row["caveats"]
+                not row["changed"] or "n3 does not answer: its replica is copied when it returns" in row["caveats"]
             ), row
             assert not row["changed"] or row["compared"]["digest"] == "same"
     finally:

@@ -99,10 +99,10 @@ def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, ver
     for site in accounts.sites.values():
         site.clear()
     why = accounts.refused("restore", "no_identity", streams=["*"])
-    assert identity.recipient in why and "give the file with its identity as `identity_file`" in why
+    assert identity.recipient in why and "set `identity_file` to the file with its identity" in why
     wrong = make_identity(tmp_path / "wrong.txt")
     why = accounts.refused("restore", "no_identity", streams=["*"], identity_file=str(wrong.path))
-    assert "wrong.txt has no identity of that" in why
+    assert "wrong.txt has no matching identity" in why
     assert all(site.api.stream_names() == [] for site in accounts.sites.values())
 
     results.append(accounts.done("restore", streams=["*"], identity_file=str(identity.path)))
@@ -148,11 +148,11 @@ def test_other_recipients_take_another_backup(accounts: Accounts, identity: Iden
     def reasons(*recipients: str) -> set[str]:
         return {row["reason"] for row in accounts.done("backup", encrypt_to=list(recipients))["streams"]}
 
-    assert reasons() == {"there is none yet"}
-    assert reasons(identity.recipient) == {"the last one is not encrypted"}
-    assert reasons(identity.recipient, other.recipient) == {"the last one is encrypted to others"}
+    assert reasons() == {"there is no backup yet"}
+    assert reasons(identity.recipient) == {"the last backup is not encrypted"}
+    assert reasons(identity.recipient, other.recipient) == {"the last backup is encrypted to other recipients"}
     assert reasons(other.recipient, identity.recipient) == {""}
-    assert reasons() == {"the last one is encrypted to others"}
+    assert reasons() == {"the last backup is encrypted to other recipients"}
 
 
 def test_a_damaged_encrypted_backup(accounts: Accounts, identity: Identity) -> None:

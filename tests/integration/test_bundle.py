@@ -251,7 +251,7 @@ def test_check_mode_says_what_it_would_collect_and_writes_nothing(broken: RoleCl
     done, path = run_bundle(broken, tmp_path / "none", "--check")
     assert path is None
     assert not (tmp_path / "none").exists()
-    assert "2 of 3 servers would be asked, and 3 hosts" in done.output
+    assert "2 of 3 servers and 3 hosts would be queried" in done.output
     assert "changed=0" in done.output.partition("n2 ")[2]
 
 

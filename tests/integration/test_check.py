@@ -264,7 +264,7 @@ def test_when_the_task_fails(check: Check, fail_on: str, bad: str, fails: bool) 
 @pytest.mark.parametrize(
     ("checks", "message"),
     [
-        ([], "checks: there is none"),
+        ([], "checks: the list is empty"),
         ([{}], "one of the following is required"),
         ([{"meta": {"expect": 3}, "connection": {}}], "mutually exclusive"),
         ([{"meta": {}}], "missing required arguments: expect"),

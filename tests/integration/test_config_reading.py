@@ -183,10 +183,10 @@ def test_what_the_server_refuses_is_refused(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: " + "[" * 3000, "more than 100 blocks and lists are inside one another"),
-        ("a { " * 3000, "more than 100 blocks and lists are inside one another"),
+        ("a: " + "[" * 3000, "blocks and lists are nested more than 100 levels deep"),
+        ("a { " * 3000, "blocks and lists are nested more than 100 levels deep"),
         ("a: " + "9" * 5000, "a number is beyond 64 bits"),
-        ("a: $DEEP", "the variable DEEP of the environment is no value"),
+        ("a: $DEEP", "the environment variable DEEP is not a valid"),
     ],
 )
 def test_hostile_texts_have_an_end(tmp_path: Path, text: str, problem: str) -> None:

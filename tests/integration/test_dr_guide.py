@@ -107,11 +107,11 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
             assert "fence: stream ORDERS of east gets the subject nats_dr.fenced.ORDERS" in output
             assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
             assert planned.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
-    assert "nothing is lost: the site has all that its fenced origin has" in output
+    assert "nothing is lost: the site has all messages of its fenced origin" in output
     assert contexts_at(tmp_path / "guide") == planned.west.urls + planned.east.urls
     assert planned.publish(planned.west, "orders.1")["seq"] == 21
     assert "gets what ORDERS of west has after sequence 20" in run_command(commands[8], tmp_path / "guide")
-    assert "messages that came back: 1; ORDERS serves with 21" in run_command(commands[9], tmp_path / "guide")
+    assert "1 messages returned; ORDERS serves with 21" in run_command(commands[9], tmp_path / "guide")
     assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
     assert planned.publish(planned.east, "orders.1")["seq"] == 22
 
@@ -122,5 +122,5 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
     failed = run_command("ansible-playbook natsops.jetstream.dr_status -i inventory.yml", tmp_path / "guide")
     assert "origin silent" in failed and "unknown, at least 0 messages" in failed
     output = run_command(commands[7], tmp_path / "guide")
-    assert "everything that the origin stored up to sequence 20" in output
+    assert "all that the origin stored up to sequence 20" in output
     assert lost.west_api.consumer(STREAM, "worker")["num_pending"] == 12

@@ -18,7 +18,7 @@ from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, create, pu
 
 pytestmark = pytest.mark.playbook
 
-REFUSED = "jetstream.store_dir: the server has run by itself and has 1 stream in its store"
+REFUSED = "jetstream.store_dir: the server has run standalone and has 1 stream in its store"
 
 
 def messages(cluster: RoleCluster) -> int:

@@ -256,7 +256,7 @@ def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
         assert "stream APP/ORDERS (R4) has lost its majority" in output
         assert not journal.exists() or "rescued" not in journal.read_text()
         output = words(cluster.type(run))
-        assert "n5-c1 is no member any more" in output
+        assert "n5-c1 is no longer a member" in output
         assert '"event":"rescued"' in journal.read_text().replace(" ", "")
         for name in dead:
             del cluster.hosts[name]

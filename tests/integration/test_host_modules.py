@@ -100,7 +100,7 @@ def test_what_the_server_refuses_changes_nothing(site: Site) -> None:
     before = site.contents()
     refused = site.write(extra='no_such_option: "x"', secret="other")
     assert refused["failed"]
-    assert f"nats-server {VERSION} refuses the configuration; nothing was changed." in refused["msg"]
+    assert f"nats-server {VERSION} rejects the configuration; nothing was changed." in refused["msg"]
     assert 'unknown field "no_such_option"' in refused["msg"] and "/tmp" not in refused["msg"]
     assert site.contents() == before
 
@@ -164,7 +164,7 @@ def test_systemd_reads_units_before_they_are_written(site: Site, tmp_path: Path)
     good = "[Service]\nExecStart=/bin/true\nOfTheFuture=yes\n"
     assert write(good)["unit_changed"]
     assert not write(good)["unit_changed"]
-    assert "systemd refuses one.service; nothing was changed" in write("[Service]\nExecStart=bin/true\n")["msg"]
+    assert "systemd rejects one.service; nothing was changed" in write("[Service]\nExecStart=bin/true\n")["msg"]
     assert "one.service.d/natsops.conf" in write(good, "[Service]\nOfTheFuture=yes\n")["msg"]
     assert (tmp_path / "one.service").read_text() == good
 
@@ -227,7 +227,7 @@ def test_versions_come_go_and_are_refused_by_what_they_say(tmp_path: Path) -> No
     assert not ensure(version="2.10.27", src=old, check=True)["changed"]
 
     refused = ensure(version="2.10.27", src=new)
-    assert f"is nats-server {VERSION}, but nats_server_version asks for 2.10.27" in refused["msg"]
+    assert f"is nats-server {VERSION}, but nats_server_version is 2.10.27" in refused["msg"]
     assert "expected" in ensure(version=VERSION, src=new, checksum="sha256:" + "0" * 64)["msg"]
     assert ensure(version=VERSION)["installed"] is False
     assert sorted(path.name for path in folder.iterdir()) == ["2.10.27"]

@@ -118,7 +118,7 @@ def test_the_domain_of_the_hub_is_refused_on_the_leafnode(sites: RoleCluster) ->
         output = words(sites.playbook("deploy", fails=True).output)
     finally:
         sites.hosts[LEAF]["nats_server_jetstream_domain"] = "branch"
-    assert "'hub' is also that of n1" in output
+    assert "'hub' is also the domain of n1" in output
     assert sites.pids() == pids
 
 

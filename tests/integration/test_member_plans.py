@@ -137,7 +137,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
         refused = plan("nats_rebalance_plan", **{**options, option: value})
         assert refused["failure"]["code"] == "invalid_option" and said in refused["msg"], refused
     for content, said in (
-        ("[]", "holds no plan"),
+        ("[]", "does not contain a plan"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
         ("{}", "not a rebalance plan"),

@@ -184,7 +184,7 @@ def test_a_server_that_may_host_what_nobody_reports_is_not_emptied(tagged: Peers
     def refused(run: Callable[..., dict[str, Any]]) -> None:
         # Without a meta leader for a moment, nobody answers.
         seen = wait_until(run, lambda said: said.get("failure", {}).get("code") == "stream_unknown", 30)
-        assert seen.done and "there is no leader of ALONE of account APP" in seen.value["msg"], seen.value
+        assert seen.done and "no leader for ALONE of account APP" in seen.value["msg"], seen.value
 
     # Its list of streams comes after the four seconds in which the meta leader waits for the one that is missing.
     refused(partial(tagged.stream, server_name=server, timeout=6))
@@ -228,7 +228,7 @@ def test_a_move_to_one_server(tagged: Peers) -> None:
     wrong = tagged.stream(state="moved", stream="ORDERS", **{"from": spare[0], "to": before[1]})
     assert wrong["failure"]["code"] == "not_a_member"
     member = tagged.stream(state="moved", stream="ORDERS", **{"from": before[0], "to": before[2]})
-    assert "already is a member" in member["msg"]
+    assert "is already a member" in member["msg"]
     tagged.delete("ORDERS")
 
 
@@ -293,7 +293,7 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
     single = tagged.run("nats_server_evacuate", **asked, r1_policy="fail")
     assert (single["failure"]["code"], single["stuck"]) == (
         "infeasible",
-        [{"asset": "stream APP/ALONE (replica)", "reason": "is the only one"}],
+        [{"asset": "stream APP/ALONE (replica)", "reason": "is the only replica"}],
     )
     predicted = ok(tagged.run("nats_server_evacuate", True, **asked))
     assert led(tagged.cluster, [*names, "ALONE"]) == leaders
@@ -302,7 +302,7 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
         patch.setattr(nats_server_evacuate, "move_leaders", lambda *given: move_leaders(*given[:4], 0.0, *given[5:]))
         hasty = tagged.run("nats_server_evacuate", **asked)
     assert hasty["failure"]["code"] == "evacuation_not_done", hasty
-    assert f"{server} is not evacuated: " in hasty["msg"]
+    assert f"{server} is not fully evacuated: " in hasty["msg"]
     assert "(account APP): was not reached within 0 s" in hasty["msg"]
     assert "Run it again to continue" in hasty["msg"]
     result = ok(tagged.run("nats_server_evacuate", **asked))
@@ -427,7 +427,7 @@ def test_three_servers(
         assert (repaired["repaired"], repaired["changed"]) == (["APP/ORDERS"], True)
         assert f"one of them on {before[1]}" in str(repaired["warnings"])
     else:
-        assert "Its group is as before: n1, n2, n3" in broken["msg"]
+        assert "Its group is unchanged: n1, n2, n3" in broken["msg"]
     assert sorted(members(peers.cluster, "ORDERS")) == names
     assert stored(peers.cluster, "ORDERS") == MESSAGES
 
@@ -443,7 +443,7 @@ def test_three_servers(
     assert "stream APP/ORDERS, consumer APP/ORDERS/worker" in hosting["msg"]
     fatal = peers.run("nats_meta_peer", server_name=second, force=True, force_assets=True)
     assert fatal["failure"]["code"] == "meta_quorum_lost"
-    assert f"2 members would be left, 2 of them must be up, and 1 are ({leader})" in fatal["msg"]
+    assert f"2 members would remain, 2 of them must be up, but 1 are ({leader})" in fatal["msg"]
     peers.delete("ORDERS")
     predicted = ok(peers.run("nats_meta_peer", True, peer_id=peer_id(first)))
     assert ok(peers.run("nats_meta_peer", server_name="n30"))["before"]["cluster_size"] == 3

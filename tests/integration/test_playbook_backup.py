@@ -74,7 +74,7 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
             outputs.append(cluster.playbook("backup_drill", "-vvv").output)
             assert "is proven: 20 messages" in outputs[-1]
             outputs.append(cluster.playbook("restore", "-vvv", nats_cluster_restore_streams=["*"]).output)
-            assert "is there, just as saved" in outputs[-1]
+            assert "exists as saved" in outputs[-1]
             assert not any(
                 secret in output for output in outputs for secret in (storage.options["secret_key"], str(identity))
             )
@@ -109,7 +109,7 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
             settings["s3"] = {**storage.options, "secret_key": "wrong"}
             (tmp_path / "settings.json").write_text(json.dumps(settings))
             assert timer_program().main(str(tmp_path / "settings.json")) == 1
-            assert "refuses the credentials" in capsys.readouterr().err
+            assert "rejects the credentials" in capsys.readouterr().err
     finally:
         storage.kill()
 
@@ -154,7 +154,7 @@ def test_many_streams_fit_on_a_screen(streams: int, tmp_path: Path, monkeypatch:
     with cluster.deployed():
         each("CREATE", lambda name: {"name": name, "subjects": [name], "storage": "file"})
         saved = cluster.playbook("backup").output
-        assert "there is none yet" in listed(saved, "backup") and f"{streams:,} saved" in saved
+        assert "there is no backup yet" in listed(saved, "backup") and f"{streams:,} saved" in saved
         report = cluster.playbook("report", report="streams").output
         once = f"each stream once │ {streams:,}"
         assert all(re.search(rf"{once}\b", text) for text in (report, listed(report, "report")))

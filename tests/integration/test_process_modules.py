@@ -59,7 +59,7 @@ def test_start_reload_and_stop(tmp_path: Path) -> None:
         assert (info["running"], info["pid"], info["missing_ports"]) == (True, started["pid"], [])
         assert started["process"].items() <= info.items()
         deaf = host.process("started", ports=[1], start_timeout=0.1)
-        assert "does not listen on 1 after 0.1 s" in deaf["msg"]
+        assert "is not listening on 1 after 0.1 s" in deaf["msg"]
         assert info["version"] == "2.10.27"
         assert info["config_changed"] == host.config.stat().st_mtime
         secrets = tmp_path / "secrets.conf"

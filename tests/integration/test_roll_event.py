@@ -145,5 +145,5 @@ def test_a_journal_that_cannot_be_written_is_named(run_module: Runner, tmp_path:
 def test_a_wildcard_is_refused_before_anything_is_written(run_module: Runner, tmp_path: Path) -> None:
     journal = tmp_path / "C1.jsonl"
     result = run_module("nats_roll_event", {}, **EVENT, journal=str(journal), subjects=["ops.>"])
-    assert result["failed"] and "'ops.>' is no subject to publish to" in result["msg"]
+    assert result["failed"] and "'ops.>' is not a valid subject for publishing" in result["msg"]
     assert not journal.exists()

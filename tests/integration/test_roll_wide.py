@@ -93,7 +93,7 @@ def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) 
     assert len(text) < 8_000
     assert re.search(r"1\. n4 and n5 do not answer: .*\d+ streams? .*have no quorum.* miss a replica", text), text
     assert "systemctl status nats-server" in text
-    assert "waiting alone does not heal it" in text
+    assert "waiting alone will not fix it" in text
     waited = re.search(r"is not healthy after (\d+) s", text)
     assert waited, text
     assert int(waited[1]) < 60, "the whole timeout is 120 s"

@@ -61,7 +61,7 @@ def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site:
     pids, old, new = site.pids(), authority(site), site.root / "ca-2"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
     before = site.contents()
-    assert "Clients use TLS: they have to trust" in site.playbook(ROTATE, fails=True).output
+    assert "Clients use TLS: they must trust" in site.playbook(ROTATE, fails=True).output
     assert site.contents() == before
 
     with Watch(site, LOGIN, client(old)) as watch:
@@ -72,7 +72,7 @@ def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site:
     assert watch.refusals == [] and reports[0].longest_gap < 5
     with Watch(site, LOGIN, client(new)) as watch:
         output = site.playbook(ROTATE, nats_cluster_rotate_stop_after="remove_old_ca").output
-    assert "Make it the one of the inventory: set nats_server_tls_ca_dir" in output
+    assert "Make it the authority of the inventory: set nats_server_tls_ca_dir" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all("CERTIFICATE_VERIFY_FAILED" in login(site.port(name), "app", "app-old", client(old)) for name in NAMES)
     adopt(site, new)
@@ -84,7 +84,7 @@ def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
     before, pids = presented(site), site.pids()
     with Watch(site, LOGIN, client(authority(site))) as watch:
         output = site.playbook(ROTATE, nats_server_tls_cert_days=800, nats_server_tls_renew_before_days=500).output
-    assert "renew: install new certificates of the same authority" in output
+    assert "renew: install new certificates from the same authority" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all(old != new for old, new in zip(before.values(), presented(site).values(), strict=True))
 
@@ -162,9 +162,9 @@ def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_not
     output = site.playbook(ROTATE, fails=True, **until).output
     for words in (
         "nats_server_tls_bundle_src (",
-        "the key is not that of the certificate",
+        "the key does not match the certificate",
         f"{new}/n2.crt was not issued by",
-        "with which this playbook connects",
+        "which this playbook uses to connect",
     ):
         assert words in output
     assert site.contents() == before

@@ -49,7 +49,7 @@ def test_harm_is_refused_with_all_its_reasons(site: Site) -> None:
     output = site.playbook(ROTATE, fails=True, **changes).output
     for words in (
         "changes more than users",
-        "The inventory has another password for app",
+        "The inventory and the servers have different passwords for app",
         "cluster.tls",
         "Rotate one of them",
     ):

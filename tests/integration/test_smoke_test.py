@@ -73,7 +73,7 @@ def test_a_good_cluster(healthy: NatsProcesses, run_module: Runner) -> None:
     assert "nats_cluster_account_users" in rejected["msg"] and "wrong" not in rejected["msg"]
 
     without = smoke(run_module, healthy, stream=False, required_users=[app])
-    assert without["ok"] and without["stream"] == {"replicas": 0, "reason": "not asked for"}
+    assert without["ok"] and without["stream"] == {"replicas": 0, "reason": "not requested"}
     assert APP_PASSWORD not in str(result) and SYS_PASSWORD not in str(result)
 
 
@@ -155,7 +155,7 @@ def test_without_a_user_who_may(make_cluster: MakeCluster, run_module: Runner) -
     assert [text.partition(":")[0] for text in result["not_tested"]] == [
         "app of account APP",
         "no user of an account may send messages",
-        "no stream was tried",
+        "no stream was tested",
     ]
     assert "permissions violation" in result["not_tested"][0]
     # One of the users cannot log in; one who may is found, and another one of its account manages the stream.
@@ -234,7 +234,7 @@ def test_a_stream_that_takes_every_subject_keeps_nothing(make_cluster: MakeClust
     cluster.add_stream("EVERYTHING", 1, subjects=["natsops.>"])
     result = smoke(run_module, cluster)
     assert result["ok"] and result["account"] is None, result
-    assert "the stream EVERYTHING takes what is sent on natsops.smoke_test." in result["not_tested"][0]
+    assert "stream EVERYTHING stores the messages sent on natsops.smoke_test." in result["not_tested"][0]
     assert cluster.app_request("$JS.API.STREAM.INFO.EVERYTHING")["state"]["messages"] == 0
 
 

@@ -133,7 +133,7 @@ def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: R
 @pytest.mark.parametrize(
     ("wish", "code", "message"),
     [
-        ({}, "invalid_option", "nothing is asked for"),
+        ({}, "invalid_option", "nothing is requested"),
         ({"preferred": "n1", "away_from": ["n1"]}, "invalid_option", "also in away_from"),
         ({"preferred": "n"}, "unknown_name", "no server named n (there are: n1, n2, n3, n4, n5)"),
         ({"away_from": ["n1", "n11"]}, "unknown_name", "no server named n11 (there are: n1, n2, n3, n4, n5)"),
@@ -163,7 +163,7 @@ def test_step_downs_that_are_not_seen_in_time(
     before = meta_leader_of_all(five, run_module)
     late = meta(away_from=[before], wait_timeout=1e-9)
     assert late["failure"]["code"] == "step_down_failed", late
-    assert late["msg"].startswith("the meta group has no leader that fits: was not reached within")
+    assert late["msg"].startswith("the meta group has no suitable leader: was not reached within")
     assert meta_leader(five, run_module) == before
     leader = streams("SD")
     late = step("nats_stream_stepdown", stream="SD", away_from=[leader], wait_timeout=1e-9)
@@ -186,7 +186,7 @@ def test_a_server_without_a_cluster_has_no_leaders(
 def test_no_account_is_not_all_accounts(five: NatsProcesses, run_module: Runner) -> None:
     asked = {"all_accounts": True, "account_users": [], "away_from": ["n1"]}
     refused = run_module("nats_stream_stepdown", five.sys_connection(), **asked)
-    assert "all_accounts: account_users names no account" in refused["msg"]
+    assert "all_accounts: account_users has no account" in refused["msg"]
 
 
 def test_meta_needs_the_system_account(five: NatsProcesses, run_module: Runner) -> None:
@@ -295,7 +295,11 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
     [
         ({"stream": "NOTHERE", "force": True}, "api_error", "stream NOTHERE (account APP): stream not found"),
         ({"stream": "SD*", "force": True}, "invalid_option", "'SD*' is not the name of one asset"),
-        ({"force": True}, "invalid_option", "without stream or streams, away_from must say whose leaders step down"),
+        (
+            {"force": True},
+            "invalid_option",
+            "without stream or streams, away_from must name the servers whose leaders step down",
+        ),
         ({"streams": [], "away_from": ["n1"]}, "invalid_option", "the list is empty"),
         ({"stream": "SD", "all_accounts": True, "force": True}, "invalid_option", "all_accounts: excludes"),
         ({"stream": "SD", "force": True, "concurrency": 0}, "invalid_option", "concurrency"),
@@ -316,7 +320,7 @@ def test_stream_options_are_checked(
 def test_the_system_user_alone_owns_no_stream(five: NatsProcesses, run_module: Runner) -> None:
     refused = run_module("nats_stream_stepdown", five.sys_connection(), stream="SD", force=True)
     assert refused["failure"]["err_code"] == 10039, refused
-    assert "names the owning account with account and gives it a user with account_users" in refused["msg"]
+    assert "selects the owning account with account and sets a user of it in account_users" in refused["msg"]
 
 
 # --- consumers --------------------------------------------------------------------------------------------------------

@@ -353,7 +353,7 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
     said = save(**damaged)
     assert said["failure"]["code"] == "damaged" and "2 of 8 streams were not saved, 6 are" in said["msg"], said
     problems = {row["stream"]: row["problem"] for row in said["streams"] if row["problem"]}
-    assert "is not loaded whole: " in problems["ORDERS"] and "Name it in `damaged`" in problems["ORDERS"], problems
+    assert "was loaded only partly: " in problems["ORDERS"] and "List it in `damaged`" in problems["ORDERS"], problems
     assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
     taken = save(**damaged, damaged=["APP/ORDERS"], streams=["APP/ORDERS"])
     assert taken["changed"] and "it is incomplete: " in taken["streams"][0]["caveats"][0], taken
@@ -401,10 +401,10 @@ def test_what_was_purged_before_a_crash_does_not_come_back_unseen(
     assert (row["messages"], row["first_seq"], row["last_seq"]) == (MESSAGES + 2, 1, MESSAGES + 2)
     refused = save()
     assert refused.get("failure", {}).get("code") == "undeleted", refused
-    told = f"15 messages are in it again that were deleted, as the store of {left} tells"
-    assert told in refused["msg"] and "name it in `undeleted`" in refused["msg"]
+    told = f"it has 15 deleted messages again, according to the store of {left}"
+    assert told in refused["msg"] and "list it in `undeleted`" in refused["msg"]
     alone = {"copies": {crashed: copies[crashed]}}
-    assert "as the store of a server that `held` names tells" in save(**alone, held=[stopped])["msg"]
+    assert "according to the store of a server listed in `held`" in save(**alone, held=[stopped])["msg"]
     assert not (tmp_path / "backup" / "APP").exists()
     # Nobody tells it: it is said that there may be some, here and when it is restored.
     (row,) = save(**alone)["streams"]
@@ -538,7 +538,7 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         for name in LEFT:
             shutil.copytree(tmp_path / name / "copy", copies / name)
         shutil.rmtree(copies / "n1/jetstream/APP/streams/ORDERS")
-        assert "the copies are not whole, bring them again: of 1 streams that stores held" in run(fails=True)
+        assert "the copies are incomplete, transfer them again: 1 streams of the stores are missing" in run(fails=True)
         assert not list(copies.glob("backup/APP/*"))
         shutil.rmtree(copies / "n1")
         shutil.copytree(tmp_path / "n1" / "copy", copies / "n1")

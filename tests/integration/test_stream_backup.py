@@ -84,7 +84,7 @@ def save(site: Site, tmp_path: Path) -> Callable[..., Path]:
         assert (predicted["changed"], predicted["path"]) == (True, None), predicted
         assert not list((tmp_path / "backup").glob(f"{stream}@*"))
         real = site.done("backup", **options)
-        assert real["changed"] and real["reason"] == predicted["reason"] == "there is none yet"
+        assert real["changed"] and real["reason"] == predicted["reason"] == "there is no backup yet"
         assert real["diff"] == predicted["diff"]
         again = site.done("backup", **options)
         assert (again["changed"], again["path"], again["reason"]) == (False, real["path"], ""), again
@@ -464,8 +464,8 @@ def test_a_new_backup_only_where_something_is_new(site: Site, save: Callable[...
     assert reason() == "its configuration has changed"
     newest = Path(site.done("backup", **options)["path"])
     (newest / ARCHIVE).write_bytes((newest / ARCHIVE).read_bytes()[:-1])
-    assert "the last one is damaged" in reason()
-    assert reason(force=True) == "asked for by `force`"
+    assert "the last backup is damaged" in reason()
+    assert reason(force=True) == "requested by `force`"
     site.api.delete_stream("NEWEST")
     site.add("NEWEST", 1)
     assert reason() == "the stream was deleted and recreated under the same name"
@@ -787,7 +787,7 @@ def test_a_server_killed_during_a_restore(broken: Site, tmp_path: Path) -> None:
     thread.join()
     assert result.get("failed"), result
     assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted"), result
-    assert "what there was of it is removed" in result["msg"], result
+    assert "the partial stream has been removed" in result["msg"], result
     assert broken.api.stream_names() == []
     broken.cluster.start(leader[0])
     assert wait_until(lambda: broken.run("restore", path=str(path)), succeeded, 60).done
@@ -818,7 +818,7 @@ def test_a_lone_server_killed_during_a_restore_and_started_again(
         thread.join()
         # Unreachable: it was not back when the client connected again.
         assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted", "unreachable"), result
-        assert "what there was of it is removed" in result["msg"], result
+        assert "the partial stream has been removed" in result["msg"], result
         assert site.api.stream_names() == []
         site.done("restore", path=str(path))
         assert site.stored("ALONE") == before
@@ -842,7 +842,7 @@ def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callabl
     site.api.delete_stream("FAILED")
     result = site.run("restore", path=str(path))
     assert result["failure"]["err_code"] == 10062, result
-    assert "what there was of it is removed" in result["msg"]
+    assert "the partial stream has been removed" in result["msg"]
     assert site.api.stream_names() == []
     archive.write_bytes(whole)
     change_manifest(path, **told)
@@ -958,7 +958,7 @@ def test_chunks_without_an_end_fail_the_backup(site: Site, tmp_path: Path, monke
         failed = site.run("backup", **options)
     assert failed["failure"]["code"] == "bad_reply", failed
     assert (
-        "stream FLOOD was not saved: more than 1.0 MiB came, and no archive of this stream can be that large"
+        "stream FLOOD was not saved: more than 1.0 MiB arrived, and no archive of this stream can be that large"
         in failed["msg"]
     )
     assert not list(tmp_path.glob("FLOOD@*"))

@@ -273,7 +273,7 @@ def test_a_restart_waits_for_the_take_over_whose_unit_has_what_the_old_one_had(
     version = tarball(cluster)
     with cluster.load(password=PASSWORD):
         shown = adopted(cluster, tmp_path / "adopted")
-        assert "nats.service sets ExecStartPre, which the role's unit has not" in shown
+        assert "nats.service sets ExecStartPre, which the role's unit does not have" in shown
         assert cluster.variables["nats_server_service_overrides"] == {"Service": {"Nice": "3"}}
         deployed(cluster, check=True)
         deployed(cluster)
@@ -307,5 +307,5 @@ def test_a_store_in_a_private_directory_cannot_be_adopted(controller: Controller
     run = cluster.play("adopt", extra_vars={"nats_cluster_adopt_directory": str(tmp_path / "adopted")})
     assert run.status != 0
     said = " ".join(run.errors)
-    assert "n1-c1: its store would be moved: jetstream.store_dir is not set, so the streams lie in /tmp" in said
+    assert "n1-c1: its store would be moved: jetstream.store_dir is not set, so the streams are in /tmp" in said
     assert not (tmp_path / "adopted").exists()

@@ -574,7 +574,7 @@ def case(
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
 
 
-#: What there is nothing of where an endpoint is not asked for: silver tables, and gold tables that are made of them.
+#: What there is nothing of where an endpoint is not requested: silver tables, and gold tables that are made of them.
 _MADE_OF = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
@@ -1045,7 +1045,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         tuple(Drop("backups", {"stream": name}) for name in ("S", "MIRROR")),
         {f"BACKUP_10{number}": ("unknown", {}) for number in range(1, 6)},
     ),
-    "raftz was not asked for": (
+    "raftz was not requested": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {"RAFT_101": ("unknown", {})},
     ),

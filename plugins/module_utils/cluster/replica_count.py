@@ -155,7 +155,7 @@ def _change(
         judgement = evaluate_candidates(cluster, need, members)
         if not judgement.candidates:
             reason = (
-                f"{wanted.num_replicas - stream.group.size} more server(s) must take a replica, but only {len(gains)} "
+                f"{wanted.num_replicas - stream.group.size} more server(s) must take a replica, but {len(gains)} "
                 f"can ({', '.join(gains) or 'none'}): {judgement.reasons()}"
             )
             return replace(change, refused=reason), cluster

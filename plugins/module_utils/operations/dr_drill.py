@@ -132,14 +132,14 @@ def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, 
     dead = Wanted(DEAD, pair.origin.name, consumers=wanted.consumers)
     try:
         if failover is not None:
-            raise Refusal("failed_over", "the site has taken the origin's place, or is about to")
+            raise Refusal("failed_over", "the site has replaced the origin, or is about to")
         release = api.release()
         plan = plan_failover(status, _NOT_ASKED, site, checkpoint, release, pair.origin.name, dead)
         require_room(api, plan, dead)
         config = (site.info or {})["config"]
         left = api.find_stream(drill_name(protected.stream))
         if left is not None and not is_left(left["config"], protected.stream):
-            raise Refusal("exists", f"there is a stream {drill_name(protected.stream)} that no drill made")
+            raise Refusal("exists", f"stream {drill_name(protected.stream)} exists and was not created by a drill")
         full = no_room(api.info(), config, size_of(site.info))
         if full:
             raise Refusal("no_room", full)
@@ -237,7 +237,7 @@ class _DrillRun(FailoverRun):
             return info is None
 
         try:
-            done, why = wait_until(gone, bool, _GONE).done, "it is still there"
+            done, why = wait_until(gone, bool, _GONE).done, "it still exists"
         except NatsFailure as failure:
             done, why = False, failure.description
         if not done:
@@ -303,8 +303,8 @@ class _DrillRun(FailoverRun):
         if not seen.done:
             raise Refusal(
                 "not_filled",
-                f"the throw-away copy has {seen.value['messages']} of {state['messages']} messages after {self._how.wait:g} "
-                "seconds; give it more time (wait_timeout)",
+                f"the throw-away copy has {seen.value['messages']} of {state['messages']} messages after "
+                f"{self._how.wait:g} seconds; allow more time (wait_timeout)",
             )
 
     def _take_over(self, record: Failover) -> None:
@@ -394,4 +394,4 @@ class _DrillRun(FailoverRun):
         reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
         ack = json.loads(reply.body or b"{}")
         if (ack.get("stream"), ack.get("seq")) != (self._target, held["last_seq"] + 1):
-            raise Refusal("not_proven", f"a message was answered with {json.dumps(ack)}")
+            raise Refusal("not_proven", f"a message was acknowledged with {json.dumps(ack)}")

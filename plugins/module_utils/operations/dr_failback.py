@@ -63,7 +63,7 @@ def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
     if refused:
         raise NatsFailure(
             "no_failback",
-            "\n".join([f"{len(refused)} of {len(rows)} streams cannot fail back, and nothing was changed:", *refused]),
+            "\n".join([f"{len(refused)} of {len(rows)} streams cannot fail back, nothing was changed:", *refused]),
         )
     return rows
 
@@ -72,7 +72,7 @@ def _why_not(row: Row) -> str:
     if row.records is None:
         return row.status.problems[0]
     if row.failover is None:
-        return "the site has not taken the origin's place"
+        return "the site has not replaced the origin"
     if not row.failover.done:
         return "the failover is not complete; run it again"
     if row.origin.problem or row.origin.info is None:
@@ -83,8 +83,8 @@ def _why_not(row: Row) -> str:
         )
     if row.origin.info["state"]["last_seq"] < row.failover.position:
         return (
-            f"the origin has messages up to {row.origin.last_seq}, and had them up to {row.failover.position} at the failover: "
-            "it was recreated. Delete its stream, and protect the site's with a mirror there instead"
+            f"the origin has messages up to {row.origin.last_seq}, but had them up to {row.failover.position} at the "
+            "failover: it was recreated. Delete its stream, and protect the site's stream with a mirror there instead"
         )
     return ""
 
@@ -98,12 +98,12 @@ def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
         stranded = row.origin.last_seq - failover.position
         subjects = failover.origin_config.get("subjects") or failover.subjects
         lines = [
-            f"{name}: {stream} of {pair.origin.name} is fenced, and gets what {failover.target} of {pair.site.name} has "
-            f"after sequence {failover.last_copied}",
-            f"{name}: then {failover.target} is fenced, and {stream} takes messages on {', '.join(subjects)} again",
+            f"{name}: {stream} of {pair.origin.name} is fenced and receives the messages of {failover.target} of "
+            f"{pair.site.name} after sequence {failover.last_copied}",
+            f"{name}: then {failover.target} is fenced, and {stream} accepts messages on {', '.join(subjects)} again",
         ]
         if stranded:
-            lines.append(f"{name}: at most {stranded} messages are only at the origin, and stay there")
+            lines.append(f"{name}: at most {stranded} messages exist only at the origin and stay there")
             worst.add(len(found))
         found.append(lines)
     return blocks(found, worst)
@@ -142,8 +142,9 @@ class _Run:
             if missing:
                 raise Refusal(
                     "incomplete",
-                    f"{len(missing)} messages of the site did not come to the origin, such as sequence {missing[0]} there: an id "
-                    "that was stored within 0.1 seconds before is dropped. Nothing was switched, and the site serves again",
+                    f"{len(missing)} messages of the site did not reach the origin, such as sequence {missing[0]} "
+                    "there: an id stored within the 0.1 seconds before is dropped. Nothing was switched; the site "
+                    "serves again",
                 )
             consumers = self._move_consumers(record)
         except (Refusal, NatsFailure):
@@ -233,8 +234,8 @@ class _Run:
         if not seen.done and _next(self._site, self._target, seen.value + 1) is not None:
             raise Refusal(
                 "not_caught_up",
-                f"the origin has what the site wrote up to sequence {seen.value} of {wanted} after {self._wait:g} seconds. The "
-                "site serves; run it again to go on",
+                f"the origin has the site's messages up to sequence {seen.value} of {wanted} after {self._wait:g} "
+                "seconds. The site still serves; run this again to continue",
             )
 
     def _missing(self, record: Failback) -> list[int]:
@@ -256,7 +257,7 @@ class _Run:
     def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
         listing = api.consumers(stream)
         if listing.unknown:
-            raise Refusal("leaderless", f"consumers whose leader does not answer: {', '.join(sorted(listing.unknown))}")
+            raise Refusal("leaderless", f"consumers without an answering leader: {', '.join(sorted(listing.unknown))}")
         return list(listing.rows)
 
     def _move_consumers(self, record: Failback) -> list[dict[str, Any]]:
@@ -295,7 +296,7 @@ class _Run:
         wrong = place_consumers(self._origin, self._stream, configs, last, "limits", self._wait)
         if wrong:
             reason = f"consumers of {self._stream} at the origin are not ready: {'; '.join(wrong)}"
-            raise Refusal("consumers_missing", f"{reason}. Nothing was switched, and the site serves again")
+            raise Refusal("consumers_missing", f"{reason}. Nothing was switched; the site serves again")
         return rows
 
 
@@ -339,14 +340,14 @@ def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
 
 def _done_lines(row: Mapping[str, Any]) -> list[str]:
     name = row["name"]
-    lines = [f"{name}: messages that came back: {row['returned']}; {row['stream']} serves with {row['messages']}"]
+    lines = [f"{name}: {row['returned']} messages returned; {row['stream']} serves with {row['messages']}"]
     if row["stranded"]:
         lines.append(
-            f"{name}: at most {row['stranded']} messages were only at the origin, and lie before those that came back"
+            f"{name}: at most {row['stranded']} messages existed only at the origin and precede the returned messages"
         )
     if row["twice"]:
-        lines.append(f"{name}: stored at both sides, and there twice: ids {some_names(row['twice'], 20)}")
+        lines.append(f"{name}: stored on both sides and therefore twice: ids {some_names(row['twice'], 20)}")
     for consumer in row["consumers"]:
-        repeated = f", gets up to {consumer['again']} messages again" if consumer["again"] else ""
+        repeated = f", up to {consumer['again']} messages redelivered" if consumer["again"] else ""
         lines.append(f"{name}: consumer {consumer['name']}: ack floor {consumer['floor']}{repeated}")
     return lines

@@ -106,7 +106,7 @@ def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[
         reasons = "; ".join(f"{name}: {refusal}" for name, refusal in refused)
         raise NatsFailure(
             refused[0][1].code,
-            f"{len(refused)} of {len(streams)} streams cannot fail over, and nothing was changed: {reasons}",
+            f"{len(refused)} of {len(streams)} streams cannot fail over, nothing was changed: {reasons}",
         )
     return work
 
@@ -151,7 +151,7 @@ def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
         sources = [entry["name"] for entry in ((info or {}).get("config") or {}).get("sources") or ()]
         if info is not None and sources != [plan.protected.copy]:
             raise Refusal(
-                "exists", f"there is a stream {plan.target} at the site already; name another with `promoted`"
+                "exists", f"stream {plan.target} already exists at the site; choose another name with `promoted`"
             )
 
 
@@ -169,9 +169,9 @@ def _planned_lines(pair: Pair, work: Work) -> list[str]:
     if work.plan is not None:
         return plan_lines(work.plan, pair.origin.name, pair.site.name)
     if work.record is not None and work.done:
-        return [f"{work.protected.name}: {work.record.target} took the origin's place at {work.record.finished}"]
+        return [f"{work.protected.name}: {work.record.target} replaced the origin at {work.record.finished}"]
     if work.record is not None:
-        return [f"{work.protected.name}: goes on with the step {work.record.phase} of {work.record.started}"]
+        return [f"{work.protected.name}: continues with the step {work.record.phase} of {work.record.started}"]
     return []
 
 
@@ -202,7 +202,7 @@ class FailoverRun:
         if self._work.plan is not None:
             record = self._fence(self._work.plan, record)
         if record is None:
-            raise Refusal("no_copy", "there is no plan for it")
+            raise Refusal("no_copy", "it has no plan")
         if record.phase == PROMOTE:
             record = self._promote(record)
         if record.phase == CONSUMERS:
@@ -307,7 +307,7 @@ class FailoverRun:
         lacking = (
             origin.problem or f"it lacks what the origin stored after sequence {site.position}, up to {origin.last_seq}"
         )
-        undone = "the origin goes on as before"
+        undone = "the origin continues as before"
         if plan.fence == SUBJECTS:
             config = self._origin.stream(self._protected.stream)["config"]
             subjects = plan.origin_config["subjects"]
@@ -316,8 +316,8 @@ class FailoverRun:
         self._work.records.forget_failover(self._protected.stream)
         raise Refusal(
             "not_caught_up",
-            f"the site does not catch up within {self._patience.wait:g} seconds: {lacking}. Nothing was promoted, and {undone}. "
-            "Mend the link between the sites, wait longer, or accept the loss with `allow_loss`",
+            f"the site does not catch up within {self._patience.wait:g} seconds: {lacking}. Nothing was promoted, and "
+            f"{undone}. Repair the link between the sites, wait longer, or accept the loss with `allow_loss`",
         )
 
     def _read(self) -> tuple[Reading, Reading]:
@@ -335,7 +335,7 @@ class FailoverRun:
             last = info["state"]["last_seq"]
             if record.method == END_MIRROR and last < record.position:
                 raise Refusal(
-                    "behind", f"{record.target} has messages up to {last}, and had them up to {record.position}"
+                    "behind", f"{record.target} has messages up to {last}, but had them up to {record.position}"
                 )
             info = self._site.update_stream(promoted_config(without_server_metadata(config), record))
         else:
@@ -380,9 +380,9 @@ class FailoverRun:
         if seen.value != expected:
             raise Refusal(
                 "incomplete",
-                f"{record.target} has {seen.value} messages, and {self._protected.copy} has {expected}. Nothing was promoted; "
-                "run it again to wait longer. When the number stays, messages with the same id were stored within 0.1 seconds, "
-                "and are dropped; restore a backup of the mirror instead",
+                f"{record.target} has {seen.value} messages, but {self._protected.copy} has {expected}. Nothing was "
+                "promoted; run this again to wait longer. If the number does not change, messages with the same id "
+                "were stored within 0.1 seconds and are dropped; restore a backup of the mirror instead",
             )
 
     # --- consumers --------------------------------------------------------------------------------------------------------
@@ -499,14 +499,14 @@ def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
 def _done_lines(row: Mapping[str, Any]) -> list[str]:
     name = row["name"]
     lines = [
-        f"{name}: promised: lost would be {row['promised']['text']}",
-        f"{name}: there: {row['messages']} messages in {row['stream']}, sequences {row['first_seq']} to {row['last_seq']}; "
-        f"everything that the origin stored up to sequence {row['position']}",
+        f"{name}: expected loss: {row['promised']['text']}",
+        f"{name}: result: {row['messages']} messages in {row['stream']}, sequences {row['first_seq']} to "
+        f"{row['last_seq']}; all that the origin stored up to sequence {row['position']}",
     ]
     if row["complete"]:
-        lines.append(f"{name}: nothing is lost: the site has all that its fenced origin has")
+        lines.append(f"{name}: nothing is lost: the site has all messages of its fenced origin")
     for consumer in row["consumers"]:
-        repeated = f", gets up to {consumer['again']} messages again" if consumer["again"] else ""
+        repeated = f", up to {consumer['again']} messages redelivered" if consumer["again"] else ""
         lines.append(
             f"{name}: consumer {consumer['name']}: ack floor {consumer['floor']}, at the origin "
             f"{consumer['origin_floor']}{repeated}"

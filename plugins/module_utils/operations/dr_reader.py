@@ -142,10 +142,10 @@ def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
         for entry in params["streams"]
     ]
     if not found:
-        raise NatsFailure("invalid_option", "streams: there is none in it")
+        raise NatsFailure("invalid_option", "streams: the list is empty")
     twice = {one.name for one in found if sum(other.name == one.name for other in found) > 1}
     if twice:
-        raise NatsFailure("invalid_option", f"streams: more than once: {', '.join(sorted(twice))}")
+        raise NatsFailure("invalid_option", f"streams: listed more than once: {', '.join(sorted(twice))}")
     return found
 
 
@@ -310,7 +310,7 @@ class Records:
             Drill: self.drill,
         }
         if readers[type(record)](stream) != record:
-            raise NatsFailure("bad_record", f"stream {record_stream(self._side)} has not the record that was stored")
+            raise NatsFailure("bad_record", f"stream {record_stream(self._side)} does not have the stored record")
 
     def _store(self, config: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         info = self._api.update_stream(without_server_metadata({**config, "metadata": dict(metadata)}))

@@ -94,7 +94,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
 def _why_not(row: Row) -> str:
     """Return why there is no new checkpoint, empty when there is."""
     if row.status.state == PROMOTED:
-        return "the site has taken the origin's place"
+        return "the site has replaced the origin"
     if row.failover is not None:
         return "a failover to the site has begun"
     if row.origin.problem or row.origin.info is None:
@@ -102,5 +102,5 @@ def _why_not(row: Row) -> str:
     if row.site.problem or row.site.info is None:
         return row.site.problem or "the site has no copy of it"
     if row.origin.unknown:
-        return f"consumers whose leader does not answer: {', '.join(sorted(row.origin.unknown))}"
+        return f"consumers without an answering leader: {', '.join(sorted(row.origin.unknown))}"
     return ""

@@ -79,16 +79,14 @@ def is_secret(text: str) -> bool:
 
 def _recipient(text: str) -> Any:
     if is_secret(text):
-        raise NatsFailure(
-            "invalid_option", "encrypt_to: one of them is a secret key; give its recipient, which is public"
-        )
+        raise NatsFailure("invalid_option", "encrypt_to: one entry is a secret key; use its public recipient instead")
     library = _library()
     try:
         if text.startswith("ssh-"):
             return library.ssh.Recipient.from_str(text)
         return library.x25519.Recipient.from_str(text)
     except library.RecipientError as error:
-        reason = f"encrypt_to: {text!r} is no recipient of age ({error}): give age1..., ssh-ed25519 ... or ssh-rsa ..."
+        reason = f"encrypt_to: {text!r} is not an age recipient ({error}): use age1..., ssh-ed25519 ... or ssh-rsa ..."
         raise NatsFailure("invalid_option", reason) from error
 
 
@@ -109,7 +107,8 @@ def _identities(path: Path) -> list[Any]:
     if not found:
         # The library's words may quote the line.
         reason = (
-            f"identity_file: {path} holds no identity that can be read: age-keygen, or ssh-keygen without a passphrase"
+            f"identity_file: {path} does not contain a readable identity: use age-keygen, or ssh-keygen without a "
+            "passphrase"
         )
         raise NatsFailure("invalid_option", reason)
     return found
@@ -261,10 +260,13 @@ def decrypted(file: BinaryIO, keys: Keys, encrypted_to: Sequence[str], where: st
     names = ", ".join(text.split(" ")[-1] if text.startswith("ssh-") else text for text in encrypted_to)
     if not identities:
         if keys.identity_file is None:
-            reason = f"{where} is encrypted to {names}: give the file with its identity as `identity_file`"
+            reason = f"{where} is encrypted to {names}: set `identity_file` to the file with its identity"
             raise NatsFailure("no_identity", reason)
         identities = _identities(keys.identity_file)
-    hint = f"{where} is encrypted to {names}, and {keys.identity_file} has no identity of that: give another `identity_file`"
+    hint = (
+        f"{where} is encrypted to {names}, but {keys.identity_file} has no matching identity: use another "
+        "`identity_file`"
+    )
     reader = _Decrypting(file, identities, hint)
     try:
         yield cast(BinaryIO, reader)

@@ -293,5 +293,5 @@ def sweep_options(settings: Mapping[str, Any]) -> SweepOptions:
         report=_path(settings.get("report")),
     )
     if options.interval <= 0 or options.deadline <= 0 or options.max_assets < 0:
-        raise ValueError("interval and deadline must be more than 0, max_assets not less")
+        raise ValueError("interval and deadline must be more than 0, max_assets at least 0")
     return options

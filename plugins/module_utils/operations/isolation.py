@@ -78,7 +78,7 @@ class Isolation:
                 varz = api.ask_one(server, "VARZ")
                 routes = api.ask_one(server, "ROUTEZ").get("routes") or ()
         except (NatsFailure, StopIteration) as failure:
-            return f"it answers at {item.address}, and not to system requests ({failure})", 0
+            return f"it answers at {item.address}, but not to system requests ({failure})", 0
         reached = len(missing.intersection(one.name for one in servers))
         return isolation_reason(varz, reference, [str(route.get("remote_name", "")) for route in routes]), reached
 

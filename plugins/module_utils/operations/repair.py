@@ -109,7 +109,7 @@ class Repair:
         records = self._records(late)
         for name, record in sorted(records.items()):
             if name not in seen and self._is_missing(record):
-                message = "an interrupted repair has deleted it, and not yet recreated it"
+                message = "an interrupted repair has deleted it and not yet recreated it"
                 where = record["account"], record["stream"], record["name"]
                 shown = account_labels(late.accounts).get(record["account"], "")
                 findings.append(Finding(rules.CONSUMER_MISSING, message, *where, account_name=shown))
@@ -228,8 +228,8 @@ class Repair:
             ).value
         except NatsFailure as failure:
             failure.description = (
-                f"{finding.subject} was deleted and cannot be created again: {failure.description}. Its configuration and ack "
-                f"floor are in {kept}; remove what is in the way, and run this again"
+                f"{finding.subject} was deleted and cannot be created again: {failure.description}. Its configuration "
+                f"and ack floor are in {kept}; remove the obstacle and run this again"
             )
             raise
         self._verify_consumer(step)
@@ -251,8 +251,8 @@ class Repair:
             for key, value in step.config.items()
             if key not in ("metadata", "name") and made["config"].get(key) != value
         )
-        where = "as its delivery policy says" if step.floor is None else f"after {step.floor}"
-        other = f" ({', '.join(changed)} changed, which is how it begins there)" if changed else ""
+        where = "according to its delivery policy" if step.floor is None else f"after {step.floor}"
+        other = f" ({', '.join(changed)} changed to start there)" if changed else ""
         return f"recreated; it delivers {where}{other}"
 
     def _verify_consumer(self, step: Step) -> None:
@@ -286,11 +286,11 @@ class Repair:
 
         seen = wait_until(gone, bool, self._settings.timeout)
         if not seen.done:
-            raise self._failure("repair_not_seen", step, f"it is not deleted after {seen.waited:g} s")
+            raise self._failure("repair_not_seen", step, f"it still exists after {seen.waited:g} s")
 
     def _delete(self, step: Step) -> str:
         self._remove(self._connections.account(step.finding.account), step)
-        return "deleted; its client makes it again"
+        return "deleted; its client recreates it"
 
     def _reset(self, step: Step) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)
@@ -302,7 +302,7 @@ class Repair:
             self._settings.timeout,
         )
         if not seen.done:
-            raise self._failure("repair_not_seen", step, "it was reset, but is not where it should be")
+            raise self._failure("repair_not_seen", step, "it was reset, but is not at the expected position")
         return f"reset; it delivers from {wanted}"
 
     def _replace(self, step: Step) -> str:
@@ -349,7 +349,7 @@ class Repair:
     def _gone(self, step: Step) -> None:
         """Wait until the finding is not there any more. Raises NatsFailure."""
         if not wait_until(lambda: self._is_gone(step), bool, self._settings.timeout, 1.0).done:
-            raise self._failure("repair_not_seen", step, "it was cured, and the servers still report it")
+            raise self._failure("repair_not_seen", step, "it was fixed, but the servers still report it")
 
     # --- records ------------------------------------------------------------------------------------------------------
 

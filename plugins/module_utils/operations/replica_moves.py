@@ -139,7 +139,7 @@ def unsettled(state: State, source: str | None = None) -> list[str]:
     groups = (state.group, *(consumer.group for consumer in state.stream.consumers))
     return [
         *_problems(state),
-        *(f"{source} still is a member of {group.subject}" for group in groups if source in group.members),
+        *(f"{source} is still a member of {group.subject}" for group in groups if source in group.members),
         *(f"consumer {state.label}/{name} has no leader" for name in state.unknown),
     ]
 
@@ -278,8 +278,8 @@ class Mover:
             raise self._refused(
                 "no_spare_server",
                 state,
-                f"no other server may take the replica that {source} has of it (R{state.group.size} on "
-                f"{', '.join(state.group.members)}): {judgement.reasons()}. Add a server or make room",
+                f"no other server can take its replica on {source} (R{state.group.size} on "
+                f"{', '.join(state.group.members)}): {judgement.reasons()}. Add a server or free space",
             )
         if self._request.target is None:
             return method, judgement.candidates[0]
@@ -288,8 +288,8 @@ class Mover:
             raise self._refused(
                 "unsupported",
                 state,
-                f"only data that {source} itself hands over can be sent to one server, and it does not answer or is behind; "
-                f"remove it with state=absent, then move the new replica",
+                f"only data that {source} itself transfers can be sent to a selected server, but it does not answer "
+                "or is behind; remove it with state=absent, then move the new replica",
             )
         return method, self._request.target
 
@@ -299,9 +299,7 @@ class Mover:
             source in problem.servers for problem in group_problems(state.group, cluster.names)
         )
         if self._request.method == EVACUATE and source not in cluster.names:
-            raise self._refused(
-                "server_missing", state, f"{source} does not answer, so that its data cannot be moved first"
-            )
+            raise self._refused("server_missing", state, f"{source} does not answer, so its data cannot be moved first")
         if self._request.method == "auto":
             return EVACUATE if in_step else REMOVE
         return self._request.method
@@ -318,8 +316,8 @@ class Mover:
                 raise self._refused(
                     "data_would_be_lost",
                     state,
-                    "it has a single replica, and nats-server before 2.15 may lose messages that are published while that moves. "
-                    "Stop its producers and set accept_loss=true, or upgrade first",
+                    "it has a single replica, and nats-server before 2.15 may lose messages published during the "
+                    "move. Stop its producers and set accept_loss=true, or upgrade first",
                 )
             return
         alone = [
@@ -329,13 +327,13 @@ class Mover:
         ]
         if source in state.group.members and state.group.size == 1:
             alone.insert(0, f"all {state.stream.messages} messages of stream {state.label}")
-        alone += [f"consumer {state.label}/{name} (there is no leader of it)" for name in state.unknown]
+        alone += [f"consumer {state.label}/{name} (it has no leader)" for name in state.unknown]
         if alone:
             raise self._refused(
                 "data_would_be_lost",
                 state,
-                f"{source} may hold the only replica of: {', '.join(alone)}. While it runs, method=evacuate moves data and "
-                "positions first; otherwise accept_loss=true",
+                f"{source} may have the only replica of: {', '.join(alone)}. If it is running, method=evacuate moves "
+                "data and positions first; otherwise accept_loss=true",
             )
 
     def _tags(self, cluster: Cluster, state: State, judgement: PlacementResult) -> list[str]:
@@ -354,8 +352,9 @@ class Mover:
             raise self._refused(
                 "unsupported",
                 state,
-                f"the meta leader chooses by tags, and {target} has none that {others} have not. Give each server a tag of its "
-                f'own, such as server_tags: ["node:{target}"], and reload it',
+                f"the meta leader selects servers by tags, but {target} has no tag that distinguishes it from {others}. Give each "
+                "server its own tag, "
+                f'such as server_tags: ["node:{target}"], and reload it',
             )
         return [tag] if tag else []
 
@@ -467,7 +466,7 @@ class Mover:
             return
         raise NatsFailure(
             failure.code,
-            f"stream {now.label}: {failure.description}. Its group is as before: {', '.join(before.group.members)}",
+            f"stream {now.label}: {failure.description}. Its group is unchanged: {', '.join(before.group.members)}",
             subject=failure.subject,
             server=self._request.source,
             account=before.stream.account,
@@ -492,7 +491,8 @@ class Mover:
             raise self._refused(
                 "no_spare_server",
                 state,
-                f"{wanted - there} more server(s) must take a replica, {len(judgement.candidates)} may: {judgement.reasons()}",
+                f"{wanted - there} more server(s) must take a replica, but {len(judgement.candidates)} can: "
+                f"{judgement.reasons()}",
             )
         config = stream.info["config"]
         api.update_stream({**config, "num_replicas": there})
@@ -572,7 +572,7 @@ def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
             needed.append(job)
             continue
         if source not in members or target in members:
-            problem = f"{target} already is a member" if target in members else f"{source} is no member"
+            problem = f"{target} is already a member" if target in members else f"{source} is not a member"
             raise NatsFailure(
                 "not_a_member",
                 f"stream {job.state.label} cannot move from {source} to {target}: {problem} "
@@ -588,7 +588,7 @@ def wrong_target(job: Job, target: str) -> NatsFailure | None:
     """Return the failure of a move that is done, but led to another server than was asked for; None otherwise."""
     if target in job.state.group.members:
         return None
-    description = f"stream {job.state.label} is on {', '.join(job.state.group.members)} now, and not on {target}"
+    description = f"stream {job.state.label} is now on {', '.join(job.state.group.members)}, not on {target}"
     return NatsFailure("wrong_target", description, server=target)
 
 
@@ -614,9 +614,9 @@ def require_leaders(connections: Connections, accounts: Iterable[str], server: s
         if unknown:
             raise NatsFailure(
                 "stream_unknown",
-                f"there is no leader of {', '.join(sorted(unknown))} of account {connections.label(account)}, so it is "
-                f"unknown whether {server} "
-                "hosts it. Start the server that has it, or name other streams one by one",
+                f"no leader for {', '.join(sorted(unknown))} of account {connections.label(account)}, so it is "
+                f"unknown whether {server} has a replica. "
+                "Start the server with the replica, or select other streams one by one",
                 server=server,
                 account=account,
             )
@@ -653,15 +653,13 @@ def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure
     """Return the failure that says how large a group really is, and how it gets its replicas back."""
     there, wanted = len(state.group.members), state.group.size
     begun = (
-        f"the server refused ({cause.description}), but took the member away"
-        if cause
-        else "the group is short of members"
+        f"the server refused ({cause.description}) but removed the member" if cause else "the group has too few members"
     )
     return NatsFailure(
         "group_short",
         f"stream {state.label}: {begun}. It has {there} of {wanted} replicas now: {', '.join(state.group.members)}. "
-        f"To repair it set num_replicas to {there} and back to {wanted} (repair=true does it): that "
-        "chooses new members, and may choose the removed server again",
+        f"To repair it, set num_replicas to {there} and back to {wanted} (repair=true does so): that selects new "
+        "members, and may select the removed server again",
         account=state.stream.account,
         err_code=cause.err_code if cause else None,
     )
@@ -688,8 +686,9 @@ def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
     ]
     return NatsFailure(
         "move_not_done",
-        f"not done after {timeout:g} s, nothing changed in the last {outcome.still:g} s. {' | '.join(lines)}. What was begun "
-        "goes on; run this again to continue, or cancel a move with nats_stream_peer state=cancelled",
+        f"not done after {timeout:g} s, nothing changed in the last {outcome.still:g} s. {' | '.join(lines)}. Moves in "
+        "progress "
+        "continue; run this again to wait for them, or cancel a move with nats_stream_peer state=cancelled",
         server=outcome.pending[0].source,
     )
 

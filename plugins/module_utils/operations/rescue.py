@@ -201,7 +201,8 @@ class Rescue:
         if refusals:
             raise NatsFailure(
                 "rescue_refused",
-                f"Nothing was removed, and in five minutes the meta group has no leader again: {'; '.join(refusals)}.",
+                "Nothing was removed, and the meta group loses its leader again in five minutes: "
+                f"{'; '.join(refusals)}.",
             )
 
     def _remove(self, step: Step, plan: Plan) -> str:
@@ -232,7 +233,7 @@ class Rescue:
                 f"{step.server} is still a member of the meta group after {self._settings.timeout:g} s",
                 server=step.server,
             )
-        return f"{step.server} is no member any more"
+        return f"{step.server} is no longer a member"
 
     def _wait(self, _step: Step, plan: Plan) -> str:
         before = {
@@ -250,7 +251,7 @@ class Rescue:
             raise NatsFailure(
                 "rescue_not_seen", f"after {self._settings.timeout:g} s: {some_names(missing, separator='; ')}"
             )
-        return f"the meta group and {counted(len(before), 'stream')} have leaders, with every message that the servers held"
+        return f"the meta group and {counted(len(before), 'stream')} have leaders, with all messages of the servers"
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
@@ -317,7 +318,7 @@ def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str]
             led = sight.held.get(key, {}).get(stream.group.leader)
             if led is None or (led.last_seq or 0) < last_seq:
                 found.append(
-                    f"stream {label} ends at {led.last_seq if led else 'nothing'}, and a server held it to {last_seq}"
+                    f"stream {label} ends at {led.last_seq if led else 'nothing'}, but a server had it up to {last_seq}"
                 )
             found += [
                 f"consumer {label}/{consumer.name} has no leader"

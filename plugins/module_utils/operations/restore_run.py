@@ -108,7 +108,7 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
         planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
         refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
         if refused:
-            head = f"{len(refused)} of {len(planned)} streams cannot be restored, and nothing was changed"
+            head = f"{len(refused)} of {len(planned)} streams cannot be restored, nothing was changed"
             raise NatsFailure(refused[0]["code"], "\n".join([head, *problem_lines(refused)]))
         planned = _with_repetitions(connections, backups, planned)
         if check_mode:
@@ -156,7 +156,7 @@ class _Run:
 
     def _report(self, plan: Mapping[str, Any], sent: int) -> None:
         def line() -> str:
-            done = f"{self._restored} of {self._count} streams are restored"
+            done = f"{self._restored} of {self._count} streams restored"
             return f"{done}; {plan['label']}: {human_bytes(sent)} of {human_bytes(plan['bytes'])}"
 
         with self._lock:
@@ -181,7 +181,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
     `names`: of accounts by identity. Raises NatsFailure."""
     wanted.store.require()
     if not wanted.wanted:
-        raise NatsFailure("invalid_option", "streams: say what is to be restored, such as APP/ORDERS, APP or *")
+        raise NatsFailure("invalid_option", "streams: select the streams to restore, such as APP/ORDERS, APP or *")
     backups, unreadable = find_backups(wanted.store)
     folders = {failure.folder: failure for failure in unreadable}
     try:
@@ -201,7 +201,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
     changes = wanted.one.changes
     if len(chosen) > 1 and (changes.stream is not None or changes.subjects is not None):
         some = some_names([stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen])
-        raise NatsFailure("invalid_option", f"name, subjects: for one stream, not for {len(chosen)} ({some})")
+        raise NatsFailure("invalid_option", f"name, subjects: only for one stream, not for {len(chosen)} ({some})")
     return sorted(chosen, key=_is_copy), rows
 
 
@@ -209,7 +209,7 @@ def _unread_row(name: str, failure: Unreadable, store: Store, names: Mapping[str
     """Return the row of a stream whose newest backup cannot be read. An older one is not taken in its place."""
     account, _slash, stream = name.partition("/")
     label = stream_key(names.get(account, account), stream)
-    problem = f"{failure.description}. Name the time of an earlier backup to restore that, such as {label}@2026-11-23"
+    problem = f"{failure.description}. To restore an earlier backup, add its time, such as {label}@2026-11-23"
     return {
         **_ROW,
         "name": name,
@@ -261,7 +261,7 @@ def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> d
     }
     try:
         if wanted.names_accounts and account is None:
-            raise NatsFailure("invalid_option", f"account: {backup.path} does not say of which account it is; name one")
+            raise NatsFailure("invalid_option", f"account: {backup.path} does not name its account; set one")
         result = restore(connections.client(account), connections.account(account), backup, wanted.one, True)
     except NatsFailure as failure:
         if failure.code in _HOPELESS:
@@ -320,7 +320,7 @@ def _restore(
     caveats = list(dict.fromkeys([*plan["caveats"], *result["caveats"]]))
     row = {**plan, "seconds": result["seconds"], "caveats": caveats, "compared": compared}
     if compared["digest"] not in ("same", "not compared"):
-        reason = f"stream {plan['label']} was restored, but it does not hold what was saved: {compared['digest']}"
+        reason = f"stream {plan['label']} was restored, but its content differs from the backup: {compared['digest']}"
         raise NatsFailure("incomplete", reason, account=plan["account"])
     return row
 
@@ -409,7 +409,7 @@ def restore_page(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], plan
     messages, size = (sum(row.get(key, 0) for row in changed) for key in ("messages", "bytes"))
     others = [
         f"{sum(bool(row[key]) for row in rows):,} {word}"
-        for key, word in (("problem", "failed"), ("skipped", "left as they are"))
+        for key, word in (("problem", "failed"), ("skipped", "left unchanged"))
         if any(row[key] for row in rows)
     ]
     total = (f"{len(changed):,} of {len(rows):,}", "", messages, human_bytes(size), ", ".join(others))
@@ -422,9 +422,9 @@ def _what(row: Mapping[str, Any], planned: bool) -> str:
     if row["problem"]:
         return str(row["problem"]).partition("\n")[0]
     if row["skipped"]:
-        return "exists, and is left as it is"
+        return "exists and is left unchanged"
     if not row["changed"]:
-        return "is there, just as saved"
+        return "exists as saved"
     if planned:
         return "will be created"
     compared = row["compared"]

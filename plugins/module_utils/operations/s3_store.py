@@ -80,7 +80,7 @@ def s3_store(url: str, options: S3Options, keys: Keys = NO_KEYS) -> S3Store:
     """Return the store `s3://BUCKET/PREFIX`. Raises NatsFailure invalid_option, MissingLibrary."""
     bucket, _slash, prefix = url[len(SCHEME) :].partition("/")
     if not bucket:
-        raise NatsFailure("invalid_option", f"{url}: there is no bucket in it, write s3://BUCKET or s3://BUCKET/PREFIX")
+        raise NatsFailure("invalid_option", f"{url}: the bucket is missing: write s3://BUCKET or s3://BUCKET/PREFIX")
     prefix = prefix.strip("/")
     return S3Store(_Bucket(bucket, options), f"{prefix}/" if prefix else "", keys)
 
@@ -93,7 +93,10 @@ class _Answer(dict[str, Any]):
         self._where = where
 
     def __missing__(self, key: str) -> Any:
-        reason = f"{self._where} does not answer as S3 does: there is no {key}. Is it the address of another service or a proxy?"
+        reason = (
+            f"{self._where} does not answer like S3: the reply has no {key}. It may be the address of another service "
+            "or a proxy"
+        )
         raise NatsFailure("bad_reply", f"s3.endpoint_url: {reason}")
 
 
@@ -177,9 +180,7 @@ class _Bucket:
                 raise FileNotFoundError(2, "No such object", what) from error
             raise self._failure(what, code, status, error) from error
         except (self.errors.NoCredentialsError, self.errors.PartialCredentialsError) as error:
-            reason = (
-                f"{what}: there are no credentials for it: set `s3.access_key` and `s3.secret_key`, or those of boto3"
-            )
+            reason = f"{what}: no credentials for it: set `s3.access_key` and `s3.secret_key`, or configure boto3"
             raise NatsFailure("authorization", reason) from error
         except self.errors.SSLError as error:
             raise NatsFailure("tls", f"{what}: {error} (see `s3.ca_file`)") from error
@@ -192,7 +193,7 @@ class _Bucket:
         if code in _LOST_RACE or code in _UNKNOWN_HEADER:
             return NatsFailure(code, f"{what}: {error}")
         if status in (401, 403):
-            reason = f"{what}: {self.where} refuses the credentials, or they do not allow this ({error}); see `s3`"
+            reason = f"{what}: {self.where} rejects the credentials, or they lack permission ({error}); see `s3`"
             return NatsFailure("authorization", reason)
         return NatsFailure("write_failed", f"{what}: {error}")
 
@@ -313,7 +314,7 @@ class _Lock:
         # Asked first also where the condition would tell: not every server knows it, and some ignore what they do not know.
         holder, age, tag = self._holder()
         if holder and age < LOCK_SECONDS:
-            left = f"{holder.strip()}; one that was killed holds it for {LOCK_SECONDS - age:.0f} s more"
+            left = f"{holder.strip()}; the lock of a killed run expires in {LOCK_SECONDS - age:.0f} s"
             raise another_run(self._place, left)
         try:
             try:
@@ -457,7 +458,7 @@ class _Upload:
                 "write_failed", f"s3://{self._bucket.name}/{self._key}: it has more than {_MOST_PARTS} parts"
             )
         if len(self._pending()) >= _MOST_PENDING:
-            slow = f"it takes fewer than {_SLOWEST} bytes in a second, and the servers of NATS do not wait for that"
+            slow = f"it accepts fewer than {_SLOWEST} bytes per second, too few for nats-server's timeout"
             raise NatsFailure("write_failed", f"s3://{self._bucket.name}/{self._key}: {slow}")
         part = self._senders.submit(self._send_part, number, body)
         self._parts.append(part)

@@ -130,7 +130,7 @@ def _manages_streams(client: Client, user: User, subject: str) -> bool:
             return False
         raise
     if found:
-        raise NatsFailure("invalid_option", f"the stream {found[0]} takes what is sent on {subject}", subject=subject)
+        raise NatsFailure("invalid_option", f"stream {found[0]} stores the messages sent on {subject}", subject=subject)
     return True
 
 
@@ -276,7 +276,7 @@ def _write_and_read(
     except NatsFailure as failure:
         return StreamTest(replicas, f"it cannot be read: {failure.description}")
     same = base64.b64decode(read.value["message"].get("data") or "") == body
-    return StreamTest(replicas, "" if same else "it returned another message than was written")
+    return StreamTest(replicas, "" if same else "it returned a different message from the written one")
 
 
 def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: float) -> int:
@@ -327,7 +327,7 @@ def _delete(api: JetStreamApi, name: str, timeout: float) -> str:
         wait_until(lambda: api.call(f"STREAM.DELETE.{name}"), lambda _reply: True, timeout)
     except NatsFailure as failure:
         if failure.err_code != STREAM_NOT_FOUND:
-            return f"{name} could not be deleted, do it by hand: {failure.description}"
+            return f"{name} could not be deleted, delete it by hand: {failure.description}"
     return ""
 
 

@@ -281,7 +281,7 @@ class SnapshotWriter:
 
     def _refused(self, error: OSError) -> NatsFailure:
         what = f"cannot write the snapshot below {self._bronze}: {error.strerror or error}"
-        return NatsFailure(LAKE, f"{what}. Nothing of it was published.")
+        return NatsFailure(LAKE, f"{what}. No part of it was published.")
 
 
 def _move(source: Path, target: Path) -> None:

@@ -159,7 +159,7 @@ class Job(Generic[K]):
         if not self._asked and not self._trouble:
             self.failed = f"was not reached within {wait_timeout:g} s"
         else:
-            seen = f"{self.leader} leads" if self.leader else "no leader is seen"
+            seen = f"{self.leader} leads" if self.leader else "it has no leader"
             self.failed = f"{seen} {wait_timeout:g} s and {counted(self.attempts, 'step-down')} later{self._because()}"
 
     def _because(self) -> str:
@@ -240,7 +240,7 @@ def constraints_of(params: Mapping[str, Any]) -> LeaderConstraints:
     )
     if constraints == LeaderConstraints():
         raise NatsFailure(
-            "invalid_option", "nothing is asked for: give away_from, preferred or placement, or force: true"
+            "invalid_option", "nothing is requested: set away_from, preferred or placement, or force: true"
         )
     if constraints.preferred in constraints.away_from:
         raise NatsFailure("invalid_option", f"preferred: {constraints.preferred} is also in away_from")

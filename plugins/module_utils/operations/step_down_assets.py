@@ -291,7 +291,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         whole["diff"] = _diff(results)
     failed = [f"{asset.label}: {job.failed}" for asset, job in jobs.items() if job.failed is not None]
     if failed:
-        message = f"{len(failed)} of {len(jobs)} {kind}s have no leader that fits: {'; '.join(failed)}"
+        message = f"{len(failed)} of {len(jobs)} {kind}s have no suitable leader: {'; '.join(failed)}"
         fail(module, NatsFailure("step_down_failed", message), **whole)
     return whole
 
@@ -305,10 +305,12 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
         require_name(option, name)
     if params[many] == []:
         raise NatsFailure(
-            "invalid_option", f"{many}: the list is empty; without it, all that away_from leads are meant"
+            "invalid_option", f"{many}: the list is empty; omit it to select everything that away_from leads"
         )
     if not names and not params["away_from"]:
-        raise NatsFailure("invalid_option", f"without {one} or {many}, away_from must say whose leaders step down")
+        raise NatsFailure(
+            "invalid_option", f"without {one} or {many}, away_from must name the servers whose leaders step down"
+        )
     if not params["all_accounts"]:
         account = connections.identity(params["account"]) if params["account"] else None
         label = connections.label(account)
@@ -320,7 +322,7 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
     if names or stream is not None or params["account"] is not None:
         raise NatsFailure("invalid_option", f"all_accounts: excludes account and the name of a stream or {one}")
     if not connections.accounts:
-        raise NatsFailure("invalid_option", "all_accounts: account_users names no account")
+        raise NatsFailure("invalid_option", "all_accounts: account_users has no account")
     return _Scope(kind, connections.accounts, (), None)
 
 
@@ -330,8 +332,8 @@ def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) 
         names = ", ".join(server.name for server in servers)
         raise NatsFailure(
             "wrong_account",
-            f"placement: only {names} tells its tags to a user of the owning account. Connect as a user of the system account "
-            "with account and account_users",
+            f"placement: only {names} reports its tags to a user of the owning account. Connect as a user of the "
+            "system account with account and account_users",
         )
 
 
@@ -347,7 +349,8 @@ def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
         return servers_of(connections.own)
     except NatsFailure as failure:
         failure.description = (
-            f"cannot see the servers: {failure.description}. The user must be allowed to publish to {failure.subject}, or "
+            f"cannot read the servers: {failure.description}. The user must be allowed to publish to "
+            f"{failure.subject}, or "
             "connect as a user of the system account with account and account_users"
         )
         raise
@@ -377,8 +380,8 @@ def _with_context(asset: Asset | None, failure: NatsFailure) -> NatsFailure:
         failure.description = f"{asset.label}: {failure.description}"
     if failure.err_code == _NO_JETSTREAM:
         failure.description += (
-            ". The user's account has no JetStream: a user of the system account names the owning account with account "
-            "and gives it a user with account_users"
+            ". The user's account has no JetStream: a user of the system account selects the owning account with "
+            "account and sets a user of it in account_users"
         )
     return failure
 

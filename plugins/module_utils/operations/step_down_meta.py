@@ -67,5 +67,5 @@ def move_meta_leader(client: Client, constraints: LeaderConstraints, timeout: fl
         step_down(groups, [job], servers, supports_placement(there), timeout)
     failed = plan.reason if plan.action == REFUSED else job.failed
     if failed:
-        raise NatsFailure("step_down_failed", f"the meta group has no leader that fits: {failed}")
+        raise NatsFailure("step_down_failed", f"the meta group has no suitable leader: {failed}")
     return plan.action == STEP_DOWN

@@ -149,7 +149,7 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
 
 
 def _report(progress: Progress, done: int, count: int, name: str, size: int) -> None:
-    progress.report(lambda: f"{done} of {count} streams are saved; {name}: {human_bytes(size)} so far")
+    progress.report(lambda: f"{done} of {count} streams saved; {name}: {human_bytes(size)} so far")
 
 
 # --- what there is ------------------------------------------------------------------------------------------------------
@@ -183,7 +183,9 @@ def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, Store
             missing[stream_key(*key)] = f"ends before {last_seq}"
     if missing:
         first = some_names([f"{name} {what}" for name, what in sorted(missing.items())], 10)
-        reason = f"the copies are not whole, bring them again: of {len(missing)} streams that stores held, {first}"
+        reason = (
+            f"the copies are incomplete, transfer them again: {len(missing)} streams of the stores are missing, {first}"
+        )
         raise NatsFailure("incomplete", reason)
 
 
@@ -193,7 +195,7 @@ def _stored(server: str, copy: str) -> list[StoredStream]:
         os.listdir(root)
         return stored_streams(copy)
     except OSError as error:
-        raise NatsFailure("invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}") from error
+        raise NatsFailure("invalid_option", f"copies: {root} of {server} cannot be read: {error.strerror}") from error
 
 
 def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica:
@@ -300,14 +302,14 @@ def _save(
             raise NatsFailure("damaged", f"{replica.folder} is not loaded:{_complaints(work)}")
         missing = _missing(stored, info["state"])
         if missing and not matches(stored.account, stored.name, wanted.damaged):
-            reason = f"{replica.folder} is not loaded whole: {missing}.{_complaints(work)}"
-            raise NatsFailure("damaged", f"{reason}\nName it in `damaged` to save what is loaded")
+            reason = f"{replica.folder} was loaded only partly: {missing}.{_complaints(work)}"
+            raise NatsFailure("damaged", f"{reason}\nList it in `damaged` to save the loaded part")
         crashed = stored.messages is None
         count, witness = _undeleted(wanted, replica, api, info["state"]) if crashed else (0, "")
-        back = f"{count} messages are in it again that were deleted, as the store of {witness} tells" if count else ""
+        back = f"it has {count} deleted messages again, according to the store of {witness}" if count else ""
         if back and not matches(stored.account, stored.name, wanted.undeleted):
-            reason = f"{replica.folder} is of a server that had not stopped in order: {back}"
-            raise NatsFailure("undeleted", f"{reason}.\nTake the copy of another server, or name it in `undeleted`")
+            reason = f"{replica.folder} belongs to a server that did not stop cleanly: {back}"
+            raise NatsFailure("undeleted", f"{reason}.\nUse the copy of another server, or list it in `undeleted`")
         consumers = [
             {"name": row["name"], "ack_floor": position(row), "server": row.get("server", replica.server)}
             for row in api.consumers(stored.name).rows
@@ -341,7 +343,7 @@ def _undeleted(wanted: WantedCopies, replica: _Replica, api: JetStreamApi, state
     stored = replica.stored
     stores = [(replica.server, stored), *replica.others.items()]
     stores += [
-        ("a server that `held` names", StoredStream(**item))
+        ("a server listed in `held`", StoredStream(**item))
         for item in wanted.held
         if (item["account"], item["name"]) == (stored.account, stored.name)
     ]
@@ -389,7 +391,7 @@ def _complaints(work: Path) -> str:
     """Return the last lines in which the server complains."""
     lines = (work / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()
     found = [line[:300] for line in lines if "[ERR]" in line or "[WRN]" in line][-_LOG_LINES:]
-    return "".join(f"\n  {line}" for line in found or ["(the server's log has no complaint)"])
+    return "".join(f"\n  {line}" for line in found or ["(the server's log has no errors)"])
 
 
 class _LoadedApi(JetStreamApi):
@@ -440,5 +442,5 @@ def _what(row: Mapping[str, Any], planned: bool) -> str:
     if row["problem"]:
         return str(row["problem"]).partition("\n")[0]
     if not row["changed"]:
-        return "is saved already"
+        return "has already been saved"
     return str(row["caveats"][0]) if row["caveats"] else "would be saved" if planned else "saved"

@@ -116,18 +116,18 @@ def _reason(
 ) -> str:
     """Return why a new backup is taken, empty where the newest one is whole and has all that the stream has."""
     if newest is None:
-        return "there is none yet"
+        return "there is no backup yet"
     if wanted.force:
-        return "asked for by `force`"
+        return "requested by `force`"
     reason = outdated(newest.manifest, account, info, consumers) or _encrypted_otherwise(newest, wanted.store)
     if reason:
         return reason
     if wanted.level != CHECKSUM and newest.manifest.contents is None:
-        return "the last one was never read back"
+        return "the last backup has never been read back"
     try:
         verify(newest, CHECKSUM)
     except NatsFailure as failure:
-        return f"the last one is damaged: {failure.description}"
+        return f"the last backup is damaged: {failure.description}"
     return ""
 
 
@@ -135,7 +135,7 @@ def _encrypted_otherwise(newest: Backup, store: Store) -> str:
     before = sorted((newest.manifest.encryption or {}).get("recipients") or ())
     if before == sorted(store.keys.recipients):
         return ""
-    return "the last one is encrypted to others" if before else "the last one is not encrypted"
+    return "the last backup is encrypted to other recipients" if before else "the last backup is not encrypted"
 
 
 class _Archive:
@@ -156,9 +156,9 @@ class _Archive:
     def add(self, chunk: bytes) -> None:
         self._size += len(chunk)
         if self._size > self._most:
-            raise _endless(f"more than {human_bytes(self._most)} came")
+            raise _endless(f"more than {human_bytes(self._most)} arrived")
         if time.monotonic() > self._deadline:
-            raise _endless(f"it has not ended after {human_seconds(self._longest)}, {human_bytes(self._size)} came")
+            raise _endless(f"it has not ended after {human_seconds(self._longest)}, {human_bytes(self._size)} arrived")
         self._file.write(chunk)
         self._report(self._size)
 
@@ -166,8 +166,8 @@ class _Archive:
 def _endless(excess: str) -> NatsFailure:
     return NatsFailure(
         "bad_reply",
-        f"{excess}, and no archive of this stream can be that large or slow. Another client of the account may be sending to the "
-        "subject of the request: deny applications to subscribe to `$JS.API.>`",
+        f"{excess}, and no archive of this stream can be that large or slow. Another client of the account may be "
+        "sending to the subject of the request: deny applications the right to subscribe to `$JS.API.>`",
     )
 
 
@@ -251,7 +251,7 @@ def _require_readable(text: str, archive: str, stream: str) -> None:
     try:
         read_manifest(text, [archive])
     except ManifestError as error:
-        reason = f"stream {stream} was not saved: what the servers sent does not describe it: {error}"
+        reason = f"stream {stream} was not saved: the data from the servers does not describe it: {error}"
         raise NatsFailure("bad_reply", reason) from error
 
 
@@ -264,7 +264,7 @@ def _read_back(backup: Backup, wanted: WantedBackup) -> Contents | None:
         return verify(backup, wanted.level)
     except NatsFailure as failure:
         failure.description = (
-            f"stream {wanted.stream} was not saved: what the server sent is damaged: {failure.description}"
+            f"stream {wanted.stream} was not saved: the data from the server is damaged: {failure.description}"
         )
         raise
 

@@ -120,11 +120,11 @@ def restore(
         ELECTION_SECONDS,
     ).value
     result = {**_result(prepared, reply, started), "recreated": recreated}
-    result["caveats"] += [f"{name} does not answer: its replica is copied when it is back" for name in _late(info)]
+    result["caveats"] += [f"{name} does not answer: its replica is copied when it returns" for name in _late(info)]
     wrong = [*wrong, *early, *few]
     if wrong:
         name = prepared.plan.config["name"]
-        reason = f"stream {name} was restored, but is not what was saved: {'; '.join(wrong)}"
+        reason = f"stream {name} was restored, but differs from the backup: {'; '.join(wrong)}"
         raise NatsFailure("incomplete", reason, account=api.account)
     return result
 
@@ -184,9 +184,9 @@ def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict
         raise NatsFailure("damaged", reason, account=api.account) from error
     except NatsFailure as failure:
         if failure.code == "timeout":
-            failure.description += f" (or the server that was to lead stream {name} is down){_left(api, name, wanted)}"
+            failure.description += f" (or the intended leader of stream {name} is down){_left(api, name, wanted)}"
         elif failure.code == "connection_lost":
-            failure.description += f"; see whether stream {name} exists, which it did not before"
+            failure.description += f"; check whether stream {name} exists, which it did not before"
         raise
 
 
@@ -224,10 +224,13 @@ def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
 
     try:
         if wait_until(gone, bool, wanted.wait_timeout, 0.5).value:
-            return "what there was of it is removed"
+            return "the partial stream has been removed"
     except NatsFailure as failure:
-        return f"what there is of it could not be removed ({failure.description}): delete stream {name} before you try again"
-    return f"it cannot be seen to be gone: delete stream {name} before you try again"
+        return (
+            f"the partial stream could not be removed ({failure.description}): delete stream {name} before the next "
+            "attempt"
+        )
+    return f"its removal could not be verified: delete stream {name} before the next attempt"
 
 
 def _parts(prepared: _Prepared) -> Iterator[bytes]:

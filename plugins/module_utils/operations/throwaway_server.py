@@ -42,7 +42,7 @@ def find_binary(given: Optional[str]) -> tuple[str, str]:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES])
     binary = given or shutil.which(_NAME, path=path)
     if binary is None:
-        reason = f"binary: there is no {_NAME} in PATH, {' or '.join(_PLACES)}; install one or say where it is"
+        reason = f"binary: no {_NAME} in PATH, {' or '.join(_PLACES)}; install it or set its path"
         raise NatsFailure("invalid_option", reason)
     try:
         return binary, version_of(binary)
@@ -61,8 +61,8 @@ def require_room(directory: Path, needed: int, purpose: str) -> None:
     existing = nearest(directory)
     free = shutil.disk_usage(existing).free
     if free < needed:
-        reason = f"{existing} has {human_bytes(free)} free, and {human_bytes(needed)} are needed to {purpose}"
-        raise NatsFailure("disk_full", f"{reason}: give another `work_directory`")
+        reason = f"{existing} has {human_bytes(free)} free, but {human_bytes(needed)} are needed to {purpose}"
+        raise NatsFailure("disk_full", f"{reason}: set another `work_directory`")
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def throwaway_server(
     try:
         address = _address(process, directory)
         if address is None:
-            how = f"has ended with {process.returncode}" if process.poll() is not None else "does not listen"
+            how = f"has ended with {process.returncode}" if process.poll() is not None else "is not listening"
             reason = f"{binary} {how} after its start:{_last_words(log, password)}"
             raise NatsFailure("not_started", reason)
         try:

@@ -33,7 +33,7 @@ def pace_of(params: Mapping[str, Any]) -> TransferPace:
         except ValueError as error:
             raise NatsFailure("invalid_option", f"rate_limit: {error}") from error
         if rate < _SLOWEST:
-            raise NatsFailure("invalid_option", f"rate_limit: at least {_SLOWEST} bytes in a second, not {rate}")
+            raise NatsFailure("invalid_option", f"rate_limit: must be at least {_SLOWEST} bytes per second, not {rate}")
     finish = params.get("finish_timeout")
     return TransferPace(
         positive(params["idle_timeout"], "idle_timeout"),

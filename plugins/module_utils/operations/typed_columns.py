@@ -100,7 +100,7 @@ def microseconds_of(text: str) -> int | None:
     Raises ValueError for anything else."""
     match = _MOMENT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     if text.startswith(_NEVER):
         return None
     zone = (match[3] or "Z").replace("Z", "+00:00")

@@ -130,13 +130,13 @@ def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) 
 
 def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     if not one.get("found"):
-        yield str(one.get("problem") or "nothing is known of it")
+        yield str(one.get("problem") or "its state is unknown")
         return
     loaded, config, varz = one["loaded"], one["config"], one["varz"]
     if not one["config_path"]:
         yield (
-            "nats-server runs without a configuration file, by flags alone, so that no reload can change anything: write one, "
-            "and restart it with -c"
+            "nats-server runs without a configuration file, by flags alone, so a reload cannot change anything: write "
+            "a configuration file and restart it with -c"
         )
         return
     if not loaded["proof"]:
@@ -145,15 +145,16 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     name = config.get("server_name")
     if not name:
         yield (
-            "server_name is not set: the server gets another name at each start, and to give it one renames it, so that its Raft "
-            "peers take it for another server. Set it and restart the servers one by one, then adopt them"
+            "server_name is not set: the server gets a different name at each start, and setting one renames it, "
+            "which makes its Raft peers treat it as a new server. Set it and restart the servers one by one, then "
+            "adopt them"
         )
     elif varz.get("server_name") and varz["server_name"] != name:
-        yield f"it would be renamed: it runs as {varz['server_name']}, and its configuration says {name}"
+        yield f"it would be renamed: it runs as {varz['server_name']}, but its configuration has {name}"
     if _block(config, "authorization").get("token"):
         yield (
-            "authorization.token: nats-server accepts no token next to the system account's users, which the health gate needs. "
-            "Give the clients a user (authorization.users), reload the server, then adopt it"
+            "authorization.token: nats-server accepts no token next to the system account's users, which the health "
+            "gate needs. Create a user for the clients (authorization.users), reload the server, then adopt it"
         )
     yield from _store_refusals(one)
     if isinstance(config.get("cluster"), Mapping) and not cluster_name_of(config):
@@ -161,11 +162,11 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     for file in one["tls_files"]:
         if not file["path"].startswith("/"):
             yield (
-                f"{file['option']}: {file['path']} is relative to the directory that the server was started in: write it with "
-                "its whole path, and reload the server"
+                f"{file['option']}: {file['path']} is relative to the directory that the server was started in: write "
+                "its absolute path and reload the server"
             )
         elif not file["exists"]:
-            yield f"{file['option']}: {file['path']} is gone: the server would not start again"
+            yield f"{file['option']}: {file['path']} no longer exists: the server would not start again"
 
 
 def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
@@ -175,37 +176,41 @@ def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     if not store["path"]:
         where = store["reported"] or "the directory for temporary files"
         yield (
-            f"its store would be moved: jetstream.store_dir is not set, so the streams lie in {where}. Stop the server, move "
-            "them to a directory of their own, set store_dir to that, and start it"
+            f"its store would be moved: jetstream.store_dir is not set, so the streams are in {where}. Stop the "
+            "server, move them to a directory of their own, set store_dir to it, and start the server"
         )
     elif not store["path"].startswith("/"):
         yield (
-            f"its store would be moved: jetstream.store_dir {store['path']} is relative to the directory that the server was "
-            "started in. Write it with its whole path, and restart the server"
+            f"its store would be moved: jetstream.store_dir {store['path']} is relative to the directory that the "
+            "server was started in. Write its absolute path and restart the server"
         )
     elif not store["same"]:
         yield (
-            f"its store would be moved: the process sees another {store['path']} than the host, as with PrivateTmp or in a "
-            "container. Stop the server, move the streams to where the host sees them, and start it"
+            f"its store would be moved: {store['path']} is a different directory for the process than for the host, as "
+            "with PrivateTmp or in a container. Stop the server, move the streams to a directory that the host can "
+            "access, and start it"
         )
     elif store["reported"] and store["reported"].rstrip("/") != store["path"].rstrip("/") + "/jetstream":
-        yield f"its store would be moved: it is in {store['reported']}, and its configuration says {store['path']}"
+        yield f"its store would be moved: it is in {store['reported']}, but its configuration has {store['path']}"
 
 
 def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     names = Counter(one["config"].get("server_name") for one in found.values())
     for name, count in names.items():
         if name and count > 1:
-            yield f"{count} servers are called {name}: names are unique in a cluster"
+            yield f"{count} servers are named {name}: names must be unique in a cluster"
     clusters = {cluster_name_of(one["config"]) for one in found.values()}
     if len(clusters) > 1:
         named = ", ".join(sorted(str(name) for name in clusters))
-        yield f"these are servers of several clusters ({named}): adopt each by itself, with --limit or an inventory of its own"
+        yield (
+            f"these are servers of several clusters ({named}): adopt each cluster separately, with --limit or its own "
+            "inventory"
+        )
     missing = {name for one in found.values() for name in one["routes"] or []} - set(names)
     if missing:
         yield (
-            f"the cluster has servers that are not in the inventory: {', '.join(sorted(missing))}. Add their hosts: quorums are "
-            "counted by the inventory"
+            f"the cluster has servers that are not in the inventory: {', '.join(sorted(missing))}. Add their hosts, "
+            "because quorums are counted by the inventory"
         )
 
 
@@ -235,7 +240,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
         variables["config"] = patch
     again = normalise(merged(made, patch))
     if config_change(hidden, again, one["process"]["version"])["action"] != "none":
-        raise ConfigError((), "the variables do not make the same configuration again")
+        raise ConfigError((), "the variables do not reproduce the configuration")
     action, reasons = _first_deploy(running, config, one["process"]["version"])
     return Server(
         host=host,
@@ -366,17 +371,13 @@ def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[
     if user is None:
         vault[name] = ""
         return [
-            f"nobody can log in to the system account, which the health gate needs: give {name} a password, and the first "
-            "deploy adds the user sys to it by a reload"
+            f"no user can log in to the system account, which the health gate needs: set a password for {name}, and "
+            "the first deploy adds the user sys with it by a reload"
         ]
     found["system_user"] = user["user"]
     password = vault.get(user["password"], "")
     vault[name] = "" if is_hash(password) else password
-    return (
-        [f"{name}: give it the password of {user['user']}, of which only the hash is known"]
-        if is_hash(password)
-        else []
-    )
+    return [f"{name}: set it to the password of {user['user']}; only its hash is known"] if is_hash(password) else []
 
 
 def _todo(one: Mapping[str, Any], carried: Carried) -> Iterator[str]:
@@ -386,21 +387,30 @@ def _todo(one: Mapping[str, Any], carried: Carried) -> Iterator[str]:
         decided = decided_by_the_unit(drop_in)
         if decided:
             yield (
-                f"{drop_in['path']} sets {', '.join(decided)}, which the role's unit decides: before it is taken over, move what "
-                "is needed to nats_server_service_overrides, and remove the file"
+                f"{drop_in['path']} sets {', '.join(decided)}, which the role's unit also sets: before taking the "
+                "server over, move the needed options to nats_server_service_overrides and remove the file"
             )
         else:
             options = ", ".join(drop_in["options"]) or "nothing"
-            yield f"{drop_in['path']} sets {options} and stays in force over the role's unit: remove it if that is not wanted"
+            yield (
+                f"{drop_in['path']} sets {options} and still overrides the role's unit: remove it if that is not "
+                "intended"
+            )
     if one["process"]["binary"].endswith(" (deleted)"):
-        yield "its binary was replaced or removed since it started: until it is taken over, a restart runs another one"
+        yield (
+            "its binary has been replaced or removed since it started: until the takeover, a restart runs a different "
+            "binary"
+        )
     tls = _block(one["config"], "tls")
     if tls and not tls.get("insecure"):
-        yield "set nats_server_api_tls_ca_file to a file on the controller, unless its own authorities signed the certificates"
+        yield (
+            "set nats_server_api_tls_ca_file to a file on the controller, unless authorities that the controller "
+            "trusts signed the certificates"
+        )
     if tls.get("verify") or tls.get("verify_and_map"):
         yield (
-            "set nats_server_api_tls_cert_file and nats_server_api_tls_key_file to files on the controller: the servers ask "
-            "clients for a certificate"
+            "set nats_server_api_tls_cert_file and nats_server_api_tls_key_file to files on the controller: the "
+            "servers require client certificates"
         )
 
 
@@ -427,7 +437,7 @@ def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version
     far as a reload applies them (passwords.hash_passwords)."""
     reasons = []
     if config != running:
-        reasons.append("authorization.user becomes the only one of authorization.users")
+        reasons.append("authorization.user becomes the only entry of authorization.users")
 
     def hashed(leaf: Leaf) -> Any:
         if leaf.key is None or not leaf.key.bcrypt or not isinstance(leaf.value, str) or is_hash(leaf.value):
@@ -435,7 +445,7 @@ def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version
         if is_reloadable(leaf, version):
             reasons.append(f"{show(leaf.path)} becomes a hash")
             return "another"
-        reasons.append(f"{show(leaf.path)} stays plain until the server is taken over: a hash needs a restart")
+        reasons.append(f"{show(leaf.path)} stays in plain text until the server is taken over: a hash needs a restart")
         return leaf.value
 
     change = config_change(running, transform(config, hashed), version)
@@ -539,24 +549,24 @@ def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> 
         f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "
         f"{cluster_name_of(found[servers[0].host]['config']) or '(none)'} can be adopted.",
         f"The first deploy: {actions['restart']} restarts, {actions['reload']} reloads, 0 units, 0 binaries.",
-        f"Taking over: {len(servers)} units and binaries, one server after another behind the health gate.",
+        f"Takeover: {len(servers)} units and binaries, one server after another behind the health gate.",
     )
     each = []
     for server in servers:
         one = found[server.host]
         unit = one["unit"].get("name", "") if one["unit"] else ""
-        proof = {"digest": "by the digest that it reports", "time": "by the times of its files"}[one["loaded"]["proof"]]
+        proof = {"digest": "by its reported digest", "time": "by the times of its files"}[one["loaded"]["proof"]]
         line = (
             f"{server.host}: {one['config']['server_name']}, nats-server {one['process']['version']}, "
-            f"{'unit ' + unit if unit else 'started by hand'}, {one['config_path']}, understood {proof}"
+            f"{'unit ' + unit if unit else 'started by hand'}, {one['config_path']}, verified {proof}"
         )
         each.append([line, *(f"  {server.action}: {reason}" for reason in server.reasons)])
     return (
         head
         + blocks(each, what="server")
-        + _listed("Not known to this collection, kept in nats_server_config", [s.unknown for s in servers])
+        + _listed("Unknown to this collection, kept in nats_server_config", [s.unknown for s in servers])
         + _listed("Kept in nats_server_config", [s.extra for s in servers])
-        + _listed("Kept of the unit in nats_server_service_overrides", [s.of_unit for s in servers])
+        + _listed("Kept from the unit in nats_server_service_overrides", [s.of_unit for s in servers])
         + _listed("To do", [s.todo for s in servers])
     )
 

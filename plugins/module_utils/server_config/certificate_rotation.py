@@ -20,9 +20,9 @@ ORDER = ("renew", "trust_new_ca", "new_certificates", "remove_old_ca")
 
 _STEP_LINES = {
     "reload": "reload: load the files that an earlier run installed",
-    "renew": "renew: install new certificates of the same authority",
+    "renew": "renew: install new certificates from the same authority",
     "trust_new_ca": "trust_new_ca: every host trusts the old authority and the new one",
-    "new_certificates": "new_certificates: every host presents a certificate of the new authority",
+    "new_certificates": "new_certificates: every host presents a certificate from the new authority",
     "remove_old_ca": "remove_old_ca: no host trusts the old authority any more",
 }
 _CURRENT_VARIABLES = {
@@ -218,12 +218,15 @@ def _expiry(hosts: Mapping[str, HostCertificates]) -> list[str]:
 
 def _nothing_to_do(hosts: Mapping[str, HostCertificates], options: CertificateOptions, left: Sequence[str]) -> str:
     if left:
-        return f"There is nothing to do up to nats_cluster_rotate_stop_after={options.stop_after}. Left: {', '.join(left)}."
+        return (
+            f"There is nothing to do up to nats_cluster_rotate_stop_after={options.stop_after}. Remaining: "
+            f"{', '.join(left)}."
+        )
     source = next((host.source for host in hosts.values() if host.rotating), None)
     if source is None:
         return "There is nothing to do."
     return (
-        f"There is nothing to do: every host has the new authority. Make it the one of the inventory: set"
+        f"There is nothing to do: every host has the new authority. Make it the authority of the inventory: set"
         f" {_CURRENT_VARIABLES[source]} to the values of {_NEW_VARIABLES[source]}, and remove the latter."
     )
 
@@ -237,7 +240,7 @@ def _refusals(
     """Yield every reason not to begin, in whole sentences."""
     if options.missing_hosts:
         yield (
-            f"All servers of {options.cluster} have to take part, so run without --limit and without slices."
+            f"All servers of {options.cluster} must take part: run without --limit and slices."
             f" Missing: {', '.join(options.missing_hosts)}."
         )
     yield from _state_refusals(hosts)
@@ -254,9 +257,11 @@ def _refusals(
     ]
     if foreign:
         yield (
-            f"The certificates for {', '.join(foreign)} come from another authority than the hosts trust, and would break the"
-            f" routes. Rotate the authority with {_NEW_VARIABLES[hosts[foreign[0]].source]}, and leave the variables of the old"
-            " one as they were."
+            f"The certificates for {', '.join(foreign)} come from an authority that the hosts do not trust, and would "
+            "break the"
+            f" routes. Rotate the authority with {_NEW_VARIABLES[hosts[foreign[0]].source]}, and keep the variables of "
+            "the old"
+            " one unchanged."
         )
 
 
@@ -267,7 +272,8 @@ def _state_refusals(hosts: Mapping[str, HostCertificates]) -> Iterator[str]:
     unknown = [name for name, host in hosts.items() if host.running and not host.recorded]
     if unknown:
         yield (
-            f"It is not recorded which configuration nats-server has loaded on {', '.join(unknown)}: run the playbook deploy"
+            f"There is no record of the configuration that nats-server has loaded on {', '.join(unknown)}: run the "
+            "playbook deploy"
             " first."
         )
     empty = [name for name, host in hosts.items() if host.presented is None]
@@ -310,15 +316,16 @@ def _rotation_refusals(
 ) -> Iterator[str]:
     if "remove_old_ca" in steps and not all(host.api_certificate_trusted for host in hosts.values()):
         yield (
-            "Without the old authority the servers refuse nats_server_api_tls_cert_file, with which this playbook connects."
-            " Set it to a certificate of the new authority."
+            "Without the old authority the servers reject nats_server_api_tls_cert_file, which this playbook uses to "
+            "connect."
+            " Set it to a certificate from the new authority."
         )
     rotating = any(host.rotating for host in hosts.values())
     if rotating and left and options.clients_use_tls and options.stop_after == "auto":
         yield (
-            "Clients use TLS: they have to trust the new authority before the servers present its certificates. Run with"
+            "Clients use TLS: they must trust the new authority before the servers present its certificates. Run with"
             " nats_cluster_rotate_stop_after=trust_new_ca, give the new authority to the clients, run with"
             " nats_cluster_rotate_stop_after=new_certificates, and with nats_cluster_rotate_stop_after=remove_old_ca when no"
-            " client presents a certificate of the old one. If the clients are ready for all of it, set"
+            " client presents a certificate from the old one. If the clients are ready for all steps, set"
             " nats_cluster_rotate_stop_after=remove_old_ca right away."
         )

@@ -202,7 +202,7 @@ def _state_refusals(
 ) -> Iterator[str]:
     if options.missing_hosts:
         yield (
-            f"All servers of {options.cluster} share their credentials, so run without --limit and without slices."
+            f"All servers of {options.cluster} share their credentials: run without --limit and slices."
             f" Missing: {', '.join(options.missing_hosts)}."
         )
     stopped = [name for name, host in hosts.items() if not host.running]
@@ -214,7 +214,8 @@ def _state_refusals(
     unknown = [name for name, host in hosts.items() if host.running and host.loaded is None]
     if unknown:
         yield (
-            f"It is not recorded which configuration nats-server has loaded on {', '.join(unknown)}. Run the playbook"
+            f"There is no record of the configuration that nats-server has loaded on {', '.join(unknown)}. Run the "
+            "playbook"
             " deploy first."
         )
     others = {key for keys in changes.other.values() for key in keys}
@@ -237,9 +238,11 @@ def _user_refusals(changes: Changes, options: CredentialOptions, wait_seconds: i
         yield "The inventory changes both users and route credentials. Rotate one of them, then change the other."
     if changes.changed and not options.disconnect_clients:
         yield (
-            f"The inventory has another password for {_names(changes.changed)} than the servers. A server knows one password"
-            " for each user name, so it would refuse the old one from the moment of the reload. If it was mistyped, correct"
-            " it. To replace it without an interruption, keep the user and add a second one to the account, with another name"
+            f"The inventory and the servers have different passwords for {_names(changes.changed)}. A server has one "
+            "password"
+            " for each user name, so it would reject the old one from the reload on. If it was mistyped, correct"
+            " it. To replace it without an interruption, keep the user and add a second one to the account, with a "
+            "different name"
             " and the new password; to end with the same name, rotate twice. nats_cluster_rotate_disconnect_clients=true"
             " replaces it at once and disconnects its clients."
         )
@@ -267,7 +270,8 @@ def _route_refusals(
     ]
     if "open_routes" in changes.route_steps and options.routes != "open" and without_tls:
         yield (
-            "A server knows one user and password for all routes, so to accept old and new ones it accepts every route for some"
+            "A server has one user and password for all routes, so to accept old and new ones it accepts every route "
+            "for some"
             f" seconds, and routes to {', '.join(without_tls)} need no certificate (cluster.tls). If a firewall protects the"
             " route port, run with nats_cluster_rotate_routes=open; otherwise with nats_cluster_rotate_routes=at_once, which"
             " interrupts each route until both of its ends have changed."

@@ -117,11 +117,11 @@ def notes(unit: Mapping[str, Any], carried: Carried) -> list[str]:
     found = []
     if carried.lost:
         found.append(
-            f"{unit['fragment']} sets {', '.join(carried.lost)}, which the role's unit has not: before it is taken over, "
-            "add what is needed to nats_server_service_overrides"
+            f"{unit['fragment']} sets {', '.join(carried.lost)}, which the role's unit does not have: before taking "
+            "the server over, add the needed options to nats_server_service_overrides"
         )
     if not unit["enabled"]:
         found.append(
-            f"{unit['name']} is not enabled, so that a boot does not start it: set nats_server_service_enabled if it should"
+            f"{unit['name']} is not enabled, so a boot does not start it: set nats_server_service_enabled if it should"
         )
     return found

@@ -96,17 +96,17 @@ def is_hash(text: str) -> bool:
 def check_password(password: str) -> None:
     """Raises BcryptError for a plaintext password that bcrypt would cut short, or that nats-server would misread."""
     if _LOOKS_HASHED.match(password):
-        raise BcryptError("begins like a bcrypt hash but is none: nats-server would refuse every login")
+        raise BcryptError("looks like a bcrypt hash but is invalid: nats-server would reject every login")
     try:
         length = len(password.encode())
     except UnicodeEncodeError:
         raise BcryptError("is not valid Unicode text") from None
     if length > MAX_BYTES:
         raise BcryptError(
-            f"has {length} bytes in UTF-8; bcrypt sees only the first {MAX_BYTES}: use a shorter password"
+            f"has {length} bytes in UTF-8; bcrypt uses only the first {MAX_BYTES}: use a shorter password"
         )
     if "\0" in password:
-        raise BcryptError("contains a NUL byte, where bcrypt would end")
+        raise BcryptError("contains a NUL byte, where bcrypt would stop")
 
 
 def hash_password(password: str, cost: int, previous: str | None = None) -> str:

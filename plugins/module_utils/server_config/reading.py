@@ -129,7 +129,7 @@ class _File:
     def whole(self) -> Block:
         """Return the map of the whole file."""
         if self.depth > _DEEPEST_INCLUDE:
-            raise ConfigSyntaxError(f"{self.path}: files include one another without an end")
+            raise ConfigSyntaxError(f"{self.path}: files include one another in a cycle")
         try:
             self.text = self.read(self.path)
         except OSError as error:
@@ -152,7 +152,7 @@ class _File:
         self.blocks.append(found)
         while True:
             if not self._skip(""):
-                raise self._error("ends inside a block")
+                raise self._error("a block is not closed")
             if self._take("}"):
                 break
             if self._peek() == "]":
@@ -204,7 +204,7 @@ class _File:
             return False
         if not also and self._take("}"):
             return True
-        raise self._error("something stands behind a value")
+        raise self._error("unexpected text after a value")
 
     def _include(self) -> Block:
         while self._peek() and self._peek() in _BLANK:
@@ -226,7 +226,7 @@ class _File:
         found: list[Any] = []
         while True:
             if not self._skip(""):
-                raise self._error("ends inside a list")
+                raise self._error("a list is not closed")
             if self._take("]"):
                 return found
             if self._peek() == ",":
@@ -247,7 +247,7 @@ class _File:
         mark = self._peek()
         if mark in ("[", "{"):
             if self.inside == _DEEPEST_VALUE:
-                raise self._error(f"more than {_DEEPEST_VALUE} blocks and lists are inside one another")
+                raise self._error(f"blocks and lists are nested more than {_DEEPEST_VALUE} levels deep")
             self.at += 1
             self.inside += 1
             found = self._list() if mark == "[" else self._map()
@@ -340,7 +340,7 @@ class _File:
         except ConfigSyntaxError:
             found = Block()
         if "pk" not in found:
-            raise self._error(f"the variable {name} of the environment is no value of a configuration")
+            raise self._error(f"the environment variable {name} is not a valid configuration value")
         return found["pk"]
 
     # --- Texts --------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class _File:
     def _until(self, mark: str, what: str) -> str:
         end = self.text.find(mark, self.at)
         if end < 0:
-            raise self._error(f"{what} has no end")
+            raise self._error(f"{what} is not terminated")
         found, self.at = self.text[self.at : end], end + 1
         return found
 
@@ -357,7 +357,7 @@ class _File:
         start = self.at
         while self._peek() != '"':
             if not self._peek():
-                raise self._error("a text has no end")
+                raise self._error("a string is not terminated")
             if self._take("\\"):
                 parts += [self.text[start : self.at - 1], self._escape()]
                 start = self.at
@@ -377,12 +377,12 @@ class _File:
                 return bytes([int(match[0], 16)]).decode("utf-8", "replace")
         elif mark and mark in _ESCAPES:
             return _ESCAPES[mark]
-        raise self._error("an escape is unknown")
+        raise self._error("unknown escape sequence")
 
     def _parenthesised(self) -> str:
         match = re.compile(r"(?<=\n)\)(?=\n|\Z)").search(self.text, self.at)
         if not match:
-            raise self._error("a text in parentheses has no end")
+            raise self._error("a string in parentheses is not terminated")
         found, self.at = self.text[self.at : match.start()], match.end()
         return found
 

@@ -29,9 +29,9 @@ _ALL_SERVERS_AT_ONCE = {
     (
         "cluster",
         "accounts",
-    ): "reload every server of the cluster right after one another: until both ends of a route have "
+    ): "reload all servers of the cluster in quick succession: until both ends of a route have "
     "the same list, an account that was removed gets no messages",
-    ("cluster", "pool_size"): "reload every server of the cluster right after one another: up to 2.11.1 servers with "
+    ("cluster", "pool_size"): "reload all servers of the cluster in quick succession: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
 #: Modes by which a server compresses nothing of its own accord; without a mode it is `accept`.
@@ -63,7 +63,7 @@ def config_change(
     reasons = []
     restart = bool(new_version) and new_version != version
     if restart:
-        reasons.append(f"nats-server {version} becomes {new_version}")
+        reasons.append(f"nats-server {version} is replaced by {new_version}")
     differences = list(_compare(normalise(old), normalise(new), SCHEMA, ()))
     for difference in differences:
         obstacle = _obstacle(difference, version)
@@ -167,7 +167,7 @@ def _obstacle(difference: Difference, version: str) -> str | None:
     if difference.key is None:
         return "an unknown key, so a restart is assumed"
     if difference.path == ("jetstream",) and difference.new is None:
-        return "a reload would switch JetStream off in the running server"
+        return "a reload would disable JetStream in the running server"
     if difference.path in (("cluster", "compression"), ("cluster", "compression", "mode")):
         return _obstacle_to_compression(difference)
     kind = difference.key.reload
@@ -180,7 +180,7 @@ def _obstacle(difference: Difference, version: str) -> str | None:
         return (
             None
             if supports((first,), version)
-            else f"nats-server {version} needs a restart for it (from {first} on a reload)"
+            else f"nats-server {version} needs a restart for it (a reload from {first})"
         )
     if kind == "Y":
         return _obstacle_inside(difference, version)

@@ -46,18 +46,18 @@ def required_action(
         mark = mark_of(running["maintenance"]) if running.get("maintenance") else None
         if mark and mark.held:
             return {"action": "none", "reasons": [mark.text(time.time())], "keys": []}
-        return {"action": "start", "reasons": ["no nats-server process runs"], "keys": []}
+        return {"action": "start", "reasons": ["no nats-server process is running"], "keys": []}
 
     reasons: list[str] = []
     version = varz.get("version") or running.get("version")
     if version and wanted.get("version") and version != wanted["version"]:
-        reasons.append(f"runs version {version}, wanted {wanted['version']}")
+        reasons.append(f"runs version {version}, expected {wanted['version']}")
     elif wanted.get("binary") and running.get("binary") and running["binary"] != wanted["binary"]:
         reasons.append(f"runs {running['binary']}, wanted {wanted['binary']}")
     if running.get("unit_changed_after_start"):
         reasons.append("the service definition is newer than the process")
     if running.get("raft_silent"):
-        reasons.append("answers requests, but takes no part in Raft: the meta leader hears nothing of it")
+        reasons.append("answers requests, but takes no part in Raft: the meta leader receives nothing from it")
     restart = bool(reasons)
 
     keys: list[str] = []
@@ -65,7 +65,7 @@ def required_action(
     if not _loaded(running, varz, recorded, wanted):
         if not recorded.get("config"):
             restart = True
-            reasons.append("the configuration differs and it is not recorded what the process had loaded")
+            reasons.append("the configuration differs, and there is no record of what the process has loaded")
         else:
             change = config_change(recorded["config"], wanted["config"], str(version or wanted.get("version") or ""))
             keys = change["keys"]

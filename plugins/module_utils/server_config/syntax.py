@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
 
 def _secret_text(value: Any) -> str:
     if isinstance(value, float):
-        raise ValueError("a number with a fraction or an exponent is not kept as it was typed: quote it")
+        raise ValueError("a number with a fraction or an exponent does not keep its notation: quote it")
     return _text(value)
 
 
@@ -212,7 +212,7 @@ class _Normaliser:
             if normal is None or (normal == "" and key is not None and name in key.children):
                 continue
             if name in found:
-                self._error(here, f"is given twice, as {given_as[name]!r} and as {written!r}")
+                self._error(here, f"is set twice, as {given_as[name]!r} and as {written!r}")
             found[name], given_as[name] = normal, written
         if key is None:
             return found
@@ -224,7 +224,7 @@ class _Normaliser:
             return None
         if isinstance(value, Mapping):
             if key and not {"block", "map", "any"} & set(key.types):
-                return self._error(path, f"a mapping does not belong here, but {_expected(key)}")
+                return self._error(path, f"expected {_expected(key)}, not a mapping")
             return self.mapping(value, key if key and key.children else None, path)
         if isinstance(value, (list, tuple, set)):
             return self._list(list(value), key, path)
@@ -237,14 +237,14 @@ class _Normaliser:
 
     def _list(self, value: list[Any], key: Key | None, path: Path) -> Any:
         if key and not ({"block", "any"} | _LISTS) & set(key.types):
-            return self._error(path, f"a list does not belong here, but {_expected(key)}")
+            return self._error(path, f"expected {_expected(key)}, not a list")
         items = []
         for index, item in enumerate(value):
             here = (*path, identity(item, index, key))
             if isinstance(item, Mapping) or key is None:
                 items.append(self._value(item, key, here))
             elif isinstance(item, (list, tuple)):
-                self._error(here, "a list does not belong inside this list")
+                self._error(here, "a list is not allowed inside this list")
             elif item is not None:
                 items.append(self._scalar(item, key, here, in_list=True))
         return [item for item in items if item is not None]
@@ -330,7 +330,7 @@ def secrets(config: Mapping[str, Any], path: Path = ()) -> dict[str, str]:
         if is_secret(leaf):
             name = secret_name(leaf.path)
             if found.setdefault(name, leaf.value) != leaf.value:
-                raise ConfigError(leaf.path, "stands here twice with different values")
+                raise ConfigError(leaf.path, "is set twice with different values")
     return found
 
 
@@ -411,7 +411,7 @@ def _scalar_text(value: Any, path: Path) -> str:
     if isinstance(value, float):
         text = format(Decimal(repr(value)), "f")
         if not _NUMBER.fullmatch(text):
-            raise ConfigError(path, f"{value} is not a number that nats-server knows")
+            raise ConfigError(path, f"{value} is not a number that nats-server supports")
         return text
     return str(value) if isinstance(value, _Bare) else quote(value, path)
 

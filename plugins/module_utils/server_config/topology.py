@@ -114,7 +114,7 @@ def name_list(value: Any, variable: str) -> list[str]:
     # Older Ansible makes an empty text of a null.
     if isinstance(value, str) and value:
         wanted = json.dumps({f"{_PREFIX}{variable}": [name.strip() for name in value.split(",") if name.strip()]})
-        raise ValueError(f"{_PREFIX}{variable} is a text, not a list: -e '{wanted}'")
+        raise ValueError(f"{_PREFIX}{variable} is a string, not a list: -e '{wanted}'")
     return list(value or ())
 
 
@@ -161,7 +161,7 @@ def members(
     for name in names:
         if name not in hostvars:
             raise ValueError(
-                f"nats_server_cluster_members lists {name}, which the inventory does not have: "
+                f"nats_server_cluster_members lists {name}, which is not in the inventory: "
                 "run with the whole inventory, or correct the list"
             )
         found.append(
@@ -188,7 +188,7 @@ class _Variables:
         value = self._values.get(name)
         if isinstance(value, str) and "{{" in value:
             raise ValueError(
-                f"{name} of {self._host} cannot be resolved from another host: {value!r}. Set it in the inventory "
+                f"{name} of {self._host} cannot be resolved on another host: {value!r}. Set it in the inventory "
                 "without variables of a play or of the role's defaults"
             )
         return default if value is None or value == "" else value
@@ -260,7 +260,7 @@ def _require_same(member: Mapping[str, Any], seen: Mapping[str, Any]) -> None:
         own = seen.get(field, member[field])
         if (own or None) != (member[field] or None) and str(own) != str(member[field]):
             raise ValueError(
-                f"{_PREFIX}{variable} of {member['host']} is {own!r} here, but the other hosts see {member[field]!r}: "
+                f"{_PREFIX}{variable} of {member['host']} is {own!r} here, but {member[field]!r} for the other hosts: "
                 "set it in the inventory (host_vars or group_vars), not in the play"
             )
 
@@ -309,12 +309,12 @@ def gateways(
         name = _cluster_name(group, servers)
         if groups.setdefault(name, group) != group:
             raise ValueError(
-                f"the groups {groups[name]} and {group} are both the cluster {name}: set nats_server_cluster_name"
+                f"the groups {groups[name]} and {group} both form the cluster {name}: set nats_server_cluster_name"
             )
         for one in (alike for server in servers for alike in (server["host"], server["server_name"])):
             if homes.setdefault(one, group) != group:
                 raise ValueError(
-                    f"{one} is in both the groups {homes[one]} and {group}: names are unique in a supercluster"
+                    f"{one} is in both groups {homes[one]} and {group}: names are unique in a supercluster"
                 )
         targets = [address_and_port(server["gateway_address"], server["gateway_port"]) for server in servers]
         found.append({"name": name, "urls": [f"nats://{credentials}{target}" for target in targets]})
@@ -336,7 +336,7 @@ def leaf_remotes(
         if "url" not in block and "urls" not in block:
             if not hub:
                 raise ValueError(
-                    "nats_server_leafnode_hub_group names a group without hosts: there is nothing to connect to"
+                    "nats_server_leafnode_hub_group is a group without hosts: there is nothing to connect to"
                 )
             login = _credentials(remote)
             targets = [address_and_port(server["leafnode_address"], server["leafnode_port"]) for server in hub]

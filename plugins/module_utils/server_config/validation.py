@@ -216,14 +216,12 @@ def unknown_keys(case: Case) -> Iterator[ConfigProblem]:
         if key is None:
             near = difflib.get_close_matches(name.lower(), parent.names, 1)
             hint = f"; the nearest known key is {near[0]}" if near else ""
-            yield warning(
-                option, f"is not a key that this collection knows here{hint}. nats-server refuses unknown keys"
-            )
+            yield warning(option, f"is not a known key here{hint}. nats-server rejects unknown keys")
         elif case.version and not supports(key.since, case.version):
             first = " or ".join(key.since)
             yield error(option, f"needs nats-server {first} or newer, the version is {case.version}")
     if "consumer_replicas" in (case.block("mqtt") or {}):
-        yield error("mqtt.consumer_replicas", "is deprecated, and nats-server -t refuses it: remove it")
+        yield error("mqtt.consumer_replicas", "is deprecated, and nats-server -t rejects it: remove it")
 
 
 def _keys(value: Any, key: Key | None, path: Path) -> Iterator[tuple[Path, Key, str]]:
@@ -250,10 +248,12 @@ def names(case: Case) -> Iterator[ConfigProblem]:
         ("gateway.name", (gateway or {}).get("name")),
     ):
         if name and re.search(r"\s", name):
-            yield error(option, f"{name!r} contains white space, which nats-server refuses")
+            yield error(option, f"{name!r} contains white space, which nats-server rejects")
     if cluster is not None and case.jetstream is not None:
         if not case.config.get("server_name"):
-            yield error("server_name", "is required for JetStream in a cluster: the raft peer's identity comes from it")
+            yield error(
+                "server_name", "is required for JetStream in a cluster: it determines the identity of the Raft peer"
+            )
         if not case.cluster_name:
             yield error("cluster.name", "is required for JetStream in a cluster")
     if cluster and gateway and cluster.get("name") and gateway.get("name") and cluster["name"] != gateway["name"]:
@@ -275,7 +275,8 @@ def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
     if not case.take_over and not case.process_runs:
         yield error(
             "nats_server_take_over",
-            f"it is false, and nats-server does not run on this host. Start it with {case.config_file} by its own unit, or set "
+            f"it is false, but nats-server is not running on this host. Start it with {case.config_file} by its own "
+            "unit, or set "
             "nats_server_take_over to true",
         )
 
@@ -287,9 +288,9 @@ def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
         if decided:
             yield error(
                 "nats_server_service_overrides",
-                f"{drop_in['path']} sets {', '.join(decided)} over the role's unit: with it the server might not be stopped "
-                "through lame duck mode, or not be started as it is meant to. Move what is needed to this "
-                "variable, and remove the file",
+                f"{drop_in['path']} sets {', '.join(decided)} over the role's unit: the server might then not stop "
+                "through lame duck mode, or not start as intended. Move the needed options to this variable and "
+                "remove the file",
             )
 
 
@@ -305,8 +306,9 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
     if has and wants and has != wants:
         yield error(
             "server_name",
-            f"the running server is named {has!r}, the configuration says {wants!r}. A JetStream server must keep its name: "
-            "its raft peer id is made of it, and a new name adds a peer while the old one goes on counting for the quorum",
+            f"the running server is named {has!r}, but the configuration has {wants!r}. A JetStream server must keep "
+            "its name: its Raft peer id derives from it, and a new name adds a peer while the old one still counts "
+            "for the quorum",
         )
     belongs_to, server = (case.running.get("cluster") or {}).get("name"), "running server"
     if not case.running and case.store.get("peers") is not None:
@@ -315,8 +317,8 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
     if belongs_to and case.cluster_name and belongs_to != case.cluster_name:
         yield error(
             "cluster.name",
-            f"the {server} belongs to {belongs_to!r}, the configuration says {case.cluster_name!r}. "
-            "A cluster must keep its name: streams are placed by it, so their replicas could not be moved or replaced",
+            f"the {server} belongs to {belongs_to!r}, but the configuration has {case.cluster_name!r}. A cluster must "
+            "keep its name: placement refers to it, so streams' replicas could not be moved or replaced",
         )
 
 
@@ -328,11 +330,12 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
         return
     held = f"{counted(streams, 'stream')} in its store, which the cluster would delete 30 seconds after the start"
     remedy = (
-        "Back them up (natsops.jetstream.backup, or rescue for a server that does not run), move the directory jetstream of the "
+        "Back them up (natsops.jetstream.backup, or rescue for a server that is not running), move the directory "
+        "jetstream of the "
         "store away, deploy, and restore (natsops.jetstream.restore)"
     )
     if peers is None:
-        yield error("jetstream.store_dir", f"the server has run by itself and has {held}. {remedy}")
+        yield error("jetstream.store_dir", f"the server has run standalone and has {held}. {remedy}")
         return
     own = peer_id(str(case.config.get("server_name") or ""))
     if peers and own not in peers:
@@ -340,8 +343,9 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
         whose = "another server of this cluster" if members & set(peers) else "another cluster"
         yield error(
             "jetstream.store_dir",
-            f"belongs to {whose} ({case.config.get('server_name')} is not among the members of its meta group): the server has "
-            f"{held}. If it was renamed, give it its old name (nats_server_name). Otherwise: {remedy[0].lower()}{remedy[1:]}",
+            f"belongs to {whose} ({case.config.get('server_name')} is not a member of its meta group): the server has "
+            f"{held}. If it was renamed, restore its old name (nats_server_name). Otherwise: "
+            f"{remedy[0].lower()}{remedy[1:]}",
         )
 
 
@@ -358,7 +362,8 @@ def left_store(case: Case) -> Iterator[ConfigProblem]:
         leave = "Let the server leave (natsops.jetstream.scale_in)" if case.block("cluster") else "Back its streams up"
         yield error(
             "jetstream",
-            f"is switched off, but {holds}: its replicas would be missing, and the meta group would still count the server. "
+            f"is disabled, but {holds}: its replicas would be missing, and the meta group would still count the "
+            "server. "
             f"{leave}, rename {path}/jetstream, and deploy again",
         )
     elif case.process_runs or case.store.get("accounts") != held.get("accounts"):
@@ -420,7 +425,7 @@ def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
     ):
         return
     remedy = (
-        "Set nats_server_jetstream_prev_encryption_key to the former key"
+        "Set nats_server_jetstream_prev_encryption_key to the previous key"
         if block.get("encryption_key")
         else "Restore it: a store stays encrypted"
     )
@@ -450,7 +455,7 @@ def payload(case: Case) -> Iterator[ConfigProblem]:
     size = _bytes(case.config.get("max_payload"), DEFAULT_MAX_PAYLOAD)
     pending = _bytes(case.config.get("max_pending"), DEFAULT_MAX_PENDING)
     if size > pending:
-        yield error("max_payload", f"{human_bytes(size)} are more than max_pending, {human_bytes(pending)}")
+        yield error("max_payload", f"{human_bytes(size)} exceed max_pending, {human_bytes(pending)}")
     elif size > LARGE_PAYLOAD:
         yield warning(
             "max_payload", "more than 8MB is discouraged by nats-server: large messages stall their connection"
@@ -479,7 +484,8 @@ def certificates(case: Case) -> Iterator[ConfigProblem]:
         if not (block.get("cert_file") and block.get("key_file")) and not block.get("certs"):
             yield error(
                 option,
-                "has no certificate (cert_file and key_file, or certs), so that no connection could be made. Give it one, or set "
+                "has no certificate (cert_file and key_file, or certs), so no connection could be made. Add one, or "
+                "set "
                 "nats_server_tls_source",
             )
 
@@ -517,7 +523,7 @@ def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
     ]
     if host and _is_loopback(host) and elsewhere:
         option = "cluster.listen" if cluster.get("listen") is not None else "cluster.host"
-        yield error(option, f"{host} is reached from this host only, but {', '.join(elsewhere)} must connect to it")
+        yield error(option, f"{host} is reachable from this host only, but {', '.join(elsewhere)} must connect to it")
 
 
 def advertised(case: Case) -> Iterator[ConfigProblem]:
@@ -570,7 +576,7 @@ def compression(case: Case) -> Iterator[ConfigProblem]:
             continue
         if str(mode).lower() not in COMPRESSION_MODES:
             known = "off, accept, s2_fast, s2_better, s2_best, s2_auto"
-            yield error(f"{where}.compression", f"{mode!r} is not a mode that nats-server knows ({known})")
+            yield error(f"{where}.compression", f"{mode!r} is not a supported mode ({known})")
         thresholds = [_seconds(t, 0) for t in (value.get("rtt_thresholds") or [])] if isinstance(value, dict) else []
         used = [threshold for threshold in thresholds if threshold]
         if used != sorted(used):
@@ -592,7 +598,7 @@ def domain(case: Case) -> Iterator[ConfigProblem]:
     if case.jetstream is not None and case.block("leafnodes") is not None and not name:
         yield warning(
             "jetstream.domain",
-            "set a domain when leafnodes are used, or both sides may take each other for one cluster",
+            "set a domain when leafnodes are used, or both sides may treat each other as one cluster",
         )
 
 
@@ -603,9 +609,9 @@ def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
     if hint and hint.lower() not in ("will_extend", "no_extend"):
         yield error("jetstream.extension_hint", f"{hint!r} is neither will_extend nor no_extend")
     if block.get("prev_encryption_key") and not block.get("encryption_key"):
-        yield error("jetstream.prev_encryption_key", "is of no use without jetstream.encryption_key")
+        yield error("jetstream.prev_encryption_key", "has no effect without jetstream.encryption_key")
     if block.get("store_dir") and case.config.get("store_dir"):
-        yield error("store_dir", "is given at the top level and in jetstream; nats-server takes one")
+        yield error("store_dir", "is set at the top level and in jetstream; nats-server accepts only one")
 
 
 def storage(case: Case) -> Iterator[ConfigProblem]:
@@ -628,13 +634,13 @@ def storage(case: Case) -> Iterator[ConfigProblem]:
     if block.get("max_file_store") is None:
         yield warning(
             "jetstream.max_file_store",
-            "is not set: nats-server takes 75 % of what is free at each start, so the limit changes from start to start",
+            "is not set: nats-server uses 75 % of the free space at each start, so the limit changes between starts",
         )
     memory = _bytes(block.get("max_memory_store"), 0)
     if case.memtotal and memory > case.memtotal:
         yield error(
             "jetstream.max_memory_store",
-            f"{human_bytes(memory)} are more than the host's memory, {human_bytes(case.memtotal)}",
+            f"{human_bytes(memory)} exceed the host's memory, {human_bytes(case.memtotal)}",
         )
 
 
@@ -644,22 +650,20 @@ def _filesystem_problems(
     mount, kind = filesystem["mount"], str(filesystem.get("fstype") or "")
     if kind in VOLATILE_FILESYSTEMS:
         yield error(
-            "jetstream.store_dir", f"{directory} is on {mount}, a {kind} in memory: its streams are gone after a reboot"
+            "jetstream.store_dir", f"{directory} is on {mount}, a {kind} in memory: its streams are lost in a reboot"
         )
     if case.require_mount and mount == "/":
-        yield error(
-            "jetstream.store_dir", f"{directory} is on the root file system, but a mount of its own is required"
-        )
+        yield error("jetstream.store_dir", f"{directory} is on the root file system, but a separate mount is required")
     if disks := filesystem.get("rotating_disks"):
         yield warning(
             "jetstream.store_dir",
-            f"{directory} is on {', '.join(disks)}, a disk with heads: JetStream waits for each of its writes. Use an SSD",
+            f"{directory} is on {', '.join(disks)}, a rotating disk: JetStream waits for each write. Use an SSD",
         )
     wanted, total = _bytes(block.get("max_file_store"), 0), int(filesystem.get("size_total") or 0)
     if total and wanted > total:
         yield error(
             "jetstream.max_file_store",
-            f"{human_bytes(wanted)} are more than the file system {mount} has, {human_bytes(total)}",
+            f"{human_bytes(wanted)} exceed the size of the file system {mount}, {human_bytes(total)}",
         )
 
 
@@ -694,7 +698,8 @@ def membership(case: Case) -> Iterator[ConfigProblem]:
     if case.cluster_size is not None and case.members and len(case.members) != case.cluster_size:
         yield error(
             "nats_server_cluster_size",
-            f"is {case.cluster_size}, but the inventory has {len(case.members)} members: was it cut, or is a host missing?",
+            f"is {case.cluster_size}, but the inventory has {len(case.members)} members: it may be incomplete, or a "
+            "host may be missing",
         )
     if case.block("cluster") is not None and (case.gateway is None or case.supercluster):
         option = "nats_server_supercluster_groups" if case.supercluster else "nats_server_cluster_members"
@@ -706,12 +711,15 @@ def _quorum(option: str, servers: int) -> Iterator[ConfigProblem]:
         return
     quorum = servers // 2 + 1
     if servers < 3:
-        yield warning(option, f"{servers} JetStream servers survive the loss of none (quorum {quorum}): use at least 3")
+        yield warning(
+            option, f"{servers} JetStream servers do not survive the loss of one (quorum {quorum}): use at least 3"
+        )
     elif servers % 2 == 0:
         yield warning(
             option,
             f"{servers} JetStream servers need {quorum} for a quorum and survive the loss of {servers - quorum}, no more than "
-            f"{servers - 1} would; when two halves lose each other neither has a quorum. Add one (a small arbiter that holds no "
+            f"{servers - 1} would; if a network partition splits them in half, neither half has a quorum. Add one (a "
+            "small arbiter that holds no "
             "streams is enough: nats_server_arbiter) or leave one out",
         )
 
@@ -731,8 +739,9 @@ def loss_of_a_site(case: Case) -> Iterator[ConfigProblem]:
             yield warning(
                 option,
                 f"the loss of the {kind} {name} ({count} of {len(servers)} JetStream servers) leaves {left}, fewer than the "
-                f"quorum of {quorum}: until it is back nothing can be created, changed or moved, in no cluster. Spread the "
-                f"servers over at least three {kind}s; one that holds an arbiter only (nats_server_arbiter) is enough",
+                f"quorum of {quorum}: until it returns nothing can be created, changed or moved, in any cluster. "
+                "Spread the "
+                f"servers over at least three {kind}s; one with only an arbiter (nats_server_arbiter) is enough",
             )
 
 
@@ -746,7 +755,7 @@ def small_clusters(case: Case) -> Iterator[ConfigProblem]:
             yield warning(
                 "nats_server_supercluster_groups",
                 f"the cluster {name} has {count} JetStream server{'s' if count > 1 else ''}: a stream there has at most as many "
-                "replicas, and none that outlives a server. It takes three",
+                "replicas, which do not survive the loss of a server. Use three",
             )
 
 
@@ -761,7 +770,7 @@ def zones(case: Case) -> Iterator[ConfigProblem]:
         yield error(
             "nats_server_zone",
             f"{', '.join(sorted(written))}: nats-server reads tags in lower case, so some of these zones are the same. Write "
-            "each zone in one way",
+            "each zone consistently",
         )
     without = sorted(member["server_name"] for member in members if not member.get("zone"))
     if without:
@@ -770,7 +779,7 @@ def zones(case: Case) -> Iterator[ConfigProblem]:
         yield warning(
             "nats_server_zone",
             f"the {len(members)} servers are in {len(named)} zones ({', '.join(sorted(named))}): with jetstream.unique_tag a "
-            f"stream has at most one replica in a zone, so that more than {len(named)} replicas are refused",
+            f"stream has at most one replica in a zone, so more than {len(named)} replicas are refused",
         )
 
 
@@ -779,7 +788,7 @@ def route_pool(case: Case) -> Iterator[ConfigProblem]:
     cluster = case.block("cluster") or {}
     pinned = cluster.get("accounts") or []
     if pinned and int(cluster.get("pool_size") or 0) < 0:
-        yield error("cluster.pool_size", "a negative value (no pooling) cannot go with cluster.accounts")
+        yield error("cluster.pool_size", "a negative value (no pooling) cannot be combined with cluster.accounts")
     for account, count in Counter(pinned).items():
         if count > 1:
             yield error("cluster.accounts", f"lists {account!r} twice")
@@ -806,8 +815,8 @@ def routes(case: Case) -> Iterator[ConfigProblem]:
     if case.jetstream is not None and case.gateway is None and servers > max(2, len(listed)):
         yield warning(
             "cluster.routes",
-            f"lists {len(listed)} of {servers} JetStream servers: at the first start the meta group believes to be "
-            f"{max(2, len(listed))} servers and may elect a leader without the others. Route style all avoids it",
+            f"lists {len(listed)} of {servers} JetStream servers: at the first start the meta group assumes "
+            f"{max(2, len(listed))} servers and may elect a leader without the others. Route style all avoids this",
         )
 
 
@@ -819,7 +828,10 @@ def route_credentials(case: Case) -> Iterator[ConfigProblem]:
             continue
         for name in ("users", "token"):
             if name in block:
-                yield error(f"{where}.authorization.{name}", "is refused by nats-server: one user and password for all")
+                yield error(
+                    f"{where}.authorization.{name}",
+                    "is rejected by nats-server: all routes share one user and password",
+                )
         password = block.get("password")
         if not password or not is_hash(password):
             continue
@@ -828,11 +840,11 @@ def route_credentials(case: Case) -> Iterator[ConfigProblem]:
         sent = [unquote(urlsplit(url).password or "") for url in urls]
         if where == "gateway" or not sent or not all(sent) or password in sent:
             yield error(
-                option, "is a bcrypt hash, but servers send this password to each other: give the password itself"
+                option, "is a bcrypt hash, but servers send this password to each other: use the plain password"
             )
         else:
             yield warning(
-                option, "is a bcrypt hash: routes that servers learn from each other by gossip will be refused"
+                option, "is a bcrypt hash: routes that servers learn from each other by gossip will be rejected"
             )
 
 
@@ -850,7 +862,7 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
     elif not (block or {}).get("users"):
         yield warning(
             f"accounts.{name}.users",
-            "is empty: nobody can log in to the system account, so neither the health gate nor reloads over NATS work "
+            "is empty: no user can log in to the system account, so neither the health gate nor reloads over NATS work "
             "(nats_server_system_password)",
         )
     if block and block.get("jetstream") not in (None, False, "disabled", "disable"):
@@ -874,18 +886,24 @@ def users(case: Case) -> Iterator[ConfigProblem]:
             yield error(where, "has neither user nor nkey")
             continue
         if name in seen:
-            yield error(where, f"the name {name!r} is taken by {seen[name]}; names are unique over all accounts")
+            yield error(
+                where, f"the name {name!r} is already used by {seen[name]}; names must be unique across accounts"
+            )
         seen.setdefault(name, where)
         if user.get("user") and not user.get("password") and not _maps_certificates(case):
-            yield error(where, "has no password: anybody could log in with this name")
+            yield error(where, "has no password: anyone could log in with this name")
         unknown = {str(kind).upper() for kind in user.get("allowed_connection_types") or []} - CONNECTION_TYPES
         if unknown:
-            yield error(f"{where}.allowed_connection_types", f"nats-server knows no {', '.join(sorted(unknown))}")
+            yield error(
+                f"{where}.allowed_connection_types", f"nats-server does not support {', '.join(sorted(unknown))}"
+            )
     block = case.block("authorization") or {}
     if block.get("user") or block.get("token"):
         what = "user" if block.get("user") else "token"
         if block.get("users") or any(account.get("users") for account in case.accounts.values()):
-            yield error(f"authorization.{what}", "cannot go with users, neither in authorization nor in accounts")
+            yield error(
+                f"authorization.{what}", "cannot be combined with users, neither in authorization nor in accounts"
+            )
 
 
 def auth_callout(case: Case) -> Iterator[ConfigProblem]:
@@ -935,7 +953,8 @@ def first_accounts(case: Case) -> Iterator[ConfigProblem]:
     if streams and case.jetstream is not None and not _other_accounts(case.loaded) and _other_accounts(case.config):
         yield error(
             "accounts",
-            f"are the first, and JetStream then works in them alone: no client could reach the {counted(streams, 'stream')} of "
+            "are the first, and JetStream then works only in them: no client could reach the "
+            f"{counted(streams, 'stream')} of "
             "the account $G here, which would stay on the disk. Back them up (nats_stream_backup, without a user), delete them, "
             "deploy, and restore them into an account (nats_stream_restore)",
         )
@@ -944,8 +963,9 @@ def first_accounts(case: Case) -> Iterator[ConfigProblem]:
         now = f" ({counted(connected, 'client')} connected now)" if connected else ""
         yield warning(
             "accounts",
-            f"have the first users: clients that log in without one are refused from then on{now}. Let them have the rights of a "
-            "user by nats_server_config: {no_auth_user: NAME}",
+            f"have the first users: clients that log in without a user are then rejected{now}. Give them the rights of "
+            "a "
+            "user with nats_server_config: {no_auth_user: NAME}",
         )
 
 
@@ -966,7 +986,7 @@ def no_auth_user(case: Case) -> Iterator[ConfigProblem]:
     for option, block in (("", case.config), ("websocket.", case.block("websocket")), ("mqtt.", case.block("mqtt"))):
         name = (block or {}).get("no_auth_user")
         if name and "operator" in case.config:
-            yield error(f"{option}no_auth_user", "cannot go with an operator")
+            yield error(f"{option}no_auth_user", "cannot be combined with an operator")
         elif name and name not in known:
             yield error(f"{option}no_auth_user", f"{name!r} is not a user of authorization or of an account")
 
@@ -981,14 +1001,14 @@ def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
         ):
             yield error("server_name", "is required for MQTT in a cluster")
         if case.jetstream is None and not linked:
-            yield error("mqtt", "needs JetStream, in this server or in one that it is linked to")
+            yield error("mqtt", "needs JetStream, on this server or on a connected server")
     if websocket is not None and not websocket.get("no_tls") and not websocket.get("tls"):
         yield error("websocket.tls", "is required, unless websocket.no_tls is true")
     has_users = any(True for _user in _users(case))
     for name, block in (("mqtt", mqtt), ("websocket", websocket)):
         own = (block or {}).get("authorization")
         if has_users and isinstance(own, dict) and (own.get("user") or own.get("token")):
-            yield error(f"{name}.authorization", "a user or token of its own cannot go with users elsewhere")
+            yield error(f"{name}.authorization", "its own user or token cannot be combined with users elsewhere")
 
 
 def leafnodes(case: Case) -> Iterator[ConfigProblem]:
@@ -1023,7 +1043,7 @@ def hub(case: Case) -> Iterator[ConfigProblem]:
         )
     if case.cluster_name in {str(member["cluster"]) for member in case.hub}:
         yield error(
-            "cluster.name", f"{case.cluster_name!r} is also the cluster of the hub: nats-server refuses such a leafnode"
+            "cluster.name", f"{case.cluster_name!r} is also the cluster of the hub: nats-server rejects such a leafnode"
         )
     if case.jetstream is None:
         return
@@ -1031,13 +1051,14 @@ def hub(case: Case) -> Iterator[ConfigProblem]:
     for server in (member for member in case.hub if member.get("jetstream")):
         if server.get("domain") == own:
             which = (
-                f"{own!r} is also that of {server['server_name']}"
+                f"{own!r} is also the domain of {server['server_name']}"
                 if own
-                else "neither here nor on the hub there is one"
+                else "neither this server nor the hub has one"
             )
             yield error(
                 "jetstream.domain",
-                f"{which}: both would be one JetStream, in which the leafnode only observes. Give each its own domain",
+                f"{which}: both would form one JetStream, in which the leafnode is only an observer. Give each its "
+                "own domain",
             )
             return
 

@@ -57,12 +57,12 @@ def test_a_certificate_is_judged_with_its_key_only() -> None:
     pem, key = certificate("n1.example.com")
     assert "problems" not in nats_certificates(pem)[0]
     assert nats_certificates(pem, key=key, names=["n1.example.com"])[0]["problems"] == []
-    assert nats_certificates(pem, key=key, names=["n2"])[0]["problems"] == ["it does not name n2"]
+    assert nats_certificates(pem, key=key, names=["n2"])[0]["problems"] == ["it lacks the name n2"]
     assert nats_certificates(pem, key="")[0]["problems"][0].startswith("the key cannot be read")
     assert nats_certificates("") == []
-    with pytest.raises(AnsibleFilterError, match="nats_certificates: there is no certificate in the text"):
+    with pytest.raises(AnsibleFilterError, match="nats_certificates: the text contains no certificate"):
         nats_certificates("", key=key)
-    with pytest.raises(AnsibleFilterError, match="there is a private key among the certificates"):
+    with pytest.raises(AnsibleFilterError, match="the certificates include a private key"):
         nats_certificates(pem + key)
 
 
@@ -87,13 +87,13 @@ def test_files_of_a_certificate_that_cannot_be_presented_are_problems_of_the_con
 
     assert messages() == []
     cannot = "n1 cannot present /n1.crt: "
-    assert messages(names=["n1.example.com", "n2"]) == [("nats_server_tls_cert_src", f"{cannot}it does not name n2")]
+    assert messages(names=["n1.example.com", "n2"]) == [("nats_server_tls_cert_src", f"{cannot}it lacks the name n2")]
     assert messages(certificate=pem + key) == [
-        ("nats_server_tls_cert_src", f"{cannot}there is a private key among the certificates")
+        ("nats_server_tls_cert_src", f"{cannot}the certificates include a private key")
     ]
     assert messages(certificate="", key="", missing=["/ca.crt", "/n1.key"]) == [
-        ("nats_server_tls_source", "there is no file /ca.crt on the controller"),
-        ("nats_server_tls_source", "there is no file /n1.key on the controller"),
+        ("nats_server_tls_source", "/ca.crt does not exist on the controller"),
+        ("nats_server_tls_source", "/n1.key does not exist on the controller"),
     ]
 
 
@@ -105,7 +105,7 @@ def test_secrets_are_referred_to_and_defined_by_the_same_names() -> None:
     assert f"${name}" in reference
     assert "s3cret" not in reference
     assert "s3cret" in definitions
-    with pytest.raises(AnsibleFilterError, match="secrets is inline, reference or definitions, not 'none'"):
+    with pytest.raises(AnsibleFilterError, match="secrets: must be inline, reference or definitions, not 'none'"):
         nats_conf(config, secrets="none")
 
 
@@ -166,18 +166,18 @@ def test_what_the_topology_lists_becomes_links() -> None:
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
     # `-e nats_server_cluster_leaving=n1` is a text, of which Jinja's `in` finds each part.
-    with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a text, not a list: -e .*n31.*n32"):
+    with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a string, not a list: -e .*n31.*n32"):
         nats_topology(["n1"], hostvars, "n1", leaving="n31,n32")
     assert nats_topology(["n1"], hostvars, "n1", leaving="")["servers"]
-    with pytest.raises(AnsibleFilterError, match="nats_server_cluster_members is a text"):
+    with pytest.raises(AnsibleFilterError, match="nats_server_cluster_members is a string"):
         nats_topology("n1", hostvars, "n1")
-    with pytest.raises(AnsibleFilterError, match="nats_server_supercluster_groups is a text"):
+    with pytest.raises(AnsibleFilterError, match="nats_server_supercluster_groups is a string"):
         nats_topology(["n1"], hostvars, "n1", seen={"supercluster_groups": "east"})
 
 
 def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:
     assert nats_required_action({"running": False}, wanted={"version": "2.10.27"}) == {
-        "required_action": {"action": "start", "reasons": ["no nats-server process runs"], "keys": []},
+        "required_action": {"action": "start", "reasons": ["no nats-server process is running"], "keys": []},
         "untouched": False,
         "reload_first": {},
     }
@@ -187,9 +187,9 @@ def test_options_of_a_rotation_get_their_types_and_wrong_names_are_refused() -> 
     texts = {"window": None, "disconnect_clients": "yes", "missing_hosts": ["n9"], "routes": "open"}
     options = typed(CredentialOptions, {"cluster": "C1", **texts})
     assert options == CredentialOptions("C1", missing_hosts=["n9"], disconnect_clients=True, routes="open")
-    with pytest.raises(AnsibleFilterError, match="nats_rotation_plan: stop_after: there is no such option"):
+    with pytest.raises(AnsibleFilterError, match="nats_rotation_plan: stop_after: unknown option"):
         nats_rotation_plan({}, "credentials", stop_after="auto")
-    with pytest.raises(AnsibleFilterError, match="subject is credentials or certificates, not 'keys'"):
+    with pytest.raises(AnsibleFilterError, match="subject: must be credentials or certificates, not 'keys'"):
         nats_rotation_plan({}, "keys")
 
 
@@ -200,7 +200,7 @@ def test_a_report_is_data_or_text_and_its_data_become_text() -> None:
     assert nats_report(data) == nats_report(info)
     page = nats_report(data, output="page")
     assert isinstance(page, dict) and "\n".join(page["lines"]) == nats_report(info) and page["screen"] == page["lines"]
-    with pytest.raises(AnsibleFilterError, match="nats_report: output is text, page or data, not 'html'"):
+    with pytest.raises(AnsibleFilterError, match="nats_report: output: must be text, page or data, not 'html'"):
         nats_report(info, output="html")
 
 

@@ -99,7 +99,7 @@ def test_keys_are_for_the_owner_only(ready: Controller) -> None:
         assert (ready.directory / name).stat().st_mode & 0o777 == 0o600
     (ready.directory / "n1.key").chmod(0o644)
     assert ready.server(check=True)["changed"]
-    assert ready.server()["reasons"] == ["the key could be read by others"]
+    assert ready.server()["reasons"] == ["other users can read the key"]
     assert (ready.directory / "n1.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -123,7 +123,7 @@ def test_renewed_for_a_reason(ready: Controller, options: dict[str, Any], reason
 
 def test_renewed_with_a_foreign_key(ready: Controller) -> None:
     (ready.directory / "n1.key").write_bytes((ready.directory / "ca.key").read_bytes())
-    assert ready.server()["reasons"] == ["the certificate does not belong to the key"]
+    assert ready.server()["reasons"] == ["the certificate does not match the key"]
     assert not ready.server()["changed"]
 
 
@@ -151,8 +151,8 @@ def test_a_certificate_never_outlives_its_authority(ready: Controller) -> None:
     ("breakage", "message"),
     [
         (lambda pki: (pki / "ca.key").unlink(), "ca.key, the key of the authority, is missing"),
-        (lambda pki: (pki / "ca.key").write_bytes((pki / "n1.key").read_bytes()), "do not belong together"),
-        (lambda pki: (pki / "ca.crt").write_text("nothing"), "ca.crt holds no certificate"),
+        (lambda pki: (pki / "ca.key").write_bytes((pki / "n1.key").read_bytes()), "do not match"),
+        (lambda pki: (pki / "ca.crt").write_text("nothing"), "ca.crt does not contain a certificate"),
     ],
 )
 def test_an_authority_is_never_replaced(ready: Controller, breakage: Any, message: str) -> None:
@@ -189,16 +189,16 @@ def test_what_a_server_cannot_present_has_its_reasons(ready: Controller) -> None
         return _certificates.problems(texts[certificate], texts[key], names, now, mutual)
 
     assert problems("n1.crt", "n1.key", "N1", "127.0.0.1") == []
-    assert problems(key="client.key") == ["the key is not that of the certificate"]
+    assert problems(key="client.key") == ["the key does not match the certificate"]
     assert problems(key="n1.crt")[0].startswith("the key cannot be read")
     assert problems(days=500)[0].startswith("it ended 2")
     assert problems(days=-500)[0].startswith("it begins 2")
-    assert problems("n1.crt", "n1.key", "n1.example.com", "::1", "n1") == ["it does not name n1.example.com, ::1"]
+    assert problems("n1.crt", "n1.key", "n1.example.com", "::1", "n1") == ["it lacks the name n1.example.com, ::1"]
     assert problems(mutual=True) == []
     assert problems("client.crt", "client.key", "n1", mutual=True) == [
         "its extended key usage lacks serverAuth",
-        "it does not name n1",
+        "it lacks the name n1",
     ]
     ready.server("*.example.com")
     texts |= {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key")}
-    assert problems("n1.crt", "n1.key", "n1.example.com", "a.n1.example.com") == ["it does not name a.n1.example.com"]
+    assert problems("n1.crt", "n1.key", "n1.example.com", "a.n1.example.com") == ["it lacks the name a.n1.example.com"]

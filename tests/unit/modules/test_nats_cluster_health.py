@@ -98,7 +98,7 @@ def test_ten_thousand_problems_fit_a_screen() -> None:
     assert max(map(len, lines)) <= MAX_WIDTH
     assert lines[0] == "the cluster is not healthy after 20 s and 4 sample(s): 10000 problems"
     assert any("n4 and n5 do not answer: 9998 streams have no quorum" in line for line in lines)
-    assert "waiting alone does not heal it" in lines[-2]
+    assert "waiting alone will not fix it" in lines[-2]
     assert lines[-1].endswith("health-C1.json")
     brief = outcome.as_dict(HELD)
     assert (len(brief["problems"]), brief["problem_count"]) == (5, 10000)
@@ -160,7 +160,7 @@ def test_a_wait_ends_when_nothing_changes_any_more() -> None:
     lines = message(outcome).splitlines()
     assert "nothing has changed for 30 s" in lines[0]
     assert lines[2].startswith("   - n3 is 9 behind")
-    assert "continues in the servers" in lines[-1]
+    assert "continue on the servers" in lines[-1]
 
 
 @pytest.mark.usefixtures("clock")
@@ -181,7 +181,7 @@ def test_a_change_begins_the_stall_anew() -> None:
 def test_a_wait_that_cannot_heal_its_cause_ends_early() -> None:
     outcome = gate([BAD], interval=2, wait_timeout=120, stuck_timeout=15)
     assert (outcome.code, outcome.stuck, outcome.waited) == ("stuck", 16, 16)
-    assert message(outcome).splitlines()[-1] == "Nothing has changed for 16 s, and waiting alone does not heal it."
+    assert message(outcome).splitlines()[-1] == "Nothing has changed for 16 s, and waiting alone will not fix it."
     # A replica that is behind may catch up at any time, and a server may come.
     assert gate([behind(9)], interval=2, wait_timeout=120, stuck_timeout=15).code == "unhealthy"
     assert gate([*[BAD] * 7, GOOD], interval=2, wait_timeout=120, stuck_timeout=15).healthy

@@ -37,6 +37,6 @@ def test_leaders_that_did_not_move_are_no_success(monkeypatch: pytest.MonkeyPatc
         "nats_leader_rebalance", connection, account_users=users, cluster="C1", groups=[STREAMS], wait_timeout=1
     )
     assert told["failure"]["code"] == "step_down_failed", told
-    assert told["msg"].startswith("1 of 2 leaders are not those of the plan, such as stream S")
+    assert told["msg"].startswith("1 of 2 leaders differ from the plan, such as stream S")
     assert told["msg"].endswith(": n1 still leads. Run it again")
     assert (told["changed"], list(told["missed"].values())) == (True, ["n1 still leads"])

@@ -39,12 +39,12 @@ def test_how_long_it_may_take() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"until": "2026-11-24T15:59:59Z"}, "until: 2026-11-24T15:59:59Z is over: say how long"),
+        ({"until": "2026-11-24T15:59:59Z"}, "until: 2026-11-24T15:59:59Z is in the past: set how long"),
         ({"until": "this evening"}, "until: "),
-        ({"duration": "0s"}, "duration: 2026-11-24T16:00:00Z is over"),
+        ({"duration": "0s"}, "duration: 2026-11-24T16:00:00Z is in the past"),
         ({"until": "soon"}, "until: 'soon' is not a time such as 2026-11-23T02:00:00Z"),
         ({"duration": "long"}, "duration: 'long' is not a duration such as 4h"),
-        ({"duration": "9999999999d"}, "duration: 9999999999d is more than a hundred years away"),
+        ({"duration": "9999999999d"}, "duration: 9999999999d is more than a hundred years in the future"),
     ],
 )
 def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:

@@ -32,7 +32,7 @@ def test_another_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(NatsFailure) as raised:
         nats_meta_peer.remove(None, meta, peer, 0.0)  # type: ignore[arg-type]
     assert raised.value.code == "member_change_in_flight"
-    assert raised.value.description.endswith("was under way for 0 s; n3 was not removed")
+    assert raised.value.description.endswith("was in progress for 0 s; n3 was not removed")
 
 
 @pytest.mark.parametrize(

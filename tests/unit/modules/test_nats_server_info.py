@@ -41,7 +41,7 @@ def test_routes_and_gateways_are_missing_together_and_a_server_that_cannot_be_ju
     }
     assert mesh_problems(found, ["C1", "west"], []) == [
         "n4 did not answer",
-        "n3 did not give routez: no reply within 5 s",
+        "n3 did not return routez: no reply within 5 s",
         "n1 has 0 of 4 routes to n2",
         "n2 has 0 of 4 routes to n1",
         "n1 has no gateway connection to west",

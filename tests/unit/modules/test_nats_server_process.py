@@ -77,7 +77,7 @@ def test_a_start_that_fails_says_why(unit: Unit) -> None:
 def test_a_server_that_ends_after_its_start_is_a_failure(unit: Unit) -> None:
     failed, _asked = unit.run("inactive", "started", ports=[4222], start_timeout=30)
     assert (failed["failed"], failed["process"]["missing_ports"]) == (True, [4222])
-    assert "ended right after its start" in failed["msg"]
+    assert "exited right after its start" in failed["msg"]
 
 
 def test_without_a_unit_a_start_needs_the_executable(unit: Unit) -> None:

@@ -124,6 +124,6 @@ def test_the_filter_plans_from_texts() -> None:
 
 def test_a_private_key_among_the_certificates_is_an_error_without_its_text() -> None:
     files = {"ca": "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n", "certificate": ""}
-    with pytest.raises(AnsibleFilterError, match="private key among") as raised:
+    with pytest.raises(AnsibleFilterError, match="include a private key") as raised:
         nats_rotation_plan({"n1": raw(files)}, "certificates")
     assert "c2VjcmV0" not in str(raised.value)

@@ -237,7 +237,7 @@ def test_a_single_server_and_operator_mode(tmp_path: Path) -> None:
         ({"nats_server_port": "many"}, "nats_server_port"),
         ({"nats_server_tls": {"certfile": "/x"}}, "certfile"),
         ({"nats_server_cluster_route_style": "mesh"}, "all, seeds"),
-        ({"nats_server_cluster_members": ["only", "absent"]}, "absent, which the inventory does not have"),
+        ({"nats_server_cluster_members": ["only", "absent"]}, "absent, which is not in the inventory"),
     ],
 )
 def test_wrong_variables_are_refused(variables: dict[str, Any], message: str, tmp_path: Path) -> None:

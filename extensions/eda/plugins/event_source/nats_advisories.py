@@ -186,7 +186,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         if message.sequence is None or this != last:
             content = advisory_event(message, params["stream"], account)
             await emitter.put(content.pop("id"), content)
-        # Should the acknowledgement fail, it comes again; it is the only one that can.
+        # Should the acknowledgement fail, it comes again; it is the only replica that can.
         last = this
 
     async def live(connected: Callable[[], None]) -> None:

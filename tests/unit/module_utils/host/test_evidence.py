@@ -119,10 +119,10 @@ def test_a_configuration_whose_secrets_cannot_be_known_is_left_out(
 ) -> None:
     config = tmp_path / "hand.conf"
     config.write_text("X = not-to-be-seen\nauthorization { token: $X")
-    subject = Subject(files=(str(config),), left_out={str(config): "line 2: ends inside a block"})
+    subject = Subject(files=(str(config),), left_out={str(config): "line 2: a block is not closed"})
     found, files = collected(monkeypatch, [], Bounds(), subject)
     assert "not-to-be-seen" not in str(files)
-    assert {"what": "configuration/hand.conf", "reason": "line 2: ends inside a block"} in found.missing
+    assert {"what": "configuration/hand.conf", "reason": "line 2: a block is not closed"} in found.missing
 
 
 def test_the_store_is_listed_and_not_read(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_no_server_to_run(wanted: WantedDrill, tmp_path: Path, monkeypatch: pyte
     there = shutil.copy(wanted.binary or "", tmp_path / "nats-server")
     assert find_binary(None) == (str(there), "2.15.1")
     monkeypatch.setattr(shutil, "which", lambda *arguments, **options: None)
-    assert "there is no nats-server in PATH" in refused(wanted, "invalid_option", binary=None)
+    assert "no nats-server in PATH" in refused(wanted, "invalid_option", binary=None)
 
 
 def test_no_room(wanted: WantedDrill, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,11 +119,11 @@ def test_another_identity_and_none(identity: Any, tmp_path: Path) -> None:
     recipient = str(identity.to_public())
     sealed = seal(b"data", Keys((recipient,)))
     wrong = Keys((recipient,), identity_file(tmp_path, pyrage.x25519.Identity.generate()))
-    with pytest.raises(NatsFailure, match="has no identity of that: give another `identity_file`") as caught:
+    with pytest.raises(NatsFailure, match="has no matching identity: use another `identity_file`") as caught:
         unseal(sealed, wrong)
     assert caught.value.code == "no_identity"
     assert recipient in caught.value.description and str(wrong.identity_file) in caught.value.description
-    with pytest.raises(NatsFailure, match="give the file with its identity as `identity_file`") as caught:
+    with pytest.raises(NatsFailure, match="set `identity_file` to the file with its identity") as caught:
         unseal(sealed, Keys((recipient,)))
     assert caught.value.code == "no_identity"
 
@@ -145,14 +145,14 @@ def test_an_altered_one(identity: Any, tmp_path: Path, at: int) -> None:
 
 
 def test_a_secret_key_as_recipient_is_not_shown(identity: Any) -> None:
-    with pytest.raises(NatsFailure, match="one of them is a secret key") as caught:
+    with pytest.raises(NatsFailure, match="one entry is a secret key") as caught:
         Keys((str(identity),)).require()
     assert str(identity)[20:] not in caught.value.description
 
 
 @pytest.mark.parametrize("text", ["", "age1nothing", "ssh-ed25519 AAAA", "me@example.com"])
 def test_what_is_no_recipient(text: str) -> None:
-    with pytest.raises(NatsFailure, match="is no recipient of age") as caught:
+    with pytest.raises(NatsFailure, match="is not an age recipient") as caught:
         Keys((text,)).require()
     assert caught.value.code == "invalid_option"
 
@@ -241,7 +241,7 @@ def test_its_checksum_needs_no_identity(backup: Backup) -> None:
     (row,) = read(store, None, CHECKSUM)["backups"]
     assert row["problem"] == ""
     (row,) = read(store, None, CONTENTS)["backups"]
-    assert "give the file with its identity" in row["problem"]
+    assert "to the file with its identity" in row["problem"]
     with pytest.raises(NatsFailure) as caught:
         require_opened(replace(backup, store=store))
     assert caught.value.code == "no_identity"

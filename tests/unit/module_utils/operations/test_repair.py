@@ -141,7 +141,7 @@ def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("account", "reason", "changes"),
     [
-        (Account(deaf=True), "it is not deleted after", {"delete worker"}),
+        (Account(deaf=True), "it still exists after", {"delete worker"}),
         (
             Account(leaderless=True),
             "it was recreated, but: consumer APP/ORDERS/worker",
@@ -169,4 +169,4 @@ def test_a_consumer_that_begins_before_its_floor_is_created_again(tmp_path: Path
 def test_a_consumer_that_is_whole_again_and_still_reported_is_no_success(tmp_path: Path) -> None:
     failure = failure_of(Seen(tmp_path, Account(), broken()))
     assert failure.code == "repair_not_seen"
-    assert "it was cured, and the servers still report it" in failure.description
+    assert "it was fixed, but the servers still report it" in failure.description

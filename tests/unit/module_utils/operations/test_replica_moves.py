@@ -66,13 +66,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         (MoveRequest("n1"), State(ORDERS), NAMES[:3], "no_spare_server", "there is no other server. Add a server"),
         (MoveRequest("n1", "n3"), State(ORDERS), NAMES, "no_spare_server", "n3 is already a member"),
         (MoveRequest("n1", "n9"), State(ORDERS), NAMES, "no_spare_server", "n9 is unknown"),
-        (MoveRequest("n1", "n4"), State(ORDERS), NAMES, "unsupported", "n4 has none that n5 have not"),
+        (MoveRequest("n1", "n4"), State(ORDERS), NAMES, "unsupported", "n4 has no tag that distinguishes it from n5"),
         (
             MoveRequest("n2", "n4"),
             State(ORDERS),
             ["n1", "n3", "n4"],
             "unsupported",
-            "only data that n2 itself hands over",
+            "only data that n2 itself transfers",
         ),
         (MoveRequest("n2"), State(SINGLE), NAMES, "data_would_be_lost", "before 2.15 may lose messages"),
         (MoveRequest("n2", method="remove"), State(SINGLE), NAMES, "data_would_be_lost", "all 0 messages of stream"),
@@ -81,14 +81,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
             State(replace(ORDERS, consumers=(consumer("ORDERS", "own", ["n2"]),))),
             NAMES,
             "data_would_be_lost",
-            "n2 may hold the only replica of: consumer APP/ORDERS/own",
+            "n2 may have the only replica of: consumer APP/ORDERS/own",
         ),
         (
             MoveRequest("n2", method="remove"),
             State(ORDERS, unknown=("lost",)),
             NAMES,
             "data_would_be_lost",
-            "consumer APP/ORDERS/lost (there is no leader of it)",
+            "consumer APP/ORDERS/lost (it has no leader)",
         ),
     ],
 )
@@ -128,9 +128,9 @@ def test_a_move_that_makes_no_progress_says_what_is_missing_and_how_it_goes_on()
     failure = stalled_failure(Outcome([done, Job(behind, source="n3")], still=42.0), 60)
     assert (failure.code, failure.server) == ("move_not_done", "n3")
     assert failure.description.startswith("not done after 60 s, nothing changed in the last 42 s. APP/ORDERS: ")
-    assert "n3 still is a member of stream APP/ORDERS (server: catching up)" in failure.description
+    assert "n3 is still a member of stream APP/ORDERS (server: catching up)" in failure.description
     assert "SINGLE" not in failure.description
-    assert "run this again to continue, or cancel a move" in failure.description
+    assert "run this again to wait for them, or cancel a move" in failure.description
 
 
 def test_a_move_that_led_elsewhere_is_no_success() -> None:
@@ -138,14 +138,14 @@ def test_a_move_that_led_elsewhere_is_no_success() -> None:
     assert wrong_target(job, "n2") is None
     failure = wrong_target(job, "n5")
     assert failure is not None and (failure.code, failure.server) == ("wrong_target", "n5")
-    assert failure.description == "stream APP/ORDERS is on n1, n2, n3 now, and not on n5"
+    assert failure.description == "stream APP/ORDERS is now on n1, n2, n3, not on n5"
 
 
 @pytest.mark.parametrize(
     ("behind", "names", "code", "reason"),
     [
         (("n2",), NAMES, "replicas_not_current", "n2"),
-        ((), NAMES[:2], "no_spare_server", "1 more server(s) must take a replica, 0 may"),
+        ((), NAMES[:2], "no_spare_server", "1 more server(s) must take a replica, but 0 can"),
     ],
 )
 def test_a_short_group_that_may_not_be_refilled(

@@ -127,7 +127,9 @@ def test_what_only_the_dead_held_is_refused_once_a_leader_tells_of_it(tmp_path: 
     meta = Meta()
     failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS", "APP/SCRATCH"}))
     assert (failure.code, failure.done, meta.removals) == ("rescue_refused", [], [])
-    assert failure.description.startswith("Nothing was removed, and in five minutes the meta group has no leader again")
+    assert failure.description.startswith(
+        "Nothing was removed, and the meta group loses its leader again in five minutes"
+    )
     assert "only dead servers had APP/SCRATCH" in failure.description
     assert len(list(tmp_path.glob("rescue-*.json"))) == 1, "the next run goes on from what was held"
 
@@ -158,5 +160,5 @@ def test_a_rescue_that_is_seen_leaves_no_record(tmp_path: Path) -> None:
     meta = Meta()
     rescue = Told(tmp_path, meta, {"APP/ORDERS"})
     done = rescue.carry_out(rescue.plan())
-    assert done[-1]["seen"] == "the meta group and 1 stream have leaders, with every message that the servers held"
+    assert done[-1]["seen"] == "the meta group and 1 stream have leaders, with all messages of the servers"
     assert list(tmp_path.iterdir()) == []

@@ -85,7 +85,7 @@ def test_a_stream_is_created_written_read_and_deleted() -> None:
         ({"WRITE": {"seq": 0, "duplicate": True}}, (3, "it cannot be written: no leader has stored it yet")),
         ({"WRITE": REFUSED}, (0, "it cannot be written: the server refused the request")),
         ({"GET": error(10037, "no message found")}, (3, "it cannot be read: no message found (JetStream error 10037)")),
-        ({"GET": {"message": {"data": "eA=="}}}, (3, "it returned another message than was written")),
+        ({"GET": {"message": {"data": "eA=="}}}, (3, "it returned a different message from the written one")),
         ({"CREATE": [LOST, CREATED]}, (3, "")),
     ],
 )
@@ -98,7 +98,7 @@ def test_it_is_deleted_whatever_happened(answers: dict[str, Any], found: tuple[i
 def test_a_stream_that_stays_is_named() -> None:
     replicas, reason = attempt(Server(DELETE=error(10052, "delete failed")))
     assert replicas == 3
-    assert reason.startswith(f"{NAME} could not be deleted, do it by hand: delete failed")
+    assert reason.startswith(f"{NAME} could not be deleted, delete it by hand: delete failed")
     assert attempt(Server(DELETE=error(10059))) == (3, "")
 
 

@@ -45,7 +45,9 @@ def test_copies_that_hold_less_than_the_stores_did_are_refused(monkeypatch: pyte
     held = [{"account": "APP", "name": "OPEN", "last_seq": 21}, {"account": "APP", "name": "GONE", "last_seq": 5}]
     failure = refusal(monkeypatch, {"n2": [StoredStream("APP", "OPEN", 1, 1, 20, 20)]}, held=held)
     assert failure.code == "incomplete"
-    assert failure.description.endswith("of 2 streams that stores held, APP/GONE is in none, APP/OPEN ends before 21")
+    assert failure.description.endswith(
+        "2 streams of the stores are missing, APP/GONE is in none, APP/OPEN ends before 21"
+    )
 
 
 def test_a_copy_that_cannot_be_copied(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_what_is_not_known_is_kept_and_listed() -> None:
     adoption = adopt({"h1": one}, {"h1": "h1"})
     assert adoption.group["nats_server_config"]["of_the_future"] == {"deep": [1]}
     lines = adoption.page.lines
-    assert lines[lines.index("Not known to this collection, kept in nats_server_config:") + 1].startswith(
+    assert lines[lines.index("Unknown to this collection, kept in nats_server_config:") + 1].startswith(
         "  of_the_future"
     )
 
@@ -162,7 +162,7 @@ def test_plain_passwords_become_hashes_as_far_as_a_reload_brings_them() -> None:
         (
             "reload",
             [
-                "leafnodes.authorization.password stays plain until the server is taken over: a hash needs a restart",
+                "leafnodes.authorization.password stays in plain text until the server is taken over: a hash needs a restart",
                 "accounts.APP.users[app].password becomes a hash",
             ],
         )
@@ -170,7 +170,7 @@ def test_plain_passwords_become_hashes_as_far_as_a_reload_brings_them() -> None:
     assert adoption.group_vault["vault_nats_accounts_APP_users_app_password"] == "secret"
     old = {**discovered(plain), "process": {**discovered(plain)["process"], "version": "2.9.10"}}
     adoption = adopt({"h1": old}, {"h1": "h1"})
-    assert [("stays plain" in reason) for reason in adoption.servers[0].reasons] == [True, True]
+    assert [("stays in plain text" in reason) for reason in adoption.servers[0].reasons] == [True, True]
     assert "The first deploy: 0 restarts, 1 reloads, 0 units, 0 binaries." in adoption.page.lines
 
 
@@ -236,7 +236,7 @@ def test_a_single_user_becomes_one_of_a_list() -> None:
     assert adoption.group["nats_server_config"]["authorization"] == users
     assert adoption.group_vault["vault_nats_authorization_users_app_password"] == "p"
     assert [(one.action, one.reasons[0]) for one in adoption.servers] == [
-        ("reload", "authorization.user becomes the only one of authorization.users")
+        ("reload", "authorization.user becomes the only entry of authorization.users")
     ]
 
 
@@ -251,8 +251,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not understood": ({"loaded": {"proof": "", "problem": "another digest"}}, "another digest"),
     "no file": ({"config_path": ""}, "without a configuration file"),
     "another name": ({"varz": {"server_name": "other"}}, "it would be renamed: it runs as other"),
-    "a private directory": ({"store": {"path": "/x", "reported": "", "same": False}}, "the process sees another /x"),
-    "no directory": ({"store": {"path": "", "reported": "/tmp/nats", "same": True}}, "the streams lie in /tmp/nats"),
+    "a private directory": (
+        {"store": {"path": "/x", "reported": "", "same": False}},
+        "/x is a different directory for the process",
+    ),
+    "no directory": ({"store": {"path": "", "reported": "/tmp/nats", "same": True}}, "the streams are in /tmp/nats"),
     "another directory": ({"store": {"path": "/x", "reported": "/y/jetstream", "same": True}}, "it is in /y/jetstream"),
     "an unlisted server": ({"routes": ["deb-9"]}, "not in the inventory: deb-9"),
     "a relative certificate": (
@@ -263,7 +266,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"store": {"path": "data", "reported": "data/jetstream", "same": False}},
         "jetstream.store_dir data is relative to the directory",
     ),
-    "a missing certificate": ({"tls_files": [{"option": "o", "path": "/p", "exists": False}]}, "o: /p is gone"),
+    "a missing certificate": (
+        {"tls_files": [{"option": "o", "path": "/p", "exists": False}]},
+        "o: /p no longer exists",
+    ),
 }
 
 
@@ -280,7 +286,7 @@ def test_servers_without_names_of_one_name_and_of_two_clusters() -> None:
     refusals = adopt({"h1": discovered(unnamed)}, {"h1": "h1"}).refusals
     assert ["server_name is not set" in refusals[0], "cluster.name is not set" in refusals[1]] == [True, True]
     same = DEBIAN.replace("deb-NUMBER", "deb-1")
-    assert "2 servers are called deb-1" in adopted(same).refusals[0]
+    assert "2 servers are named deb-1" in adopted(same).refusals[0]
     two = {"h1": discovered(DEBIAN, 1), "h2": discovered(DEBIAN.replace("name: deb", "name: bed"), 2)}
     assert "several clusters (bed, deb)" in adopt(two, {"h1": "h1", "h2": "h2"}).refusals[0]
 
@@ -295,9 +301,9 @@ def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     one["process"] = {**one["process"], "binary": "/usr/sbin/nats-server (deleted)"}
     todo = adopt({"h1": one}, {"h1": "h1"}).servers[0].todo
     expected = (
-        "limits.conf sets LimitNOFILE, MemoryMax and stays in force",
-        "start.conf sets ExecStart, User, which the role's unit decides",
-        "binary was replaced",
+        "limits.conf sets LimitNOFILE, MemoryMax and still overrides",
+        "start.conf sets ExecStart, User, which the role's unit also sets",
+        "binary has been replaced",
     )
     assert [text in line for text, line in zip(expected, todo[1:], strict=True)] == [True] * 3
 
@@ -319,8 +325,8 @@ def test_what_the_unit_had_is_in_the_inventory_and_its_secrets_in_the_vault() ->
     assert isinstance(group["nats_server_service_environment"]["PROXY"], Secret)
     assert adoption.group_vault["vault_nats_environment_PROXY"] == "http://a:hunter2@c"
     lines = adoption.page.lines
-    assert lines[lines.index("Kept of the unit in nats_server_service_overrides:") + 1] == "  MemoryMax"
-    assert [line for line in lines if "sets ExecStartPre, which the role's unit has not" in line]
+    assert lines[lines.index("Kept from the unit in nats_server_service_overrides:") + 1] == "  MemoryMax"
+    assert [line for line in lines if "sets ExecStartPre, which the role's unit does not have" in line]
     assert not [line for line in lines if "hunter2" in line]
 
 

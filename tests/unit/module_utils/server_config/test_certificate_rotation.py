@@ -99,7 +99,7 @@ def test_a_run_takes_the_steps_up_to_the_last_one(
 def test_what_is_left_and_what_to_do_at_the_end_is_said() -> None:
     assert rotation(renewing(False))["lines"] == ["There is nothing to do."]
     assert rotation(host("on", "old"), stop_after="trust_new_ca")["lines"] == [
-        "There is nothing to do up to nats_cluster_rotate_stop_after=trust_new_ca. Left: new_certificates, remove_old_ca."
+        "There is nothing to do up to nats_cluster_rotate_stop_after=trust_new_ca. Remaining: new_certificates, remove_old_ca."
     ]
     [done] = rotation(host("n", "new"))["lines"]
     assert "set nats_server_tls_ca_dir to the values of nats_server_tls_new_ca_dir" in done
@@ -154,7 +154,7 @@ REFUSALS: dict[str, tuple[list[HostCertificates], dict[str, Any], str, list[Host
     "part of the cluster": (
         [START],
         {"missing_hosts": ["n2"]},
-        "run without --limit and without slices. Missing: n2",
+        "run without --limit and slices. Missing: n2",
         [START],
         {},
     ),
@@ -206,21 +206,21 @@ REFUSALS: dict[str, tuple[list[HostCertificates], dict[str, Any], str, list[Host
     "the playbook's own certificate": (
         [replace(START, api_certificate_trusted=False)],
         {},
-        "with which this playbook connects",
+        "which this playbook uses to connect",
         [replace(START, api_certificate_trusted=False)],
         {"stop_after": "new_certificates"},
     ),
     "clients with TLS": (
         [START],
         {"clients_use_tls": True},
-        "Clients use TLS: they have to trust the new authority",
+        "Clients use TLS: they must trust the new authority",
         [START],
         {"clients_use_tls": True, "stop_after": "remove_old_ca"},
     ),
     "renewed by another authority": (
         [renewing(same_ca=False)],
         {},
-        "The certificates for n1 come from another authority than the hosts trust",
+        "The certificates for n1 come from an authority that the hosts do not trust",
         [renewing()],
         {},
     ),

@@ -270,7 +270,7 @@ REFUSALS: dict[
     "part of the cluster": (
         ADD,
         {"missing_hosts": ["n3"]},
-        "run without --limit and without slices. Missing: n3",
+        "run without --limit and slices. Missing: n3",
         ADD,
         {},
     ),
@@ -307,7 +307,7 @@ REFUSALS: dict[
     "another password": (
         CHANGE,
         {},
-        "The inventory has another password for app than the servers",
+        "The inventory and the servers have different passwords for app",
         CHANGE,
         {"disconnect_clients": True},
     ),

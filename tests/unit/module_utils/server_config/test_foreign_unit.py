@@ -96,7 +96,7 @@ def test_what_would_be_lost_is_named(tmp_path: Path) -> None:
     unit = {"name": "nats", "fragment": "/etc/systemd/system/nats.service", "enabled": False}
     lost, disabled = notes(unit, found)
     assert lost.startswith(
-        "/etc/systemd/system/nats.service sets ExecStartPre, SecureBits, which the role's unit has not"
+        "/etc/systemd/system/nats.service sets ExecStartPre, SecureBits, which the role's unit does not have"
     )
     assert "secret" not in lost
     assert disabled.startswith("nats is not enabled")

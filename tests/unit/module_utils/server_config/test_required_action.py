@@ -108,7 +108,7 @@ def test_the_digest_counts_more_than_the_times() -> None:
 def test_without_a_record_the_process_is_restarted() -> None:
     result = need(recorded={}, config_changed_at=LOADED_AT + 1)
     assert result["action"] == "restart"
-    assert "not recorded" in result["reasons"][0]
+    assert "no record" in result["reasons"][0]
 
 
 def test_a_renewed_certificate_is_reloaded() -> None:

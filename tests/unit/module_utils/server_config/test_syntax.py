@@ -120,7 +120,7 @@ def test_the_name_of_a_secret_does_not_depend_on_the_order_of_users() -> None:
 
 
 def test_two_users_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"authorization.users\[a\].password: stands here twice"):
+    with pytest.raises(ConfigError, match=r"authorization.users\[a\].password: is set twice"):
         secrets({"authorization": {"users": [{"user": "a", "password": "1"}, {"user": "a", "password": "2"}]}})
 
 
@@ -185,8 +185,8 @@ def test_values_get_the_type_of_their_key(path: str, value: Any, normal: Any) ->
         ({"server_name": True}, "server_name: true is a boolean"),
         ({"authorization": {"token": 1.5}}, "authorization.token: a number with a fraction"),
         ({"authorization": {"users": {"a": 1}}}, None),
-        ({"port": {"a": 1}}, "port: a mapping does not belong here"),
-        ({"port": [1]}, "port: a list does not belong here"),
+        ({"port": {"a": 1}}, "port: expected a value of type int, not a mapping"),
+        ({"port": [1]}, "port: expected a value of type int, not a list"),
         ({"cluster": {"routes": [["a"]]}}, r"cluster.routes\[0\]: a list"),
         (
             {"accounts": {"A": {"users": [{"user": "u", "pass": "x", "Password": "y"}]}}},

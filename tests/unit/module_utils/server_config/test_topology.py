@@ -52,7 +52,7 @@ def test_a_port_that_the_play_sets_holds_for_all_and_one_of_the_inventory_for_it
 
 
 def test_a_name_that_the_other_hosts_would_not_see_is_refused() -> None:
-    with pytest.raises(ValueError, match="nats_server_name of n1 is 'x' here, but the other hosts see 'n1'"):
+    with pytest.raises(ValueError, match="nats_server_name of n1 is 'x' here, but 'n1' for the other hosts"):
         members(["n1"], HOSTVARS, "n1", {"server_name": "x"})
     assert members(["n1"], HOSTVARS, "n1", {"server_name": "n1", "zone": "a"})
 
@@ -60,7 +60,7 @@ def test_a_name_that_the_other_hosts_would_not_see_is_refused() -> None:
 @pytest.mark.parametrize(
     ("names", "hostvars", "message"),
     [
-        (["n1", "n9"], HOSTVARS, "lists n9, which the inventory does not have"),
+        (["n1", "n9"], HOSTVARS, "lists n9, which is not in the inventory"),
         (["a"], {"a": {"nats_server_name": "{{ undefined }}-c1"}}, "nats_server_name of a cannot be resolved"),
         (["a"], {"a": {"nats_server_port": "x"}}, "nats_server_port: 'x' is not a port"),
     ],
@@ -134,14 +134,14 @@ def test_gateways_list_every_cluster_alike_on_every_host() -> None:
     [
         ({"east": ["e1"], "west": []}, {}, "the group west of nats_server_supercluster_groups has no hosts"),
         ({"east": ["e1"], "west": ["w1", "e1"]}, {}, "differs within the group west: 'WEST' on w1; 'west' on e1"),
-        ({"east": ["e1", "e2"], "west": ["e2"]}, {}, "e2 is in both the groups east and west"),
+        ({"east": ["e1", "e2"], "west": ["e2"]}, {}, "e2 is in both groups east and west"),
         (
             {"east": ["e1"], "west": ["w1"]},
             {"w1": {"nats_server_name": "e1"}},
-            "e1 is in both the groups east and west",
+            "e1 is in both groups east and west",
         ),
-        ({"east": ["e1"], "west": ["w1"]}, {"w1": {"nats_server_cluster_name": "east"}}, "are both the cluster east"),
-        ({"east": ["e1", "x"]}, {}, "lists x, which the inventory does not have"),
+        ({"east": ["e1"], "west": ["w1"]}, {"w1": {"nats_server_cluster_name": "east"}}, "both form the cluster east"),
+        ({"east": ["e1", "x"]}, {}, "lists x, which is not in the inventory"),
     ],
 )
 def test_clusters_that_cannot_be_told_apart_are_refused(
@@ -207,5 +207,5 @@ def test_a_remote_gets_the_urls_of_the_whole_hub() -> None:
     ]
     tls = [one["tls"] for one in leaf_remotes(hub, [{"account": "A"}, {"tls": {"verify": False}}], {"verify": True})]
     assert tls == [{"verify": True}, {"verify": False}]
-    with pytest.raises(ValueError, match="nats_server_leafnode_hub_group names a group without hosts"):
+    with pytest.raises(ValueError, match="nats_server_leafnode_hub_group is a group without hosts"):
         leaf_remotes([], [{"account": "A"}])

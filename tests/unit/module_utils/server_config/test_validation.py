@@ -142,7 +142,7 @@ ENCRYPTED = {**SOUND, "jetstream": {"store_dir": "/nats/storage", "encryption_ke
 BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # unknown and new keys
     ({"max_paylod": 1}, {}, "warning max_paylod", "nearest known key is max_payload"),
-    ({"cluster": {"zzz": 1}}, {}, "warning cluster.zzz", "not a key"),
+    ({"cluster": {"zzz": 1}}, {}, "warning cluster.zzz", "not a known key"),
     ({"jetstream": {"strict": True}}, {}, "error jetstream.strict", "2.11.0"),
     ({"write_timeout": "close"}, {"version": "2.12.0"}, "error write_timeout", "2.11.11 or 2.12.2"),
     ({"mqtt": {"port": 1883, "consumer_replicas": 1}}, {}, "error mqtt.consumer_replicas", "deprecated"),
@@ -193,12 +193,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"store": {"accounts": {PUBLIC_KEY: 1}}, "loaded": {"operator": "/o.jwt"}}, f"error accounts.{PUBLIC_KEY}", "1 "),
     ({}, {"store": STORE, "loaded": ENCRYPTED}, "error jetstream.encryption_key", "is removed"),
     ({"jetstream": {"key": "k2"}}, {"store": STORE, "loaded": ENCRYPTED}, "error jetstream.encryption_key", "changes"),
-    ({}, {"store": {"streams": 1, "peers": None}}, "error jetstream.store_dir", "has run by itself and has 1 stream in"),
+    ({}, {"store": {"streams": 1, "peers": None}}, "error jetstream.store_dir", "has run standalone and has 1 stream in"),
     (
         {},
         {"store": {"streams": 2, "peers": ["44jzkV9D", "BXScrY9i"]}},
         "error jetstream.store_dir",
-        "belongs to another server of this cluster (n1 is not among the members",
+        "belongs to another server of this cluster (n1 is not a member",
     ),
     (
         {},
@@ -230,12 +230,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # hub
     ({"jetstream": {"domain": "d"}}, {"hub": [member("n1", 9, cluster="H")]}, "error nats_server_leafnode_hub_group", "n1 would"),
     ({"jetstream": {"domain": "d"}}, {"hub": [member("h1", 9)]}, "error cluster.name", "'C1' is also the cluster of the hub"),
-    ({}, {"hub": [member("h1", 9, cluster="H")]}, "error jetstream.domain", "neither here nor on the hub"),
+    ({}, {"hub": [member("h1", 9, cluster="H")]}, "error jetstream.domain", "neither this server nor the hub"),
     (
         {"jetstream": {"domain": "d"}},
         {"hub": [member("h1", 9, cluster="H", domain="d")]},
         "error jetstream.domain",
-        "'d' is also that of h1",
+        "'d' is also the domain of h1",
     ),
     # routes
     ({"cluster": {"routes": []}}, {}, "error cluster.routes", "needs a route"),
@@ -246,7 +246,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"members": [*MEMBERS[:2], member("n3", 3, pool_size=5)]}, "error cluster.pool_size", "differs"),
     ({"cluster": {"authorization": {"users": []}}}, {}, "error cluster.authorization.users", "one user"),
     ({"cluster": {"authorization": {"token": "t"}}}, {}, "error cluster.authorization.token", "one user"),
-    ({"cluster": {"authorization": {"user": "r", "password": HASH}}}, {}, "error cluster.authorization.password", "give the"),
+    ({"cluster": {"authorization": {"user": "r", "password": HASH}}}, {}, "error cluster.authorization.password", "the plain password"),
     (
         {"cluster": {"authorization": {"user": "r", "password": HASH}, "routes": [f"nats://r:p@h{n}:1" for n in range(3)]}},
         {},
@@ -288,14 +288,14 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"leafnodes": {"port": 7422}}, {}, "warning jetstream.domain", "leafnodes"),
     ({"jetstream": {"extension_hint": "maybe"}}, {}, "error jetstream.extension_hint", "neither"),
     ({"jetstream": {"prev_key": "x"}}, {}, "error jetstream.prev_encryption_key", "without"),
-    ({"store_dir": "/x"}, {}, "error store_dir", "takes one"),
+    ({"store_dir": "/x"}, {}, "error store_dir", "accepts only one"),
     ({"jetstream": {"store_dir": None}}, {}, "error jetstream.store_dir", "required"),
     ({"jetstream": {"store_dir": "nats"}}, {}, "error jetstream.store_dir", "absolute"),
     ({"jetstream": {"store_dir": "/tmp/nats", "max_file": "1GB", "max_file_store": None}}, {"require_mount": False},
      "error jetstream.store_dir", "private /tmp"),
     ({"jetstream": {"store_dir": "/var/lib/nats", "max_file_store": "1GB"}}, {}, "error jetstream.store_dir", "root file"),
     ({}, {"filesystems": [{"mount": "/nats", "fstype": "tmpfs"}]}, "error jetstream.store_dir", "in memory"),
-    ({}, {"filesystems": [{"mount": "/nats", "rotating_disks": ["sda"]}]}, "warning jetstream.store_dir", "a disk with heads"),
+    ({}, {"filesystems": [{"mount": "/nats", "rotating_disks": ["sda"]}]}, "warning jetstream.store_dir", "a rotating disk"),
     ({"jetstream": {"max_file_store": "101GB"}}, {}, "error jetstream.max_file_store", "/nats"),
     ({"jetstream": {"max_file_store": None}}, {}, "warning jetstream.max_file_store", "75 %"),
     ({"jetstream": {"max_memory_store": "5GB"}}, {}, "error jetstream.max_memory_store", "memory"),
@@ -303,7 +303,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"jetstream": {"unique_tag": "az:"}, "server_tags": ["rack:1"]}, {}, "error jetstream.unique_tag", "no tag"),
     # accounts
     ({"system_account": "OPS"}, {}, "error system_account", "not among"),
-    ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "nobody can log in"),
+    ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "no user can log in"),
     ({"accounts": {"$SYS": {"jetstream": True}}}, {}, "error accounts.$SYS.jetstream", "another account"),
     (
         {"system_account": None, "leafnodes": {"port": 1}, "gateway": {"name": "C1", "port": 2}},
@@ -313,15 +313,15 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ({"accounts": {"APP": {"users": [{"user": "app"}]}}}, {}, "error accounts.APP.users[app]", "no password"),
     ({"accounts": {"APP": {"users": [{"password": "x"}]}}}, {}, "error accounts.APP.users[0]", "neither user nor nkey"),
-    ({"accounts": {"B": {"users": [{"user": "app", "password": "x"}]}}}, {}, "error accounts.B.users[app]", "taken"),
+    ({"accounts": {"B": {"users": [{"user": "app", "password": "x"}]}}}, {}, "error accounts.B.users[app]", "already used"),
     (
         {"accounts": {"APP": {"users": [{"user": "a", "password": "b", "allowed_connection_types": ["WS"]}]}}},
         {},
         "error accounts.APP.users[a].allowed_connection_types",
         "WS",
     ),
-    ({"authorization": {"user": "a", "password": "b"}}, {}, "error authorization.user", "cannot go with users"),
-    ({"authorization": {"token": "a"}}, {}, "error authorization.token", "cannot go with users"),
+    ({"authorization": {"user": "a", "password": "b"}}, {}, "error authorization.user", "cannot be combined with users"),
+    ({"authorization": {"token": "a"}}, {}, "error authorization.token", "cannot be combined with users"),
     (
         {"accounts": {"APP": {"users": [{"user": "a", "password": "é" * 37}]}}},
         {},
@@ -332,7 +332,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         {"accounts": {"APP": {"users": [{"user": "a", "password": "$2b$11$short"}]}}},
         {},
         "error accounts.APP.users[a].password",
-        "is none",
+        "is invalid",
     ),
     ({"no_auth_user": "nobody"}, {}, "error no_auth_user", "not a user"),
     (
