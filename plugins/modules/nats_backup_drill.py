@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_backup_drill
-short_description: Prove a backup by restoring it into a throw-away server
+short_description: Test a backup by restoring it into a throw-away server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)

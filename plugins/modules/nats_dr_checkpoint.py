@@ -45,7 +45,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Save where the consumers are
+- name: Save the consumers' positions
   natsops.jetstream.nats_dr_checkpoint:
     origin: {name: east, servers: [nats://n1.east.example.com:4222]}
     site: {name: west, servers: [nats://n1.west.example.com:4222]}

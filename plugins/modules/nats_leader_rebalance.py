@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_leader_rebalance
-short_description: Spread the leaders of streams and consumers over the servers of a cluster
+short_description: Balance the leaders of streams and consumers across the servers of a cluster
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -76,7 +76,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Spread the leaders again after restarts
+- name: Balance the leaders after restarts
   natsops.jetstream.nats_leader_rebalance:
     cluster: C1
     account_users:

@@ -248,7 +248,7 @@ def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host
     }
     refused = host.play("main", fails=True, **member)
     assert "n1 must be restarted (" in refused
-    assert "Use role natsops.jetstream.nats_cluster" in refused
+    assert "Use the role natsops.jetstream.nats_cluster" in refused
     assert host.pid() == second
 
 
@@ -282,7 +282,7 @@ def test_a_server_that_ended_before_its_turn_says_why(host: Host) -> None:
     os.kill(host.pid(), signal.SIGABRT)
     state = {"running": {"running": True}, "required_action": {"action": "restart"}}
     output = host.play("stop", fails=True, nats_server_state=state)
-    assert "nats-server had ended before this run stopped it. Its last log lines:" in output
+    assert "nats-server had exited before this run stopped it. Its last log lines:" in output
     assert "SIGABRT" in output
     # One that nobody restarts may be down.
     state["required_action"] = {"action": "none"}
@@ -332,7 +332,7 @@ def test_what_is_not_the_wanted_release_is_refused(host: Host, releases: str) ->
     wrong = host.play(
         "install", nats_server_file_src=binary("2.10.27"), nats_server_file_checksum="ab" * 32, fails=True
     )
-    assert "but nats_server_file_checksum says abab" in wrong
+    assert "but nats_server_file_checksum is abab" in wrong
     assert not list((host.root / "opt").iterdir())
 
 
@@ -399,4 +399,4 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     missing = {**own, "nats_server_tls_key_src": str(tmp_path / "pki/none.key")}
     refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **missing).split())
     assert f"{tmp_path}/pki/none.key does not exist on the controller" in refused
-    assert "must all name files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())
+    assert "must all be files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())

@@ -110,7 +110,7 @@ def test_an_upgrade_is_checked_and_gated_with_the_credentials_of_the_system_acco
     output = hosts.playbook("upgrade", nats_server_allow_skipped_minors=True, **wanted).output
     hosts.variables.update(wanted)
     assert "batch 3 of 3" in output
-    assert "nats_server : Wait until the meta leader hears the server" in output
+    assert "nats_server : Wait for contact between the server and the meta leader" in output
     assert all(hosts.pid(name) not in (0, pid) for name, pid in pids.items())
     info = run_module("nats_cluster_info", deployed.as_user("SYS"), expected_servers=NAMES)
     assert info["problems"] == []

@@ -96,7 +96,7 @@ def test_last_backups_and_last_proven_restores(healthy: NatsProcesses, tmp_path:
         return " ".join(done.stdout.split())
 
     assert "set nats_cluster_backup_directory or report_backup_directory" in refused()
-    assert "nothing was ever saved there" in refused(report_backup_directory=str(backups))
+    assert "has never saved anything there" in refused(report_backup_directory=str(backups))
     (backups / "catalogue.json").write_text("{")
     assert "it is not JSON" in refused(report_backup_directory=str(backups))
     (backups / "catalogue.json").write_text(CATALOGUE.text())

@@ -49,10 +49,8 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         ).output
         cause = f"n2 advertises {wrong} to clients: connection refused: no process is listening there"
         assert cause in failed, failed
-        assert "nats_cluster : Stop because the cluster does not serve its clients" in failed
-        printed = failed[
-            failed.index("Stop because the cluster does not serve its clients") : failed.index("PLAY RECAP")
-        ]
+        assert "nats_cluster : Stop because clients cannot use the cluster" in failed
+        printed = failed[failed.index("Stop because clients cannot use the cluster") : failed.index("PLAY RECAP")]
         assert len(printed.splitlines()) <= 25, printed
         assert "ops of account APP: every server rejects this login" in failed, failed
         assert APP_PASSWORD not in failed and "rejected-pass" not in failed

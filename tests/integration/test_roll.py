@@ -235,7 +235,7 @@ def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -
         restored = thread.submit(restore)
         run = cluster.playbook("restart", "--limit", "n3", nats_server__join_timeout=6)
         restored.result(timeout=10)
-    assert "has received nothing from it since its start: it is raft-silent, and restarted (1 of 2)" in " ".join(
+    assert "has received nothing from it since its start: it is raft-silent and is restarted (1 of 2)" in " ".join(
         run.output.split()
     )
     assert "(2 of 2)" not in run.output

@@ -98,14 +98,12 @@ def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
     assert not new.exists()
     with Watch(site, LOGIN, client(old)) as watch:
         site.cut_short(ROTATE, "Install the TLS files", 2, nats_cluster_rotate_stop_after="trust_new_ca")
-        site.cut_short(
-            ROTATE, "Ask the server to read its configuration again", nats_cluster_rotate_stop_after="trust_new_ca"
-        )
+        site.cut_short(ROTATE, "Request a reload of the configuration", nats_cluster_rotate_stop_after="trust_new_ca")
         site.playbook(ROTATE, nats_cluster_rotate_stop_after="trust_new_ca")
     assert watch.refusals == []
     with Watch(site, LOGIN, client(old, new)) as watch:
         site.cut_short(
-            ROTATE, "Ask the server to read its configuration again", nats_cluster_rotate_stop_after="new_certificates"
+            ROTATE, "Request a reload of the configuration", nats_cluster_rotate_stop_after="new_certificates"
         )
         site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
     assert watch.refusals == []

@@ -84,7 +84,7 @@ def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site)
         for key in ("system_previous_user", "account_operator_previous_password"):
             del site.variables[f"nats_server_{key}"]
         outputs.append(site.playbook(ROTATE, fails=True, **drop).output)
-        assert "connected as a user that is to be removed" in outputs[-1]
+        assert "connected as a user to be removed" in outputs[-1]
     assert watch.refusals == []
     assert all(watch.seen[name].tries > 10 for name in ("app", "app-2", "sys", "sys-2"))
 
@@ -153,7 +153,7 @@ def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> N
     new = {f"{old}-c": "app-cut"}
     site.users.append({"user": f"{old}-c", "password": "app-cut"})
     with Watch(site, {old: word}) as watch:
-        site.cut_short(ROTATE, "Ask the server to read its configuration again")
+        site.cut_short(ROTATE, "Request a reload of the configuration")
         site.playbook(ROTATE)
         watch.logins.update(new)
     assert watch.refusals == []

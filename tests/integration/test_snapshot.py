@@ -221,7 +221,7 @@ def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -
     extra.write_text(json.dumps(variables))
     done = run_playbook("snapshot", "-e", f"@{extra}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 servers answered everything" in done.stdout
+    assert "3 servers answered all requests" in done.stdout
     (manifest,) = (tmp_path / "lake" / "bronze" / "manifest").rglob("*.json")
     assert json.loads(manifest.read_text())["fleet"] == "test"
     _manifest, lines = read({"manifest": str(manifest)})

@@ -181,7 +181,7 @@ def test_gateways_get_tls_one_server_at_a_time(version: str, tmp_path: Path, run
         made.variables["nats_server_tls_for_clients"] = False
         pids = made.pids()
         refused = words(made.playbook("deploy", "--limit", "n1,n4,n2", fails=True).output)
-        assert "The run leaves out n3" in refused
+        assert "The run excludes n3" in refused
         assert made.pids() == pids
         with watching({name: made.url(name) for name in made.hosts}, "sys", SYSTEM_PASSWORD, tmp_path) as samples:
             output = words(made.playbook("deploy").output)

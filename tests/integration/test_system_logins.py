@@ -131,7 +131,7 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
     publish(cluster, "ORDERS.new", 20, 100)
     pid = cluster.pid("n1")
     output = cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **wanted).output
-    assert "nats_server : Wait until the meta leader hears the server" in output
+    assert "nats_server : Wait for contact between the server and the meta leader" in output
     assert cluster.pid("n1") not in (0, pid)
     cluster.variables.update(wanted)
     assert "APP/ORDERS" in cluster.playbook("backup").output

@@ -94,7 +94,7 @@ def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
     cluster.variables["nats_server_max_connections"] = 500
     run = cluster.deploy()
     assert run.status == 0, run.output
-    assert names(run) == {"Write the files", "Ask the server to read its configuration again"}
+    assert names(run) == {"Write the files", "Request a reload of the configuration"}
     assert cluster.pids() == pids
     assert {cluster.varz(host)["max_connections"] for host in HOSTS} == {500}
 

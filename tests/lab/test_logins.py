@@ -102,7 +102,7 @@ def test_every_operation_without_a_password(controller: Controller, tmp_path: Pa
         skips = {"nats_server_allow_skipped_minors": True} if wanted else {}
         output = play(operation, **skips)
         assert "batch 3 of 3" in output
-        assert "nats_server : Wait until the meta leader hears the server" in output
+        assert "nats_server : Wait for contact between the server and the meta leader" in output
         assert all(new != old for new, old in zip(pids(), before))
     play("backup")
     catalogue = json.loads((tmp_path / "backups" / "catalogue.json").read_text())

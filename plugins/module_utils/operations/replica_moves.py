@@ -352,7 +352,8 @@ class Mover:
             raise self._refused(
                 "unsupported",
                 state,
-                f"the meta leader selects servers by tags, but {target} has no tag that distinguishes it from {others}. Give each "
+                f"the meta leader selects servers by tags, but {target} has no tag that distinguishes it from "
+                f"{others}. Give every "
                 "server its own tag, "
                 f'such as server_tags: ["node:{target}"], and reload it',
             )

@@ -272,7 +272,7 @@ def _state_refusals(hosts: Mapping[str, HostCertificates]) -> Iterator[str]:
     unknown = [name for name, host in hosts.items() if host.running and not host.recorded]
     if unknown:
         yield (
-            f"There is no record of the configuration that nats-server has loaded on {', '.join(unknown)}: run the "
+            f"No record exists of the configuration that nats-server has loaded on {', '.join(unknown)}: run the "
             "playbook deploy"
             " first."
         )

@@ -214,7 +214,7 @@ def _state_refusals(
     unknown = [name for name, host in hosts.items() if host.running and host.loaded is None]
     if unknown:
         yield (
-            f"There is no record of the configuration that nats-server has loaded on {', '.join(unknown)}. Run the "
+            f"No record exists of the configuration that nats-server has loaded on {', '.join(unknown)}. Run the "
             "playbook"
             " deploy first."
         )

@@ -96,7 +96,7 @@ def is_hash(text: str) -> bool:
 def check_password(password: str) -> None:
     """Raises BcryptError for a plaintext password that bcrypt would cut short, or that nats-server would misread."""
     if _LOOKS_HASHED.match(password):
-        raise BcryptError("looks like a bcrypt hash but is invalid: nats-server would reject every login")
+        raise BcryptError("has the form of a bcrypt hash but is invalid: nats-server would reject every login")
     try:
         length = len(password.encode())
     except UnicodeEncodeError:

@@ -97,7 +97,7 @@ def test_ready_made_hashes_pass() -> None:
         ("é" * 37, 4, "74 bytes"),
         ("a\0b", 4, "NUL"),
         ("\ud800", 4, "Unicode"),
-        ("$2b$11$tooshort", 4, "looks like a bcrypt hash"),
+        ("$2b$11$tooshort", 4, "has the form of a bcrypt hash"),
         ("x", 3, "outside 4 to 31"),
         ("x", 32, "outside 4 to 31"),
     ],
