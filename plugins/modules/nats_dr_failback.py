@@ -75,8 +75,8 @@ screen:
   elements: str
 streams:
   description: The streams that came back. Empty in check mode. C(returned) is the number of messages written at the
-    site, C(stranded) the maximum number of messages only at the origin, C(twice) has the ids that both sides stored
-    among the first 20000 messages after the failover.
+    site, C(stranded) the maximum number of messages only at the origin. C(twice) lists the message ids stored on both
+    sides, among the first 20000 messages after the failover and, at the origin, the 1000 before it.
   returned: success
   type: list
   elements: dict

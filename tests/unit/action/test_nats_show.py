@@ -116,7 +116,7 @@ def test_restore(tmp_path: Path, planned: bool) -> None:
         rows[700] = row(STREAMS[700], compared={**equal, "messages": [10, 9]})
     wanted = SimpleNamespace(store=DirectoryStore(tmp_path / "backup"))
     lines = shown(tmp_path / "show", restore_page(wanted, rows, planned).as_dict())  # type: ignore[arg-type]
-    assert any("999 of 1,000" in line and "1 left as they are" in line for line in lines), lines
+    assert any("999 of 1,000" in line and "1 left unchanged" in line for line in lines), lines
     assert planned or "messages 9 instead of 10" in lines[5]
 
 

@@ -279,7 +279,7 @@ def test_failures_of_one_group_leave_the_others() -> None:
     assert outcome == {
         "a": (True, 1, None),
         "b": (False, 1, "stream not found"),
-        "c": (False, 1, "no leader is seen 1 s and 1 step-down later (last trouble: no reply)"),
+        "c": (False, 1, "it has no leader 1 s and 1 step-down later (last trouble: no reply)"),
         "d": (True, 1, None),
         "e": (False, 0, "n1 leads 1 s and 0 step-downs later (last trouble: preferred server is already leader)"),
     }
