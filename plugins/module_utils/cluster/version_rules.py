@@ -317,14 +317,14 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
         old = {server.name for server in members if reported_version(server.version) < feature.read_since}
         mixed_already = bool(writers and old)
-        writes = feature.is_written_by(rules.target, rules.feature_flags)
-        reads = reported_version(rules.target) >= feature.read_since
-        # Such a roll ends an existing mixture: after it no server is too old, or none writes them.
-        ends = mixed_already and reads and (not old - names or not (writes or writers - names))
-        writers |= names if writes else set()
-        old |= set() if reads else names
+        if feature.is_written_by(rules.target, rules.feature_flags):
+            writers |= names
+        if reported_version(rules.target) < feature.read_since:
+            old |= names
         if not writers or not old:
             continue
+        # Finishing the roll is what ends a mixture that exists.
+        ends = mixed_already and not old - names and reported_version(rules.target) >= feature.read_since
         streams = _streams_with(feature, cluster)
         since = _text(feature.read_since)
         remedy = (
