@@ -347,7 +347,7 @@ def _check(check: Check) -> Alert:
 
 
 #: One for each check that may find something critical.
-OF_CHECKS = tuple(_check(one) for one in REGISTRY.checks.values() if one.severity == GRAVE or one.worse)
+CHECK_ALERTS = tuple(_check(one) for one in REGISTRY.checks.values() if one.severity == GRAVE or one.worse)
 
 #: Kinds of root causes without an alert, and why.
 SILENT = {
@@ -392,7 +392,7 @@ def rules() -> dict[str, Any]:
                     for alert in alerts
                 ],
             }
-            for name, alerts in (("natsops", ALERTS), ("natsops-insights", OF_CHECKS))
+            for name, alerts in (("natsops", ALERTS), ("natsops-insights", CHECK_ALERTS))
         ]
     }
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests/lab"))
 
 import rootfs  # noqa: E402
 from binaries import cache_dir  # noqa: E402
-from run_parts import counts_of  # noqa: E402
+from run_parts import read_counts  # noqa: E402
 
 TABLE = ROOT / "docs/compatibility.md"
 COUNTS = ROOT / ".cache/matrix/junit.xml"
@@ -157,7 +157,7 @@ def outcome(status: int, report: Path) -> str:
     """Return a cell of the table."""
     if not report.is_file():
         return "failed" if status else "passed"
-    passed, failed, skipped, _reason = counts_of(report)
+    passed, failed, skipped, _reason = read_counts(report)
     parts = [f"{passed} passed"] + [f"{failed} failed"] * bool(failed) + [f"{skipped} skipped"] * bool(skipped)
     return ", ".join(parts) if failed or not status else "failed"
 

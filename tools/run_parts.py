@@ -110,7 +110,7 @@ def listed_flakes(text: str) -> dict[str, Listed]:
     return entries
 
 
-def counts_of(report: Path) -> tuple[int, int, int, str]:
+def read_counts(report: Path) -> tuple[int, int, int, str]:
     """Return (passed, failed, skipped, reason of the first skip) of a JUnit file."""
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
@@ -133,7 +133,7 @@ def problems(case: ElementTree.Element) -> list[ElementTree.Element]:
     return [child for child in case if child.tag in ("failure", "error")]
 
 
-def output_of(case: ElementTree.Element) -> str:
+def case_output(case: ElementTree.Element) -> str:
     """Return why a test failed and what it printed."""
     tags = ("failure", "error", "system-out", "system-err")
     return "\n".join(child.text.strip() for child in case if child.tag in tags and child.text and child.text.strip())
@@ -157,7 +157,7 @@ def passed_tests(report: Path) -> dict[str, str]:
         return {}
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     bad = {node_id(case) for case in cases if problems(case) or case.find("skipped") is not None}
-    return {name: output_of(case) for case in cases if (name := node_id(case)) not in bad}
+    return {name: case_output(case) for case in cases if (name := node_id(case)) not in bad}
 
 
 def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
@@ -170,7 +170,7 @@ def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
             name = node_id(case)
             if name not in tests:
                 continue
-            outputs[name] = "\n".join(filter(None, [outputs.get(name), output_of(case)]))
+            outputs[name] = "\n".join(filter(None, [outputs.get(name), case_output(case)]))
             for problem in problems(case):
                 suite.set(f"{problem.tag}s", str(int(suite.get(f"{problem.tag}s", "1")) - 1))
                 problem.tag = f"flaky{problem.tag.capitalize()}"
@@ -224,13 +224,13 @@ class Parts:
 PARTS = Parts()
 
 
-def report_of(part: str) -> Path:
+def report_path(part: str) -> Path:
     return (RESULTS / f"{part}.xml").resolve()
 
 
 def run(part: str, output: IO[str] | None = None, report: Path | None = None, variables: Sequence[str] = ()) -> Outcome:
     """Make one part and count what it did; what it prints goes to `output`, or is shown as it comes."""
-    report = report or report_of(part)
+    report = report or report_path(part)
     report.unlink(missing_ok=True)
     command = ["make", "--no-print-directory", part, *variables]
     status = PARTS.call(command, {**os.environ, "JUNIT": str(report)}, output)
@@ -238,7 +238,7 @@ def run(part: str, output: IO[str] | None = None, report: Path | None = None, va
         return Outcome(part, failed=1, reason="not begun")
     if not report.is_file():
         return Outcome(part, passed=int(status == 0), failed=int(status != 0))
-    passed, failed, skipped, reason = counts_of(report)
+    passed, failed, skipped, reason = read_counts(report)
     if status and not failed:
         failed = 1  # pytest itself failed: no tests collected, interrupted, a usage error
     return Outcome(part, passed, failed, skipped, reason=reason)
@@ -311,7 +311,9 @@ def without_a_lab(parts: Sequence[str], obstacle: str) -> Iterator[Outcome]:
 def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
     """Run the failed tests again, after everything else; return those that pass, and count them in the outcome of their part."""
     failed = {
-        outcome.part: tests for outcome in outcomes if outcome.failed and (tests := rerunnable(report_of(outcome.part)))
+        outcome.part: tests
+        for outcome in outcomes
+        if outcome.failed and (tests := rerunnable(report_path(outcome.part)))
     }
     number = sum(map(len, failed.values()))
     if number > RERUN_LIMIT:
@@ -328,7 +330,7 @@ def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
 
 def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
     """Run the failed tests of a part one after the other; return those that pass, and count them in its outcome."""
-    report, again = report_of(outcome.part), report_of(f"{outcome.part}.rerun")
+    report, again = report_path(outcome.part), report_path(f"{outcome.part}.rerun")
     # A file of arguments: a test's name may have any character, and make and the shell would take some of them for their own.
     names = RESULTS / f"{outcome.part}.rerun.txt"
     names.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
@@ -339,7 +341,7 @@ def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
     if second.failed and len(passed.keys() & set(tests)) == len(tests):
         return []  # pytest itself failed
     outputs = mark_flaky(report, passed.keys() & set(tests))
-    outcome.passed, outcome.failed, outcome.skipped, _reason = counts_of(report)
+    outcome.passed, outcome.failed, outcome.skipped, _reason = read_counts(report)
     outcome.flaky = len(outputs)
     return [Flake(outcome.part, test, failure, passed[test]) for test, failure in outputs.items()]
 
@@ -363,7 +365,7 @@ def write_durations(outcomes: Sequence[Outcome]) -> None:
     """Write how long each test of these parts took, and keep what is known of other parts. A part without tests has one row."""
     rows = [row for row in read_durations() if row["part"] not in {outcome.part for outcome in outcomes}]
     for outcome in outcomes:
-        report = report_of(outcome.part)
+        report = report_path(outcome.part)
         cases = ElementTree.parse(report).getroot().iter("testcase") if report.is_file() else ()
         seconds: dict[str, float] = {}
         for case in cases:

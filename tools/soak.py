@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from run_parts import FLAKY_LIST, PARTS, RESULTS, listed_flakes, node_id, output_of, problems, run
+from run_parts import FLAKY_LIST, PARTS, RESULTS, case_output, listed_flakes, node_id, problems, run
 
 #: What removes a test from tests/flaky.txt: so many runs without a failure, next to so many busy processes.
 PROOF_RUNS, PROOF_LOAD = 20, 4
@@ -96,7 +96,7 @@ def add_round(part: str, directory: Path, number: int, rates: dict[str, Rate]) -
             test = node_id(case) or case.get("name") or part
             taken[test] = taken.get(test, 0.0) + float(case.get("time", "0"))
             if problems(case):
-                failed[test] = "\n".join(filter(None, [failed.get(test), output_of(case)]))
+                failed[test] = "\n".join(filter(None, [failed.get(test), case_output(case)]))
     if (outcome.failed and not failed) or not report.is_file():
         # A part without tests, or pytest itself failed.
         taken[part] = seconds

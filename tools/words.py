@@ -210,7 +210,7 @@ def _in_line(path: str, number: int, line: str, *, names: bool) -> Iterator[tupl
                 yield rule, Place(path, number, line)
 
 
-def folder_of(path: str) -> str:
+def server_folder(path: str) -> str:
     """Return the folder by which places are counted: two levels, and one more below plugins/module_utils."""
     parts = path.split("/")[:-1]
     return "/".join(parts[: 3 if parts[:2] == ["plugins", "module_utils"] else 2]) or "."
@@ -232,7 +232,7 @@ def files(*folders: str) -> dict[str, str]:
 
 def counted(places: Sequence[tuple[Rule, Place]]) -> dict[str, dict[str, int]]:
     """Return the number of places by folder and rule."""
-    numbers = Counter((folder_of(place.path), rule.name) for rule, place in places)
+    numbers = Counter((server_folder(place.path), rule.name) for rule, place in places)
     result: dict[str, dict[str, int]] = {}
     for (folder, name), number in sorted(numbers.items()):
         result.setdefault(folder, {})[name] = number
@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{folder}: {number} places break the rule {name}, {number - before} more than recorded: {remedies[name]}"
         )
-        broken = [place for rule, place in places if rule.name == name and folder_of(place.path) == folder]
+        broken = [place for rule, place in places if rule.name == name and server_folder(place.path) == folder]
         broken.sort(key=lambda place: place.line not in lines.get(place.path, set()))
         for place in broken[:SHOWN]:
             print(f"  {place.path}:{place.line}: {place.text}")

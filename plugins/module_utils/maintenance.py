@@ -44,7 +44,7 @@ class Mark:
         return asdict(self)
 
 
-def mark_of(record: Mapping[str, Any], server: str = "") -> Mark:
+def parse_mark(record: Mapping[str, Any], server: str = "") -> Mark:
     """Return the mark that a record holds. What is missing or makes no sense is as bad as can be: nobody knows who, and it is
     over. `server`: its name, where the record has none."""
     return Mark(
@@ -57,9 +57,9 @@ def mark_of(record: Mapping[str, Any], server: str = "") -> Mark:
     )
 
 
-def marks_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Mark]:
+def parse_marks(records: Iterable[Mapping[str, Any]]) -> dict[str, Mark]:
     """Return server → mark, for records that may be of the same server; the last one counts."""
-    marks = [mark_of(record) for record in records]
+    marks = [parse_mark(record) for record in records]
     return {mark.server: mark for mark in marks}
 
 

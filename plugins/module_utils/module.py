@@ -168,7 +168,7 @@ def gc_paused() -> Iterator[None]:
 def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
     try:
         options = resolve_connection(module.params, os.environ)
-        module.no_log_values.update(secrets_of(options))
+        module.no_log_values.update(known_secrets(options))
         with gc_paused():
             result = work(options)
     except MissingLibrary as missing:
@@ -190,7 +190,7 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
     def connected(own: ConnectionOptions) -> dict[str, Any]:
         users = account_users(own, module.params.get("account_users") or ())
         for user in users.values():
-            module.no_log_values.update(secrets_of(user.options))
+            module.no_log_values.update(known_secrets(user.options))
         with Connections(own, users) as connections:
             return work(connections)
 
@@ -232,7 +232,7 @@ def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) ->
     )
 
 
-def secrets_of(options: ConnectionOptions) -> set[str]:
+def known_secrets(options: ConnectionOptions) -> set[str]:
     """Return every secret of the connection, from whatever source, for masking in the module's output."""
     found = {str(getattr(options, name)) for name in _SECRETS if getattr(options, name)}
     for server in options.servers:

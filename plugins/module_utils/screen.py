@@ -124,7 +124,7 @@ def shown_rows(count: int, worst: Collection[int] = (), most: int = MAX_ROWS) ->
     return [*sorted(worst), *(place for place in range(count) if place not in worst)][:most]
 
 
-def rest_of(count: int, shown: Sequence[int], worst: Collection[int] = (), what: str = "line") -> list[str]:
+def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), what: str = "line") -> list[str]:
     """Return the line below rows that a screen does not show all of, none if it does."""
     hidden = count - len(shown)
     bad = len(set(worst).difference(shown))
@@ -138,7 +138,7 @@ def rest_of(count: int, shown: Sequence[int], worst: Collection[int] = (), what:
 def listing(rows: Sequence[str], worst: Collection[int] = (), what: str = "line", most: int = MAX_ROWS) -> Page:
     """Return a list of which a screen shows the `worst` rows, given by their places, and then the first ones."""
     shown = shown_rows(len(rows), worst, most)
-    return Page(tuple(rows), (*(rows[place] for place in shown), *rest_of(len(rows), shown, worst, what)))
+    return Page(tuple(rows), (*(rows[place] for place in shown), *hidden_rest(len(rows), shown, worst, what)))
 
 
 def flat(lines: Sequence[str]) -> Page:
@@ -162,7 +162,7 @@ def blocks(
         shown.append(place)
         screen += found[place]
     count = f"{_counted(len(found), what)}{f', {len(worst):,} of them with problems' if worst else ''}:"
-    return Page(lines, (count, *screen, *rest_of(len(found), shown, worst, what)))
+    return Page(lines, (count, *screen, *hidden_rest(len(found), shown, worst, what)))
 
 
 def paragraphs(pages: Sequence[Page]) -> Page:
@@ -186,7 +186,9 @@ def first_of(pages: Sequence[Page], what: str) -> Page:
     """Return the lines of many things, of which a screen shows the first ones."""
     shown = shown_rows(len(pages))
     screen = [line for place in shown for line in pages[place].screen]
-    return Page(tuple(line for one in pages for line in one.lines), (*screen, *rest_of(len(pages), shown, what=what)))
+    return Page(
+        tuple(line for one in pages for line in one.lines), (*screen, *hidden_rest(len(pages), shown, what=what))
+    )
 
 
 def names_line(head: str, names: Sequence[str]) -> Page:

@@ -69,11 +69,11 @@ def optional(shape: Shape) -> Shape:
     return lambda value: value is None or shape(value)
 
 
-def list_of(shape: Shape) -> Shape:
+def list_shape(shape: Shape) -> Shape:
     return lambda value: isinstance(value, list) and all(map(shape, value))
 
 
-def object_of(shapes: Mapping[str, Shape], others: Shape = lambda _value: True) -> Shape:
+def object_shape(shapes: Mapping[str, Shape], others: Shape = lambda _value: True) -> Shape:
     """Return the shape of an object with these members, and perhaps others."""
 
     def fits(value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Callable, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_ROWS, Page, rest_of, shown_rows
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_ROWS, Page, hidden_rest, shown_rows
 
 Item = TypeVar("Item")
 
@@ -73,7 +73,7 @@ def table_page(
     if len(shown) == len(rows):
         return Page(whole, whole)
     brief = table(title, columns, cells([rows[place] for place in shown]), totals).splitlines()
-    return Page(whole, (*brief, *rest_of(len(rows), shown, worst, "row")))
+    return Page(whole, (*brief, *hidden_rest(len(rows), shown, worst, "row")))
 
 
 def _cell(value: Any) -> str:

@@ -88,7 +88,7 @@ class Type:
     members: tuple[tuple[str, Type], ...] = ()
 
 
-def type_of(text: str) -> Type:
+def parse_type(text: str) -> Type:
     """Return the type that is written as `array<T>`, `map<string,T>`, `struct<NAME:T,…>` or a name."""
     return _type(iter(re.findall(r"\w+|[<>:,]", text)))
 

@@ -111,7 +111,7 @@ VARIABLES = "The current configuration, as read by nats_adoption. Every value is
 VAULT = "Secrets: encrypt this file with ansible-vault before you copy or commit it."
 
 
-def text_of(values: dict[str, Any], title: str) -> bytes:
+def content_text(values: dict[str, Any], title: str) -> bytes:
     """Return variables as YAML: references to the vault as templates, and all other text as text that is none."""
 
     class Dumper(yaml.SafeDumper):
@@ -146,7 +146,7 @@ def files_of(adoption: Adoption, root: str) -> list[File]:
         found.append((f"host_vars/{host}/vars.yml", adoption.hosts[host], VARIABLES))
         found.append((f"host_vars/{host}/vault.yml", adoption.host_vaults[host], VAULT))
     files = [
-        File(os.path.join(root, name), 0o600, content=text_of(values, title), secret=True)
+        File(os.path.join(root, name), 0o600, content=content_text(values, title), secret=True)
         for name, values, title in found
         if values
     ]

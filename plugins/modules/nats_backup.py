@@ -212,16 +212,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
     WRITE_SPEC,
     misplaced_secrets,
-    store_of,
+    requested_store,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 
 PERIODS = ("last", "daily", "weekly", "monthly")
 
 
-def keep_of(option: dict[str, int] | None) -> Keep:
+def parse_keep(option: dict[str, int] | None) -> Keep:
     """Return which backups are kept. Raises NatsFailure invalid_option."""
     numbers = option or {}
     wrong = [f"{name} is {number}" for name, number in numbers.items() if number < 0]
@@ -251,13 +251,13 @@ def main() -> None:
 
     def work(connections: Any) -> dict[str, Any]:
         wanted = WantedRun(
-            store_of(params),
+            requested_store(params),
             [connections.identity(account) for account in params["accounts"] or connections.accounts] or (None,),
             params["streams"],
             params["exclude"],
             params["verify"],
-            pace_of(params),
-            keep_of(params["keep"]),
+            requested_pace(params),
+            parse_keep(params["keep"]),
             params["cluster_files"] or {},
         )
         outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)

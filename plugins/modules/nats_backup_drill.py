@@ -171,7 +171,10 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, gc_paused
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_drill import WantedDrill, drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    READ_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
@@ -192,7 +195,7 @@ def main() -> None:
     params = module.params
     try:
         wanted = WantedDrill(
-            store_of(params),
+            requested_store(params),
             params["stream"],
             params["binary"],
             Path(params["work_directory"]) if params["work_directory"] else None,

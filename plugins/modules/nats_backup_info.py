@@ -112,7 +112,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    READ_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
 
 NONE = "none"
@@ -159,7 +162,7 @@ def main() -> None:
     )
     params = module.params
     try:
-        module.exit_json(**read(store_of(params, "path"), params["stream"], params["verify"]))
+        module.exit_json(**read(requested_store(params, "path"), params["stream"], params["verify"]))
     except MissingLibrary as missing:
         module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
     except NatsFailure as failure:

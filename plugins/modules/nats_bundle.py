@@ -172,9 +172,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    known_secrets,
     make_module,
     run_unconnected,
-    secrets_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
@@ -195,7 +195,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
-def contents_of(params: dict[str, Any]) -> Contents:
+def folder_contents(params: dict[str, Any]) -> Contents:
     """Return what is wanted. Raises NatsFailure invalid_option."""
     for host in params["hosts"]:
         if "/" in host["server"] or host["server"] in ("", ".", ".."):
@@ -211,7 +211,7 @@ def contents_of(params: dict[str, Any]) -> Contents:
     )
 
 
-def limit_of(params: dict[str, Any]) -> int:
+def requested_limit(params: dict[str, Any]) -> int:
     """Return the bytes that the ZIP may have. Raises NatsFailure invalid_option."""
     try:
         size = size_bytes(params["max_size"])
@@ -246,10 +246,10 @@ def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[
 def write(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
-    contents, path, limit = contents_of(params), Path(params["path"]), limit_of(params)
+    contents, path, limit = folder_contents(params), Path(params["path"]), requested_limit(params)
     if module.check_mode:
         return preview(options, contents, path)
-    redactor = Redactor([*secrets_in(params["secrets"], "secret"), *secrets_of(options)])
+    redactor = Redactor([*secrets_in(params["secrets"], "secret"), *known_secrets(options)])
     index = bundle(options, path, contents, redactor, limit)
     size = path.stat().st_size
     with path.open("rb") as file:

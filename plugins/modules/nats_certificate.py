@@ -168,7 +168,7 @@ def normal_name(name: str) -> str:
     return name.lower()
 
 
-def names_of(certificate: x509.Certificate) -> frozenset[str]:
+def names_in(certificate: x509.Certificate) -> frozenset[str]:
     """Return the DNS names and IP addresses a certificate is valid for."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -178,7 +178,7 @@ def names_of(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset([*extension.get_values_for_type(x509.DNSName), *addresses])
 
 
-def common_name_of(certificate: x509.Certificate) -> str:
+def get_common_name(certificate: x509.Certificate) -> str:
     """Return the common name in a certificate's subject; empty when there is none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
@@ -208,9 +208,9 @@ def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
     reasons = []
     if certificate.public_key() != pair.key.public_key():
         reasons.append("the certificate does not match the key")
-    if common_name_of(certificate) != wanted.common_name:
+    if get_common_name(certificate) != wanted.common_name:
         reasons.append("the common name differs")
-    if names_of(certificate) != wanted.names:
+    if names_in(certificate) != wanted.names:
         reasons.append("the subject alternative names differ")
     if wanted.authority and not signed_by(certificate, wanted.authority):
         reasons.append("it was not signed by this authority")
@@ -349,8 +349,8 @@ def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
     if certificate is None:
         return {}
     return {
-        "common_name": common_name_of(certificate),
-        "subject_alt_names": sorted(names_of(certificate)),
+        "common_name": get_common_name(certificate),
+        "subject_alt_names": sorted(names_in(certificate)),
         "issuer": certificate.issuer.rfc4514_string(),
         "not_after": expiry(certificate).isoformat(),
         "serial_number": format(certificate.serial_number, "x"),
@@ -381,7 +381,7 @@ def current(
         return None, None
 
 
-def wanted_of(module: AnsibleModule) -> Wanted:
+def parse_wanted(module: AnsibleModule) -> Wanted:
     """Return what the options ask for."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
@@ -408,7 +408,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
         # The authority itself is only predicted.
         return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
-    wanted = wanted_of(module)
+    wanted = parse_wanted(module)
     reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
     mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
     before = description(certificate)

@@ -684,7 +684,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import build_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import PLACE_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    PLACE_SPEC,
+    requested_store,
+)
 
 #: There is no connection: no other check of the same user can succeed.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
@@ -818,7 +821,7 @@ class Checker:
         return checks.check_credential(options, claims, _now())
 
     def _backup(self, options: Options) -> Result:
-        store = store_of(options)
+        store = requested_store(options)
         path = store.place(CATALOGUE)
         result = Result("backup", checks.result_name("backup", options))
         try:

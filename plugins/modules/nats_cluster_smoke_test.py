@@ -200,9 +200,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.message_
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
+    known_secrets,
     make_module,
     run_unconnected,
-    secrets_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -329,7 +329,7 @@ def main() -> None:
         users = candidates(own, module.params)
         required = account_logins(own, module.params["required_users"])
         for user in [*users, *required]:
-            module.no_log_values.update(secrets_of(user.options))
+            module.no_log_values.update(known_secrets(user.options))
         found = smoke_test(users, required, module.params, module.check_mode)
         for text in found.pop("warnings"):
             module.warn(text)

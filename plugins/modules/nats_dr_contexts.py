@@ -113,9 +113,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts im
     SAVED,
     Side,
     Switch,
+    content_text,
     may_follow,
     points_at,
-    text_of,
     to_origin,
     to_site,
 )
@@ -209,9 +209,9 @@ def _url(context: dict[str, Any]) -> str:
 
 def _files(path: Path, made: Switch) -> list[File]:
     """Return a context, and what is kept beside it: before it on the way to the site, and after it on the way back."""
-    context = File(str(path), 0o600, content=text_of(made.context).encode())
+    context = File(str(path), 0o600, content=content_text(made.context).encode())
     if made.saved is not None:
-        return [File(str(_saved(path)), 0o600, content=text_of(made.saved).encode()), context]
+        return [File(str(_saved(path)), 0o600, content=content_text(made.saved).encode()), context]
     return [context, File(str(_saved(path)), 0, content=None)] if _saved(path).exists() else [context]
 
 

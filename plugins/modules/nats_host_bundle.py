@@ -143,7 +143,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence im
     Bounds,
     Collector,
     Subject,
-    disks_of,
+    find_disks,
     probes,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_text
@@ -156,7 +156,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
 
 
-def subject_of(given: dict[str, Any]) -> Subject:
+def make_subject(given: dict[str, Any]) -> Subject:
     """Return what is looked at. Raises ValueError and ProcessError."""
     server = find_server(given["config"])
     unit = given["unit"] if given["unit"] and has_systemd() else ""
@@ -187,9 +187,9 @@ def bounds_of(given: dict[str, Any]) -> Bounds:
 def collect(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises ValueError, ProcessError and OSError."""
     given = module.params
-    subject, bounds = subject_of(given), bounds_of(given)
+    subject, bounds = make_subject(given), bounds_of(given)
     if module.check_mode:
-        wanted = [probe.name for probe in probes(subject, disks_of(subject.store_dir), bounds.size)]
+        wanted = [probe.name for probe in probes(subject, find_disks(subject.store_dir), bounds.size)]
         return {"changed": True, "path": "", "size": 0, "files": wanted, "missing": [], "cut": []}
     known = set(read_secrets(read_text(given["secrets"])).values() if given["secrets"] else ())
     try:

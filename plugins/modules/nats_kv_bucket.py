@@ -278,8 +278,8 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         fields=KV_FIELDS,
         stream=kv_stream(bucket),
         label=f"key-value bucket {bucket}",
-        desired_of=lambda given: kv_desired(bucket, given),
-        defaults_of=lambda desired: kv_defaults(bucket, desired),
+        make_desired=lambda given: kv_desired(bucket, given),
+        make_defaults=lambda desired: kv_defaults(bucket, desired),
         fits=lambda config: is_kv(bucket, config),
         select=lambda: kv_selection(bucket, params["keys"]),
     )

@@ -152,7 +152,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadersh
     LeaderConstraints,
     Plan,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -180,7 +180,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]:g}")
     cluster, rates, source = read_with_rates(SystemApi(connections.own), params)
-    zones = zones_of(cluster.servers, params["zone_tag_prefix"])
+    zones = server_zones(cluster.servers, params["zone_tag_prefix"])
     accounts = [account for account in connections.accounts if account is not None]
     plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
     jobs = [] if module.check_mode else [Job(_asset(move), _step_down_of(move)) for move in plan.moves]

@@ -85,9 +85,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CREDENTIAL_SPEC,
     ONE_KIND_OF_CREDENTIALS,
+    known_secrets,
     make_module,
     run_unconnected,
-    secrets_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -130,7 +130,7 @@ def attempts(own: ConnectionOptions, logins: Sequence[Mapping[str, Any]]) -> lis
 def read(own: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     for login in module.params["logins"]:
-        module.no_log_values.update(secrets_of(as_user(own, login)))
+        module.no_log_values.update(known_secrets(as_user(own, login)))
     return {"changed": False, "logins": attempts(own, module.params["logins"])}
 
 

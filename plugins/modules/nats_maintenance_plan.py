@@ -160,12 +160,12 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    build_scene,
     refusal,
     root_causes,
-    scene_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import Request, plan_entry
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of, utc
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
     run,
@@ -181,7 +181,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import par
 LONGEST = 100 * 366 * 86400
 
 
-def request_of(params: Mapping[str, Any], now: float) -> Request:
+def parse_request(params: Mapping[str, Any], now: float) -> Request:
     """Return what is asked for. Raises NatsFailure invalid_option for a time or duration that is none, or that is over."""
     option = "until" if params["until"] else "duration"
     given = params[option]
@@ -224,13 +224,13 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
     """Return the module's result. `cluster`: as it is now, None where it could not be read; `unread`: why not. Raises NatsFailure
     invalid_option."""
     now = time.time()
-    marks = marks_of(params["maintenance"])
-    server_of = params["hosts"]
-    running = [server_of[host] for host in params["running"] if host in server_of]
-    servers = {name: name in running for name in server_of.values()}
-    made = plan_entry(cluster, servers, marks, request_of(params, now), now, params["gate"], unread)
-    scene = scene_of(cluster, {}, made.entering, mark_texts(marks, now))
-    hosts = [host for host, server in server_of.items() if server in made.entering]
+    marks = parse_marks(params["maintenance"])
+    servers_by_host = params["hosts"]
+    running = [servers_by_host[host] for host in params["running"] if host in servers_by_host]
+    servers = {name: name in running for name in servers_by_host.values()}
+    made = plan_entry(cluster, servers, marks, parse_request(params, now), now, params["gate"], unread)
+    scene = build_scene(cluster, {}, made.entering, mark_texts(marks, now))
+    hosts = [host for host, server in servers_by_host.items() if server in made.entering]
     if hosts:
         enter = "ansible-playbook natsops.jetstream.maintenance_enter --limit"
         scene = replace(
@@ -241,8 +241,8 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
     by_server = {mark.server: mark.as_dict() for mark in made.marks}
     return {
         "changed": False,
-        "marks": {host: by_server[server] for host, server in server_of.items()},
-        "entering": [host for host, server in server_of.items() if server in made.entering],
+        "marks": {host: by_server[server] for host, server in servers_by_host.items()},
+        "entering": [host for host, server in servers_by_host.items() if server in made.entering],
         "lines": list(made.lines),
         "ok": not any(problem.severity == ERROR for problem in made.problems),
         "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, scene),
@@ -255,7 +255,9 @@ def read(client: Client, params: Mapping[str, Any]) -> Cluster:
     """Return the cluster. Raises NatsFailure."""
     expected = set(params["expected_servers"] or ())
     names = expected | set(params["hosts"].values())
-    return SystemApi(client).read_cluster(awaited=expected - marks_of(params["maintenance"]).keys(), known_names=names)
+    return SystemApi(client).read_cluster(
+        awaited=expected - parse_marks(params["maintenance"]).keys(), known_names=names
+    )
 
 
 def main() -> None:

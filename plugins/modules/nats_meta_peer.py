@@ -132,7 +132,7 @@ NOT_A_MEMBER = 10044
 _PEER_ID = re.compile("[0-9A-Za-z]{8}")
 
 
-def meta_of(cluster: Cluster) -> MetaGroup:
+def require_meta(cluster: Cluster) -> MetaGroup:
     """Return the meta group. Raises NatsFailure when no server leads it: then nothing can be changed."""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
@@ -150,7 +150,7 @@ def read_meta(system: SystemApi) -> MetaGroup | None:
     return system.read_cluster(assets=False, health=False).meta
 
 
-def members_of(meta: MetaGroup) -> dict[str, str]:
+def member_names(meta: MetaGroup) -> dict[str, str]:
     """Return the members by peer id, as the leader knows them; a name that nobody knows is the id again."""
     leader = meta.group.leader or ""
     return {peer_id(leader): leader, **{peer.id: peer.name for peer in meta.group.peers}}
@@ -158,13 +158,13 @@ def members_of(meta: MetaGroup) -> dict[str, str]:
 
 def to_dict(meta: MetaGroup) -> dict[str, Any]:
     """Return the meta group for the module's result."""
-    members = dict(sorted(members_of(meta).items(), key=lambda item: item[1]))
+    members = dict(sorted(member_names(meta).items(), key=lambda item: item[1]))
     return {"leader": meta.group.leader, "cluster_size": meta.group.size, "quorum": meta.quorum, "members": members}
 
 
 def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_assets: bool) -> list[str]:
     """Raise NatsFailure when the member must not be removed; return the warnings otherwise. `peer`: its id."""
-    name = members_of(meta)[peer]
+    name = member_names(meta)[peer]
     if name in cluster.names and not force:
         raise NatsFailure(
             "server_online",
@@ -200,7 +200,7 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
 
 def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
     """Take the member out, once no other change of members is under way. Raises NatsFailure."""
-    name = members_of(meta)[peer]
+    name = member_names(meta)[peer]
     if name == meta.group.leader:
         move_meta_leader(client, LeaderConstraints(away_from=frozenset([name])), timeout)
     api = MetaApi(client)
@@ -232,7 +232,7 @@ def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
 
 def agreeing(meta: MetaGroup) -> list[str]:
     """Return the members that count as many members as the leader does."""
-    members = set(members_of(meta).values())
+    members = set(member_names(meta).values())
     return sorted(name for name, size in meta.sizes.items() if name in members and size == meta.group.size)
 
 
@@ -256,7 +256,7 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
     peer = wanted_peer(params)
     known = [params["server_name"]] if params["server_name"] else []
     cluster = system.read_cluster(known_names=known, health=False)
-    meta = meta_of(cluster)
+    meta = require_meta(cluster)
     before = to_dict(meta)
     result = {"before": before, "after": before, "agree": agreeing(meta), "waited": 0.0, "changed": False}
     if peer in before["members"]:
@@ -281,12 +281,12 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
 
 def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
     """Remove the member and return what is then seen. Raises NatsFailure when it is not seen in time."""
-    name, wanted = members_of(meta)[peer], meta.size - 1
+    name, wanted = member_names(meta)[peer], meta.size - 1
     system = SystemApi(client)
     remove(client, meta, peer, timeout)
 
     def gone(now: MetaGroup | None) -> bool:
-        if now is None or now.group.leader is None or peer in members_of(now):
+        if now is None or now.group.leader is None or peer in member_names(now):
             return False
         return now.group.size <= wanted and len(agreeing(now)) >= now.group.quorum
 
@@ -296,7 +296,7 @@ def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict
         raise NatsFailure(
             "removal_not_seen",
             f"{name} was to be removed from the meta group, but after {timeout:g} s its leader {now.group.leader} has "
-            f"{now.group.size} members ({', '.join(members_of(now).values())}), {wanted} were expected; "
+            f"{now.group.size} members ({', '.join(member_names(now).values())}), {wanted} were expected; "
             f"{', '.join(agreeing(now)) or 'no server'} agree(s)",
             server=name,
         )

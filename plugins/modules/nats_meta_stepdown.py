@@ -93,10 +93,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
     Job,
-    constraints_of,
     leader_text,
     outcome,
     refuse,
+    requested_constraints,
     require_known,
     step_down,
 )
@@ -108,7 +108,7 @@ def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Return the module's result once a fitting server leads."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
-    constraints = constraints_of(params)
+    constraints = requested_constraints(params)
     groups = MetaGroups(client)
 
     def plan() -> tuple[dict[str, Server], Plan]:

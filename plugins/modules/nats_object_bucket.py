@@ -196,8 +196,8 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         fields=OBJECT_FIELDS,
         stream=object_stream(bucket),
         label=f"object bucket {bucket}",
-        desired_of=object_desired,
-        defaults_of=lambda desired: object_defaults(bucket),
+        make_desired=object_desired,
+        make_defaults=lambda desired: object_defaults(bucket),
         fits=lambda config: is_object(bucket, config),
         select=dict,
     )

@@ -217,7 +217,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
     RebalanceOptions,
     RebalancePlan,
@@ -263,7 +263,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         made = _remaining(given, cluster, params["cluster"], rates)
         document = dict(given)
     else:
-        zones = zones_of(cluster.servers, params["zone_tag_prefix"])
+        zones = server_zones(cluster.servers, params["zone_tag_prefix"])
         made = plan_rebalance(cluster, params["cluster"], replace(options, zones=zones), rates)
         document = plan_document(cluster, params["cluster"], made, utc_now())
     written = given is None and params["plan_file"] is not None

@@ -215,7 +215,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import li
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
-def floors_of(value: dict[str, Any]) -> dict[str, int]:
+def parse_floors(value: dict[str, Any]) -> dict[str, int]:
     """Return the floors as numbers. Raises NatsFailure invalid_option."""
     floors = {}
     for name, floor in value.items():
@@ -234,7 +234,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         params["assets"],
         params["cures"],
         params["allow"],
-        floors_of(params["floors"]),
+        parse_floors(params["floors"]),
         frozenset(params["dead_servers"]),
     )
     expected = Expectations(
@@ -247,7 +247,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     positive(settings.observe, "observe")
     repair = Repair(connections, request, settings)
     steps = repair.plan()
-    result = result_of(steps)
+    result = step_results(steps)
     if module.check_mode:
         return result
     done, failure = carry_out_all(repair, steps)
@@ -258,7 +258,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def result_of(steps: Sequence[Step]) -> dict[str, Any]:
+def step_results(steps: Sequence[Step]) -> dict[str, Any]:
     """Return what every run returns, and all that a check run does."""
     due = [step for step in steps if not step.refused]
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]

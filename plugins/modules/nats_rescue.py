@@ -285,7 +285,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_p
     Plan,
     Request,
     Stored,
-    copies_of,
+    copy_paths,
     going_on,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
@@ -333,7 +333,7 @@ HOST_SPEC = {
 }
 
 
-def address_of(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Return the address and the port of ADDRESS:PORT. Raises NatsFailure invalid_option."""
     address, _colon, port = text.rpartition(":")
     if not address or not port.isdecimal():
@@ -341,11 +341,11 @@ def address_of(text: str) -> tuple[str, int]:
     return address.strip("[]"), int(port)
 
 
-def hosts_of(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, Host]:
+def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, Host]:
     """Return what is known of the hosts by their servers, having tried the ports of the dead."""
     listening = probe(
         {
-            entry["server"]: [address_of(item) for item in entry["addresses"]]
+            entry["server"]: [parse_address(item) for item in entry["addresses"]]
             for entry in entries
             if entry["server"] in dead
         }
@@ -379,7 +379,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         params["records_dir"],
     )
     request = Request(dead, params["lost"], copies=params["copies"])
-    hosts = hosts_of(params["hosts"], dead)
+    hosts = parse_hosts(params["hosts"], dead)
     begun = going_on(hosts, settings.expected, request)
     if begun is None or (not begun.refusals and all(hosts[name].running for name in begun.survivors)):
         rescue = Rescue(connections, request, hosts, settings)
@@ -393,7 +393,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     unknown = unknown_servers(dead, known) if known else ""
     if unknown:
         raise NatsFailure("invalid_option", f"dead_servers: {unknown}")
-    result = result_of(plan, request)
+    result = step_results(plan, request)
     refusals = (*plan.refusals, *([_BY_PLAYBOOK] if plan.fresh else ()))
     if refusals and not module.check_mode:
         refusal = NatsFailure("rescue_refused", "; ".join((*refusals, "nothing was changed")) + ".")
@@ -407,7 +407,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def result_of(plan: Plan, request: Request) -> dict[str, Any]:
+def step_results(plan: Plan, request: Request) -> dict[str, Any]:
     """Return what every run returns, and all that a check run does."""
     return {
         "changed": plan.due,
@@ -418,7 +418,7 @@ def result_of(plan: Plan, request: Request) -> dict[str, Any]:
         "refused": list(plan.refusals),
         "refusal": listed(plan.refusals),
         "fresh": plan.fresh,
-        "copies": copies_of(plan.survivors, request) if plan.fresh else {},
+        "copies": copy_paths(plan.survivors, request) if plan.fresh else {},
         "steps": [step.as_dict() for step in plan.steps],
         "done": [],
         "diff": {

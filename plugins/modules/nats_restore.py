@@ -236,7 +236,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CHECKSUM, LEVELS
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    READ_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.restore_run import (
     COMPARISONS,
     EXISTING,
@@ -249,7 +252,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
     WantedRestore,
     require_replicas,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -296,12 +299,12 @@ def main() -> None:
         require_replicas(changes)
         wait_timeout = positive(params["wait_timeout"], "wait_timeout")
         wanted = WantedRestores(
-            store_of(params),
+            requested_store(params),
             params["streams"],
             params["at"],
             params["account"],
             bool(connections.accounts),
-            WantedRestore(changes, params["verify"], pace_of(params), wait_timeout),
+            WantedRestore(changes, params["verify"], requested_pace(params), wait_timeout),
             params["compare"],
             params["existing"],
         )

@@ -205,9 +205,9 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     fail,
+    known_secrets,
     make_module,
     resolve_connection,
-    secrets_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
@@ -304,7 +304,7 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 def mask_secrets(module: AnsibleModule) -> None:
     """Let the connection's secrets be masked, from whatever source they are. One that cannot be resolved has none."""
     try:
-        module.no_log_values.update(secrets_of(resolve_connection(module.params, os.environ)))
+        module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:
         pass
 

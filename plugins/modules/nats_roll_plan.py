@@ -312,13 +312,13 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     Scene,
+    build_scene,
     refusal,
     root_causes,
-    scene_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import lasting_asset_faults
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import roll_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
     BatchEffect,
@@ -338,7 +338,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_
     parse,
     version_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
     run,
@@ -352,7 +352,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary", "r1_policy")
 
 
-def target_of(params: Mapping[str, Any]) -> VersionRules | None:
+def requested_target(params: Mapping[str, Any]) -> VersionRules | None:
     """Return the wanted version and what is accepted, None when versions are not judged. Raises NatsFailure invalid_option."""
     if not params["target_version"]:
         return None
@@ -388,7 +388,7 @@ def restart_rules(params: Mapping[str, Any]) -> RollRules:
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
     """Return the cluster. Raises NatsFailure, for hosts with what the gate needs, or server_missing for unknown servers."""
     expected = params["expected_servers"] or ()
-    awaited = set(expected) - marks_of(params["maintenance"]).keys()
+    awaited = set(expected) - parse_marks(params["maintenance"]).keys()
     try:
         cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*servers, *expected})
     except NatsFailure as failure:
@@ -431,14 +431,14 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         least = 1 if option == "max_unavailable_replicas" else 0
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]}")
-    target = target_of(params)
+    target = requested_target(params)
     hosts = host_names(params)
     cluster = read_cluster(client, params, hosts)
     rules = restart_rules(params)
-    made = plan_roll(cluster, hosts, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
+    made = plan_roll(cluster, hosts, server_zones(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
     free = {server: params["disk_free"].get(host) for server, host in hosts.items()}
-    marks, now = marks_of(params["maintenance"]), time.time()
+    marks, now = parse_marks(params["maintenance"]), time.time()
     version_findings, flags = judge_versions(cluster, hosts, params, target) if target else ([], {})
     problems = [
         *disk_problems(free),
@@ -448,7 +448,7 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     ]
     batches = tuple(tuple(hosts[name] for name in batch) for batch in made.batches)
     made = replace(made, batches=batches, problems=tuple(problems))
-    scene = scene_of(cluster, {}, maintenance=mark_texts(marks, now))
+    scene = build_scene(cluster, {}, maintenance=mark_texts(marks, now))
     found = result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
     return {**found, "feature_flags": flags}
 
@@ -458,7 +458,7 @@ def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) 
     hosts = host_names(params)
     cluster = None
     if client:
-        awaited = set(params["expected_servers"] or ()) - marks_of(params["maintenance"]).keys()
+        awaited = set(params["expected_servers"] or ()) - parse_marks(params["maintenance"]).keys()
         cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*hosts, *awaited}, health=False)
     made = plan_ungated(cluster, list(hosts), restart_rules(params), unread)
     made = replace(made, batches=tuple((hosts[name],) for (name,) in made.batches))
@@ -478,7 +478,7 @@ def result(
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)
     errors = [problem.message for problem in made.problems if problem.severity == ERROR]
-    scene = scene or scene_of(cluster, {})
+    scene = scene or build_scene(cluster, {})
     return {
         "changed": False,
         "began": int(time.time()),

@@ -103,18 +103,18 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
     InstallError,
     binary_path,
+    installed_versions,
     is_installed,
     sha256,
     store,
     superfluous,
     unpack,
     versions,
-    versions_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
+    read_version,
     running_binaries,
-    version_of,
 )
 
 
@@ -134,7 +134,7 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
         with open(staged, "wb") as target:
             unpack(source, target)
         os.chmod(staged, 0o700)
-        found = version_of(staged)
+        found = read_version(staged)
         if version and found != version:
             raise InstallError(f"{source} is nats-server {found}, but nats_server_version is {version}")
         if not module.check_mode:
@@ -168,7 +168,7 @@ def remove(module: AnsibleModule, names: list[str]) -> None:
 def remove_all(module: AnsibleModule) -> dict[str, Any]:
     """Remove what no process runs, and the directory itself when it is empty then."""
     install_dir = module.params["install_dir"]
-    running = versions_of(install_dir, running_binaries())
+    running = installed_versions(install_dir, running_binaries())
     names = [name for name in versions(install_dir) if name not in running]
     empty = os.path.isdir(install_dir) and set(os.listdir(install_dir)) <= set(names)
     remove(module, names)
@@ -190,7 +190,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
         done = result(parameters["install_dir"], parameters["version"], changed=False, installed=there)
     if parameters["keep"] is not None:
         used = running_binaries() | ({str(Path(parameters["link"]).resolve())} if parameters["link"] else set())
-        needed = versions_of(parameters["install_dir"], used) | {done["version"]}
+        needed = installed_versions(parameters["install_dir"], used) | {done["version"]}
         # In check mode the wanted version is not among them yet.
         after = [name for name in (done["version"],) if name not in done["versions"]] + done["versions"]
         done["removed"] = superfluous(after, parameters["keep"], needed)

@@ -227,7 +227,7 @@ def hosting(subject: str) -> str:
     return f"{subject} (replica)"
 
 
-def groups_of(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
+def led_groups(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
     """Return every stream's and consumer's group with its address."""
     found = []
     for stream in cluster.streams:
@@ -271,7 +271,7 @@ class Scope:
         """Return the groups that another member can and is to lead."""
         return [
             (asset, group)
-            for asset, group in groups_of(cluster)
+            for asset, group in led_groups(cluster)
             if group.leader == self.server and group.size > 1 and self._owned(asset.account)
         ]
 
@@ -280,7 +280,7 @@ class Scope:
         moving = {(stream.account, stream.name) for stream in self.streams(cluster)}
         return [
             group
-            for asset, group in groups_of(cluster)
+            for asset, group in led_groups(cluster)
             if group.leader == self.server and group.size == 1 and not group.ephemeral
             if (asset.account, asset.stream) not in moving
         ]
@@ -451,7 +451,7 @@ def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
 
 def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]:
     """Return the groups that the server should lead to have its share: those of the servers with the most above theirs."""
-    groups = [(asset, group) for asset, group in groups_of(cluster) if group.size > 1 and group.leader is not None]
+    groups = [(asset, group) for asset, group in led_groups(cluster) if group.size > 1 and group.leader is not None]
     share: dict[str, float] = {}
     leading: dict[str, int] = {}
     for _asset, group in groups:

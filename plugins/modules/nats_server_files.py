@@ -184,10 +184,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 )
 
 
-def directories_of(module: AnsibleModule) -> list[Directory]:
+def requested_directories(module: AnsibleModule) -> list[Directory]:
     """Return the wanted directories."""
     return [
-        Directory(one["path"], mode_of(one), one["owner"], one["group"], one["leave_foreign"])
+        Directory(one["path"], parse_mode(one), one["owner"], one["group"], one["leave_foreign"])
         for one in module.params["directories"]
     ]
 
@@ -197,7 +197,7 @@ def files_of(module: AnsibleModule) -> list[File]:
     found = [
         File(
             one["path"],
-            mode_of(one),
+            parse_mode(one),
             one["owner"],
             one["group"],
             one["content"].encode(),
@@ -209,7 +209,7 @@ def files_of(module: AnsibleModule) -> list[File]:
     return found + [File(path, 0, content=None) for path in module.params["absent"]]
 
 
-def mode_of(wanted: dict[str, Any]) -> int:
+def parse_mode(wanted: dict[str, Any]) -> int:
     """Return the permissions as a number. Raises FilesError when they are no octal number."""
     try:
         return int(wanted["mode"], 8)
@@ -222,7 +222,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
     trial = module.params["trial"]
     if not trial:
         return False, ""
-    environment = environment_of(trial["environment"])
+    environment = parse_environment(trial["environment"])
     missing = [path for path in [trial["binary"], *trial["needs"]] if not os.path.exists(path)]
     if missing and trial["optional"]:
         return False, ""
@@ -247,7 +247,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
     return True, digest.group(0) if digest else ""
 
 
-def environment_of(text: str | None) -> dict[str, str]:
+def parse_environment(text: str | None) -> dict[str, str]:
     """Return the variables of the environment. Raises FilesError, which does not quote them, for what they cannot be."""
     try:
         found = json.loads(text or "{}")
@@ -261,7 +261,7 @@ def environment_of(text: str | None) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def units_of(files: list[File], unit: str | None) -> list[File]:
+def unit_files(files: list[File], unit: str | None) -> list[File]:
     """Return the unit and its drop-ins among the files."""
     return [
         file
@@ -310,11 +310,11 @@ def write(path: str, content: bytes) -> None:
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
     """Return the values of the module."""
-    directories = [one for one in directories_of(module) if one.differs()]
+    directories = [one for one in requested_directories(module) if one.differs()]
     files = files_of(module)
     changed = [file for file in files if file.differs()]
     tried, digest = try_configuration(module, files)
-    units = units_of(files, module.params["unit"])
+    units = unit_files(files, module.params["unit"])
     unit_changed = any(file in changed for file in units)
     if unit_changed and any(file.content is not None for file in units):
         try_units(module, units)

@@ -477,7 +477,7 @@ def describe(server: Server) -> dict[str, Any]:
     }
 
 
-def failure_of(endpoint: str, answer: Answer) -> NatsFailure | None:
+def caught_failure(endpoint: str, answer: Answer) -> NatsFailure | None:
     """Return why a server did not give what it was asked for. It reports within the answer that it cannot make a profile."""
     if isinstance(answer, NatsFailure):
         return answer
@@ -502,7 +502,7 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         for name in ACCOUNT_OPTIONS & request.keys():
             request[name] = api.account_id(servers, request[name])
         for server_id, answer in api.ask(asked, endpoint.upper(), request).items():
-            failure = failure_of(endpoint, answer)
+            failure = caught_failure(endpoint, answer)
             if failure is not None:
                 row = {"server": rows[server_id]["name"], "endpoint": endpoint, "failure": failure.as_dict()}
                 incomplete.append(row)

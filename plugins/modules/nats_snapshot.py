@@ -200,7 +200,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import PLACE_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    PLACE_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import (
     ENDPOINTS,
     Wanted,
@@ -221,7 +224,7 @@ _HOST = {
 }
 
 
-def result_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def step_results(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the module's result from the snapshot's manifest."""
     return {
         "changed": True,
@@ -241,7 +244,7 @@ def preview(client: Client, expected: list[str]) -> dict[str, Any]:
     found = SystemApi(client).discover(expected)
     summary = servers_summary(list(found.servers), found.missing, 0)
     nothing: dict[str, Any] = {"snapshot": "", "failures": [], "quoted_failures": [], "tables": {}}
-    return {**result_of(Path(), {**nothing, **summary}), "manifest": ""}
+    return {**step_results(Path(), {**nothing, **summary}), "manifest": ""}
 
 
 def refusal(result: dict[str, Any]) -> NatsFailure | None:
@@ -262,19 +265,19 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     if params["archive"]:
         if module.check_mode:
             return {"changed": True}
-        result = result_of(*import_archive(Path(params["archive"]), lake, params["fleet"], params["format"]))
+        result = step_results(*import_archive(Path(params["archive"]), lake, params["fleet"], params["format"]))
     else:
         deadline = positive(params["deadline"], "deadline")
         logs = Path(params["logs"]) if params["logs"] else None
         if logs is not None and not logs.is_dir():
             raise NatsFailure("invalid_option", f"logs: {logs} is not a directory")
-        backups = store_of(params, "backups") if params["backups"] else None
+        backups = requested_store(params, "backups") if params["backups"] else None
         asked = (params["endpoints"], params["expected_servers"], deadline)
         wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"])
         with Client(options) as client:
             if module.check_mode:
                 return preview(client, params["expected_servers"])
-            result = result_of(*collect(client, wanted))
+            result = step_results(*collect(client, wanted))
     failure = refusal(result) if params["fail_on_incomplete"] else None
     if failure is not None:
         fail(module, failure, **result)

@@ -208,13 +208,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
     WRITE_SPEC,
     misplaced_secrets,
-    store_of,
+    requested_store,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store_backup import (
     WantedCopies,
     save_copied_streams,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 
@@ -242,7 +242,7 @@ def main() -> None:
     try:
         wanted = WantedCopies(
             {str(server): str(copy) for server, copy in params["copies"].items()},
-            store_of(params),
+            requested_store(params),
             params["streams"],
             params["exclude"],
             params["damaged"],
@@ -251,7 +251,7 @@ def main() -> None:
             params["binary"],
             Path(params["work_directory"]) if params["work_directory"] else None,
             params["verify"],
-            pace_of({**params, "consumers": True}),
+            requested_pace({**params, "consumers": True}),
         )
         with gc_paused():
             outcome = save_copied_streams(wanted, Progress(params["progress"], None), module.check_mode)

@@ -200,10 +200,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
     WRITE_SPEC,
     misplaced_secrets,
-    store_of,
+    requested_store,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 
 
 def main() -> None:
@@ -224,7 +224,9 @@ def main() -> None:
 
     def work(connections: Any) -> dict[str, Any]:
         stream = require_name("stream", params["stream"])
-        wanted = WantedBackup(stream, store_of(params), params["verify"], pace_of(params), params["force"])
+        wanted = WantedBackup(
+            stream, requested_store(params), params["verify"], requested_pace(params), params["force"]
+        )
         client = connections.client(params["account"])
         result = back_up(client, connections.account(params["account"]), wanted, module.check_mode)
         for caveat in result["caveats"]:

@@ -209,13 +209,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     LEVELS,
     read_backup,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    READ_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
     WantedRestore,
     require_replicas,
     restore,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -246,9 +249,9 @@ def main() -> None:
         changes = Changes(**{name: params[name] for name in own})
         require_replicas(changes)
         wanted = WantedRestore(
-            changes, params["verify"], pace_of(params), positive(params["wait_timeout"], "wait_timeout")
+            changes, params["verify"], requested_pace(params), positive(params["wait_timeout"], "wait_timeout")
         )
-        backup = read_backup(store_of(params, "path"))
+        backup = read_backup(requested_store(params, "path"))
         client = connections.client(params["account"])
         result = restore(client, connections.account(params["account"]), backup, wanted, module.check_mode)
         for caveat in result["caveats"]:

@@ -157,7 +157,7 @@ _RATES = (
 )
 
 
-def kind_of(subject: str) -> str:
+def subject_kind(subject: str) -> str:
     """Return the kind of a message of the system account."""
     return next(kind for beginning, kind, _group in SUBJECTS if subject.startswith(beginning))
 
@@ -172,7 +172,7 @@ class Counter:
 
     def __call__(self, message: Observed) -> bool:
         """Count a message and return whether these are enough."""
-        count = self._counts[kind_of(message.subject)]
+        count = self._counts[subject_kind(message.subject)]
         count[0] += 1
         count[1] += message.size
         self.msgs += 1

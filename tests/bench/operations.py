@@ -182,7 +182,7 @@ class Bench:
         return 0, 0.0
 
     def playbook(self) -> tuple[int, float]:
-        return gates_of(self.done("restart", self.cluster.play("restart")))
+        return count_gates(self.done("restart", self.cluster.play("restart")))
 
     def heal(self) -> list[str]:
         """Return once the gate finds the cluster healthy; servers that stay at fault are started again, and returned.
@@ -219,7 +219,7 @@ def figures(what: str, runs: Sequence[Run]) -> Play:
     )
 
 
-def gates_of(run: Run) -> tuple[int, float]:
+def count_gates(run: Run) -> tuple[int, float]:
     """Return how many gates the run had, and the seconds they took."""
     gates = [step.seconds for step in run.steps if step.action.rpartition(".")[2] == GATE]
     return len(gates), sum(gates)

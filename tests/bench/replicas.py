@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
     RebalanceOptions,
     RebalancePlan,
@@ -99,7 +99,9 @@ def measured(size: tuple[int, int, int]) -> Cost:
     started = time.process_time()
     with gc_paused():
         for cluster, rates in made:
-            plans.append(plan_rebalance(cluster, "C", RebalanceOptions(zones=zones_of(cluster.servers, "az:")), rates))
+            plans.append(
+                plan_rebalance(cluster, "C", RebalanceOptions(zones=server_zones(cluster.servers, "az:")), rates)
+            )
     seconds = time.process_time() - started
     return Cost(
         seconds,

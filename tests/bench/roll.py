@@ -121,19 +121,19 @@ def healthy(url: str) -> bool:
         return False
 
 
-def config_of(cluster: RoleCluster, name: str) -> str:
+def stored_config(cluster: RoleCluster, name: str) -> str:
     return f"{cluster.hosts[name]['nats_server_config_dir']}/nats-server.conf"
 
 
 def start(cluster: RoleCluster, name: str) -> None:
-    command = [cluster.hosts[name]["nats_server_binary_link"], "-c", config_of(cluster, name)]
+    command = [cluster.hosts[name]["nats_server_binary_link"], "-c", stored_config(cluster, name)]
     with open(os.devnull, "ab") as output:
         launch(command, output, dict(os.environ))
 
 
 def restart(cluster: RoleCluster, name: str, sent: signal.Signals) -> None:
     """Send the signal, wait until the process is gone, start it again."""
-    server = find_server(config_of(cluster, name))
+    server = find_server(stored_config(cluster, name))
     if server is not None:
         os.kill(server.pid, sent)
         if not wait_exit(server, 120):
@@ -162,10 +162,10 @@ def playbook(cluster: RoleCluster, names: Sequence[str]) -> str:
     """Return why the playbook refused, nothing when it did not."""
     process = cluster.start_playbook("restart", "--limit", ",".join(names))
     output, _nothing = process.communicate(timeout=1800)
-    return refusal_of(output) if process.returncode else ""
+    return parse_refusal(output) if process.returncode else ""
 
 
-def refusal_of(output: str) -> str:
+def parse_refusal(output: str) -> str:
     """Return the first error that a playbook's output tells, its end where it tells none."""
     told = re.search(r'^fatal: .*?"msg": ("(?:[^"\\]|\\.)*")', output, re.MULTILINE)
     return str(json.loads(told.group(1))) if told else output[-500:]
@@ -203,7 +203,7 @@ def settle(cluster: RoleCluster) -> list[str]:
     }  # fmt: skip
     healed: list[str] = []
     for name in names:
-        if find_server(config_of(cluster, name)) is None:
+        if find_server(stored_config(cluster, name)) is None:
             start(cluster, name)
     for _attempt in range(5):
         with Client(options) as client:

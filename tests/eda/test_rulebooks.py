@@ -95,12 +95,12 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
 
     rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
 
-    def of_health() -> list[dict[str, Any]]:
+    def health_alerts() -> list[dict[str, Any]]:
         # The leader may say it again, too.
         return [told["event"]["nats"] for told in rulebook.told if "code" in told["event"]["nats"]]
 
-    rulebook.wait_until(of_health, "told nothing of the health")
-    told = of_health()[0]
+    rulebook.wait_until(health_alerts, "told nothing of the health")
+    told = health_alerts()[0]
     assert told["code"] in ("meta_no_leader", "stream_no_leader", "stream_no_quorum", "meta_no_quorum")
     assert told["seconds"] >= 2
 

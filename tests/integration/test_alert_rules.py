@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.alerts import ALERTS, OF_CHECKS, RULES, promtool, runbook
+from support.alerts import ALERTS, CHECK_ALERTS, RULES, promtool, runbook
 
 #: Labels of a server.
 SERVER = 'fleet="f",cluster="C1",server="n1"'
@@ -101,7 +101,7 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsFaultsOmitted": {'natsops_assets_omitted{fleet="f",list="at_fault"}': 1},
     **{
         alert.name: {f'natsops_insights_findings{{fleet="f",check="{alert.check}",severity="critical"}}': 1}
-        for alert in OF_CHECKS
+        for alert in CHECK_ALERTS
     },
 }
 #: A certificate that expires in three days is also good for less than thirty.
@@ -141,13 +141,13 @@ def run(directory: Path, tests: list[dict[str, Any]], step: int = STEP) -> None:
 
 def test_promtool_takes_the_rules() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
-    assert (done.returncode, f"{len(ALERTS) + len(OF_CHECKS)} rules found" in done.stdout) == (0, True), (
+    assert (done.returncode, f"{len(ALERTS) + len(CHECK_ALERTS)} rules found" in done.stdout) == (0, True), (
         done.stdout + done.stderr
     )
 
 
 def test_each_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Path) -> None:
-    assert FIRES.keys() == {alert.name for alert in (*ALERTS, *OF_CHECKS)}
+    assert FIRES.keys() == {alert.name for alert in (*ALERTS, *CHECK_ALERTS)}
     run(tmp_path, [case({}), *(case(changes, name, *ALSO.get(name, ())) for name, changes in FIRES.items())])
 
 

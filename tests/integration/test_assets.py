@@ -744,12 +744,12 @@ def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) ->
             connection = five.sys_connection() if options.pop("user") == "sys" else five.app_connection()
             del options["servers"], options["password"]
             for user in options.get("account_users", ()):
-                user["password"] = connection_of(five, user["user"])["password"]
+                user["password"] = user_connection(five, user["user"])["password"]
             if name == "nats_consumer":
                 run_module("nats_stream", connection, stream="ORDERS", subjects=["orders.>"])
             result = run_module(name, connection, **options)
             assert not result.get("failed"), (task["name"], result)
 
 
-def connection_of(five: NatsProcesses, user: str) -> dict[str, Any]:
+def user_connection(five: NatsProcesses, user: str) -> dict[str, Any]:
     return next(item for item in five.account_users() if item["user"] == user)

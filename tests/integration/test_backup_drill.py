@@ -155,11 +155,11 @@ def drill(directory: Path, version: str, check_mode: bool = False, **options: An
     return run_in_process("nats_backup_drill", {}, check_mode=check_mode, **options)
 
 
-def proof_of(directory: Path, stream: str) -> dict[str, Any]:
+def read_proof(directory: Path, stream: str) -> dict[str, Any]:
     return dict(load_catalogue(DirectoryStore(directory)).streams[stream].proof or {})
 
 
-def backup_of(directory: Path, stream: str) -> Path:
+def backup_path(directory: Path, stream: str) -> Path:
     return next(directory.glob(f"APP/{stream}@*"))
 
 
@@ -181,7 +181,7 @@ def test_every_kind_of_stream_is_proven_in_its_turn(backups: Path, version: str)
         assert all(predicted[key] == result[key] for key in ("stream", "path", "bytes", "room", "changed"))
         told = json.loads((Path(result["path"]) / "backup.json").read_text())
         proof = result["proof"]
-        assert proof == proof_of(backups, result["stream"])
+        assert proof == read_proof(backups, result["stream"])
         assert (proof["ok"], proof["reason"], proof["server_version"]) == (True, "", version)
         assert (proof["digest"], proof["messages"]) == (told["contents"]["digest"], told["contents"]["messages"])
         assert proof["path"] == f"APP/{Path(result['path']).name}"
@@ -202,14 +202,14 @@ def test_a_newer_server_proves_an_older_archive_and_not_the_other_way_round(back
 
 
 def test_a_flipped_byte_is_found_and_the_next_run_goes_on(backups: Path, version: str) -> None:
-    archive = backup_of(backups, "AUDIT") / ARCHIVE
+    archive = backup_path(backups, "AUDIT") / ARCHIVE
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 4
     archive.write_bytes(data)
     assert str(archive) in refused(drill(backups, version, check_mode=True), "damaged")
     assert load_catalogue(DirectoryStore(backups)).streams == {}
     told = refused(drill(backups, version), "damaged")
-    proof = proof_of(backups, "APP/AUDIT")
+    proof = read_proof(backups, "APP/AUDIT")
     assert (proof["ok"], proof["reason"], proof["seconds"]) == (False, told, None)
     assert drill(backups, version, check_mode=True)["stream"] == "APP/BRIEF"
 
@@ -217,7 +217,7 @@ def test_a_flipped_byte_is_found_and_the_next_run_goes_on(backups: Path, version
 def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, version: str) -> None:
     """The manifest's size and SHA-256 are made to fit an archive whose messages and sequences are the same, and whose content is
     another: only what comes back shows it."""
-    path = backup_of(backups, "BRIEF")
+    path = backup_path(backups, "BRIEF")
     data = (path / ARCHIVE).read_bytes()
     told = change_manifest(
         path, contents={**json.loads((path / "backup.json").read_text())["contents"], "digest": "0" * 64}
@@ -225,20 +225,20 @@ def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, v
     reason = refused(drill(backups, version, stream="APP/BRIEF"), "not_proven")
     assert reason.startswith("APP/BRIEF came back different")
     assert f"digest of its messages is {told['contents']['digest']} instead of {'0' * 64}" in reason
-    assert proof_of(backups, "APP/BRIEF")["reason"] == reason
+    assert read_proof(backups, "APP/BRIEF")["reason"] == reason
     assert hashlib.sha256(data).hexdigest() == told["sha256"]
 
 
 def test_a_consumer_that_comes_back_elsewhere_is_not_proven(backups: Path, version: str) -> None:
     """Its position in the archive is another than the one that is said of it."""
-    path = backup_of(backups, "COPY")
+    path = backup_path(backups, "COPY")
     (entry,) = json.loads((path / "backup.json").read_text())["consumers"]
     assert entry["in_archive"] and entry["ack_floor"]["stream_seq"] == 5
     entry["ack_floor"]["stream_seq"] = 4
     change_manifest(path, consumers=[entry])
     reason = refused(drill(backups, version, stream="APP/COPY"), "not_proven")
     assert "consumer reader is at 5 instead of 4" in reason
-    assert proof_of(backups, "APP/COPY")["ok"] is False
+    assert read_proof(backups, "APP/COPY")["ok"] is False
 
 
 def test_a_run_that_has_the_directory(backups: Path, version: str) -> None:
@@ -290,7 +290,7 @@ def test_a_server_that_ends_meanwhile(backups: Path, version: str, tmp_path: Pat
     bad.chmod(0o755)
     told = refused(drill(backups, version, binary=str(bad)), "unreachable")
     assert told.endswith("the throw-away server has ended with 3:\n  its last words")
-    assert proof_of(backups, "APP/AUDIT")["reason"] == told
+    assert read_proof(backups, "APP/AUDIT")["reason"] == told
 
 
 RUN = """

@@ -73,7 +73,7 @@ def test_a_playbooks_journal_and_refusal_are_read(tmp_path: Path) -> None:
     assert "32 s beside 40 s of settle windows, ×2.00 of stop, start and catch-up (16 s)" in roll.markdown([figures])
     assert "| playbook | - | 2 | 0.40 | ×2.0 | 1 | 100 | 0 | 72 | 16 | ×4.50 |" in roll.markdown([figures])
     output = 'ok: [n1]\nfatal: [n1]: FAILED! => {"changed": false, "msg": "not \\"whole\\":\\n- n5 did not answer"}\n'
-    assert roll.refusal_of(output) == 'not "whole":\n- n5 did not answer'
+    assert roll.parse_refusal(output) == 'not "whole":\n- n5 did not answer'
 
 
 def test_what_a_run_takes_of_a_host_is_counted_by_task_and_by_module(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_operations_are_reported_as_ratios() -> None:
         costs = {"n1": controller.Cost(modules, 9), "n2": controller.Cost(1, 1)}
         return controller.Run(0, "a\nb\n", (), seconds, costs, (*steps, other))
 
-    assert operations.gates_of(run(9, 1, 2.0, 3.5)) == (2, 5.5)
+    assert operations.count_gates(run(9, 1, 2.0, 3.5)) == (2, 5.5)
     plays = [
         operations.figures("facts only", [run(2, 1), run(9, 1), run(3, 1)]),
         operations.figures("first", [run(33, 7)]),

@@ -104,7 +104,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {**found, **plain}
 
 
-def secrets_of(cluster: RoleCluster) -> dict[str, str]:
+def known_secrets(cluster: RoleCluster) -> dict[str, str]:
     """Return every secret of the deployment by what it is, from the inventory and from the hosts' files."""
     found = {
         "system": SYSTEM_PASSWORD,
@@ -137,7 +137,7 @@ def test_it_says_what_it_has_and_what_it_lacks(bundle: tuple[Run, Path], broken:
     shown = re.search(r'"msg": \[(.*?)\]', done.output, re.DOTALL)
     assert shown
     assert 3 < len(shown[1].strip().splitlines()) <= 25
-    assert not any(secret in done.output for secret in secrets_of(broken).values())
+    assert not any(secret in done.output for secret in known_secrets(broken).values())
     index = AuditArchive(path).json("capture/misc/bundle.json")
     assert (index["servers"], index["expected"]) == (["n1", "n2"], ["n1", "n2", "n3"])
     # The password of routes has no room to hide in: what was left out is named, and nothing was.
@@ -154,7 +154,7 @@ def test_no_secret_of_the_deployment_is_in_it(bundle: tuple[Run, Path], broken: 
     found = {
         (name, what)
         for name, data in contents(bundle[1]).items()
-        for what, secret in secrets_of(broken).items()
+        for what, secret in known_secrets(broken).items()
         for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""))
         if form.encode() in data
     }

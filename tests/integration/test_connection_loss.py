@@ -199,7 +199,7 @@ def raised(outcome: Reply | NatsFailure) -> Reply:
     return outcome
 
 
-def failure_of(call: Callable[[], Any]) -> tuple[NatsFailure, float]:
+def caught_failure(call: Callable[[], Any]) -> tuple[NatsFailure, float]:
     """Return the failure of a call, and the seconds until it came."""
     began = time.monotonic()
     with pytest.raises(NatsFailure) as failed:
@@ -212,7 +212,7 @@ def failure_of(call: Callable[[], Any]) -> tuple[NatsFailure, float]:
 def test_a_call_that_loses_its_connection(proxy: Proxy, patient: Client, kind: str, fate: str) -> None:
     trigger, subject, call = CALLS[kind]
     proxy.arm(trigger, fate)
-    failure, seconds = failure_of(lambda: call(patient))
+    failure, seconds = caught_failure(lambda: call(patient))
     assert proxy.triggered.is_set()
     assert (failure.code, failure.server) == ("connection_lost", proxy.url)
     assert subject is None or subject in (failure.subject or ""), failure.subject
@@ -226,7 +226,7 @@ def test_a_call_that_loses_its_connection(proxy: Proxy, patient: Client, kind: s
 def test_a_call_whose_connection_falls_silent(proxy: Proxy, client: Client, kind: str) -> None:
     trigger, subject, call = CALLS[kind]
     proxy.arm(trigger, SILENT)
-    failure, _seconds = failure_of(lambda: call(client))
+    failure, _seconds = caught_failure(lambda: call(client))
     assert failure.code == "timeout"
     assert subject is None or subject in (failure.subject or "")
 
@@ -252,7 +252,7 @@ def test_what_only_reads_is_asked_again(proxy: Proxy, client: Client, kind: str,
 def test_after_the_deadline_the_failure_says_what_is_lost_and_why(proxy: Proxy, client: Client, kind: str) -> None:
     trigger, call = READS[kind]
     proxy.arm(trigger, CLOSED, gone=True)
-    failure, seconds = failure_of(lambda: call(client))
+    failure, seconds = caught_failure(lambda: call(client))
     assert (failure.code, failure.server) == ("connection_lost", proxy.url)
     assert failure.subject is not None and failure.subject in failure.description
     assert "EOF" in failure.description
@@ -262,10 +262,10 @@ def test_after_the_deadline_the_failure_says_what_is_lost_and_why(proxy: Proxy, 
 
 def test_a_request_that_acts_is_not_sent_twice(proxy: Proxy, patient: Client) -> None:
     proxy.arm(b"PUB $SYS.REQ", CLOSED, gone=True)
-    failure, seconds = failure_of(lambda: request(patient))
+    failure, seconds = caught_failure(lambda: request(patient))
     assert "may have been carried out" in failure.description
     assert seconds < AT_ONCE
-    failure, _seconds = failure_of(lambda: request(patient))
+    failure, _seconds = caught_failure(lambda: request(patient))
     assert (failure.code, failure.server) == ("unreachable", proxy.url)
 
 
@@ -283,7 +283,7 @@ def test_the_server_whose_connection_was_lost_is_asked_last(proxy: Proxy, health
 def test_a_login_that_loses_its_connection(proxy: Proxy, trigger: bytes, fate: str) -> None:
     proxy.arm(trigger, fate)
     with Client(ConnectionOptions((proxy.url,), SYS_USER, SYS_PASSWORD, timeout=1)) as client:
-        failure, _seconds = failure_of(client.connect)
+        failure, _seconds = caught_failure(client.connect)
         assert (failure.code, failure.server) == ("unreachable", proxy.url)
         client.connect()
 
@@ -291,14 +291,14 @@ def test_a_login_that_loses_its_connection(proxy: Proxy, trigger: bytes, fate: s
 @pytest.mark.parametrize("fate", [CLOSED, RESET, SILENT])
 def test_a_lost_connection_can_be_closed(proxy: Proxy, client: Client, fate: str) -> None:
     proxy.arm(b"PUB natsops.lost", fate)
-    failure_of(lambda: publish(client))
+    caught_failure(lambda: publish(client))
     client.close()
     client.close()
 
 
 def test_a_message_that_cannot_be_sent_is_no_lost_connection(client: Client) -> None:
     for call in (Call("with space"), Call("natsops.big", b"x" * (1024 * 1024 + 1))):
-        failure, _seconds = failure_of(lambda call=call: client.request(call))  # type: ignore[misc]
+        failure, _seconds = caught_failure(lambda call=call: client.request(call))  # type: ignore[misc]
         assert (failure.code, failure.subject) == ("invalid_option", call.subject)
         (refused,) = client.publish([call])
         assert refused is not None and refused.code == "invalid_option"
@@ -319,7 +319,7 @@ def test_observing_ends_with_the_connection(proxy: Proxy, client: Client) -> Non
         while not seen:
             with contextlib.suppress(NatsFailure):
                 gather(other, ASKED)
-        failure, _seconds = failure_of(lambda: watching.result(10))
+        failure, _seconds = caught_failure(lambda: watching.result(10))
     assert failure.code == "connection_lost"
 
 
@@ -344,7 +344,7 @@ def listen(proxy: Proxy, work: Callable[[Listener], Any], timeout: float = 2) ->
         async with Listener(ConnectionOptions((proxy.url,), APP_USER, APP_PASSWORD, timeout=timeout)) as listener:
             await asyncio.wait_for(work(listener), 20)
 
-    return failure_of(lambda: asyncio.run(run()))
+    return caught_failure(lambda: asyncio.run(run()))
 
 
 @pytest.mark.parametrize(

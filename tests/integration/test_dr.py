@@ -95,7 +95,7 @@ def fill(pair: SitePair, **config: Any) -> None:
     wait_until(pair.status, lambda row: row["state"] == "following", 20)
 
 
-def options_of(version: str) -> dict[str, Any]:
+def pair_options(version: str) -> dict[str, Any]:
     """Return where the messages go: before 2.12 to another stream."""
     return {"streams": [{"stream": STREAM, **({} if version >= "2.12" else {"promoted": "SERVING"})}]}
 
@@ -105,15 +105,15 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     stream = STREAM if version >= "2.12" else "SERVING"
     if version < "2.12":
         assert "name it with `promoted`" in pair.refused("nats_dr_failover", "needs_name", fence="subjects")
-    assert "is not sealed" in pair.refused("nats_dr_failover", "not_fenced", fence="sealed", **options_of(version))
+    assert "is not sealed" in pair.refused("nats_dr_failover", "not_fenced", fence="sealed", **pair_options(version))
     assert "answers" in pair.refused(
-        "nats_dr_failover", "origin_answers", fence="dead", dead="east", **options_of(version)
+        "nats_dr_failover", "origin_answers", fence="dead", dead="east", **pair_options(version)
     )
-    planned = pair.run("nats_dr_failover", check_mode=True, fence="subjects", **options_of(version))
+    planned = pair.run("nats_dr_failover", check_mode=True, fence="subjects", **pair_options(version))
     assert planned["changed"] and "fence: stream ORDERS of east gets the subject" in planned["lines"][0]
     assert pair.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
 
-    done = pair.done("nats_dr_failover", fence="subjects", **options_of(version))
+    done = pair.done("nats_dr_failover", fence="subjects", **pair_options(version))
     (row,) = done["streams"]
     assert row["complete"] and row["stream"] == stream and row["messages"] == 30
     info = pair.west_api.stream(stream)
@@ -134,9 +134,9 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert pair.east_api.stream(STREAM)["state"]["last_seq"] == 30
     assert pair.west_api.consumer(stream, "fresh")["num_pending"] == (1 if repeated["duplicate"] else 2)
 
-    again = pair.done("nats_dr_failover", fence="subjects", **options_of(version))
+    again = pair.done("nats_dr_failover", fence="subjects", **pair_options(version))
     assert not again["changed"] and again["streams"][0]["last_copied"] == 30
-    status = pair.status(**options_of(version))
+    status = pair.status(**pair_options(version))
     assert (status["state"], status["problems"]) == ("promoted", [])
 
 
@@ -161,12 +161,12 @@ def test_what_the_display_promised_is_what_the_producer_recorded(pair: SitePair,
     assert "the site receives nothing from the origin, although" in shown["problems"][0]
 
     pair.east.kill()
-    options = {**options_of(version), "fence": "dead", "dead": "east"}
+    options = {**pair_options(version), "fence": "dead", "dead": "east"}
     assert "must be the lost origin" in pair.refused("nats_dr_failover", "not_fenced", **{**options, "dead": "west"})
     assert "may still be accepting" in pair.refused(
         "nats_dr_failover", "origin_silent", **{**options, "fence": "subjects"}
     )
-    dead = pair.status(**options_of(version))
+    dead = pair.status(**pair_options(version))
     assert (dead["state"], dead["loss"]["known"]) == ("origin silent", False)
     assert "would be lost" in pair.refused("nats_dr_failover", "loss", max_loss_messages=10, **options)
     done = pair.done("nats_dr_failover", **options)
@@ -199,7 +199,7 @@ def test_a_consumer_never_begins_behind_what_the_site_lost(pair: SitePair, versi
     pair.done("nats_dr_checkpoint")
     assert {"name": "fresh", "origin": 40, "saved": 40} in pair.status()["consumers"]
     pair.east.kill()
-    (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options_of(version))["streams"]
+    (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **pair_options(version))["streams"]
     assert row["position"] == 30
     assert {one["name"]: (one["origin_floor"], one["floor"]) for one in row["consumers"]}["fresh"] == (40, 30)
     assert pair.publish(pair.west, "orders.1")["seq"] == 31
@@ -213,7 +213,7 @@ def test_an_origin_gets_its_subjects_back_when_the_site_does_not_catch_up(pair: 
     fill(pair)
     pair.link.cut()
     pair.publish(pair.east, "orders.1")
-    options = {**options_of(version), "fence": "subjects", "wait_timeout": 2}
+    options = {**pair_options(version), "fence": "subjects", "wait_timeout": 2}
     failed = pair.run("nats_dr_failover", **options)
     assert failed.get("failed"), failed
     assert failed["failure"]["code"] == "not_caught_up" and "has its subjects again (orders.>)" in failed["msg"]
@@ -230,18 +230,18 @@ def test_an_origin_whose_clients_still_publish_is_not_fenced(pair: SitePair, ver
     producer = Producer(pair.east.url("e1"))
     producer.start()
     producer.wait_for(50)
-    failed = pair.run("nats_dr_failover", fence="permissions", watch=1, **options_of(version))
+    failed = pair.run("nats_dr_failover", fence="permissions", watch=1, **pair_options(version))
     producer.stop()
     assert failed["failure"]["code"] == "not_fenced" and "within 1 seconds" in failed["msg"]
     assert pair.west_api.stream(STREAM)["config"]["mirror"]
-    (row,) = pair.done("nats_dr_failover", fence="permissions", watch=1, **options_of(version))["streams"]
+    (row,) = pair.done("nats_dr_failover", fence="permissions", watch=1, **pair_options(version))["streams"]
     assert row["complete"]
 
 
 def test_without_a_checkpoint_nothing_is_promoted_on_its_own_name(pair: SitePair, version: str) -> None:
     fill(pair)
     pair.east.kill()
-    options = {**options_of(version), "fence": "dead", "dead": "east"}
+    options = {**pair_options(version), "fence": "dead", "dead": "east"}
     assert "there is no checkpoint of it" in pair.refused("nats_dr_failover", "no_checkpoint", **options)
     options["streams"] = [{**options["streams"][0], "subjects": ["orders.>"]}]
     (row,) = pair.done("nats_dr_failover", **{**options, "consumers": False})["streams"]
@@ -262,11 +262,11 @@ def test_a_failover_that_was_cut_off_goes_on(
             raise NatsFailure("connection_lost", "cut off")
         keep(self, stream, copy, record)
 
-    options = {"fence": "subjects", **options_of(version)}
+    options = {"fence": "subjects", **pair_options(version)}
     with monkeypatch.context() as patched:
         patched.setattr(Records, "keep", cut_off)
         assert pair.run("nats_dr_failover", **options)["failure"]["code"] == "connection_lost"
-    assert pair.run("nats_dr_checkpoint", **options_of(version))[
+    assert pair.run("nats_dr_checkpoint", **pair_options(version))[
         "failed"
     ]  # of a fenced origin there is nothing to save
     (row,) = pair.done("nats_dr_failover", **options)["streams"]
@@ -281,7 +281,7 @@ def test_deleted_messages_move_the_floors_of_a_stream_that_takes_over(pair: Site
     fill(pair)
     for sequence in (2, 3, 9, 20):
         pair.west_api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": sequence})
-    (row,) = pair.done("nats_dr_failover", fence="subjects", **options_of(version))["streams"]
+    (row,) = pair.done("nats_dr_failover", fence="subjects", **pair_options(version))["streams"]
     stored = pair.stored(pair.west_api, row["stream"])
     assert len(stored) == 26 and "m-8" not in stored.values()
     client = pair.west_api.consumer(row["stream"], "worker")
@@ -304,7 +304,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     for sequence in (2, 3, 20):
         pair.west_api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": sequence})
     pair.done("nats_dr_checkpoint")
-    before, options = untouched(pair), options_of(version)
+    before, options = untouched(pair), pair_options(version)
     pair.east.kill()
     planned = pair.run("nats_dr_drill", check_mode=True, **options)
     (line,) = planned["lines"]
@@ -340,7 +340,7 @@ def test_a_drill_during_load_compares_what_does_not_stand_still(pair: SitePair, 
     producer = Producer(pair.east.url("e1"))
     producer.start()
     producer.wait_for(300)
-    (row,) = pair.done("nats_dr_drill", **options_of(version))["streams"]
+    (row,) = pair.done("nats_dr_drill", **pair_options(version))["streams"]
     count = len(producer.acknowledged)
     producer.wait_for(count + 100)
     producer.stop()
@@ -350,7 +350,7 @@ def test_a_drill_during_load_compares_what_does_not_stand_still(pair: SitePair, 
 
 def test_a_drill_that_fails_is_a_problem_until_one_succeeds(pair: SitePair, version: str) -> None:
     fill(pair)
-    options = options_of(version)
+    options = pair_options(version)
     # Without a checkpoint the failover would be refused.
     failed = pair.run("nats_dr_drill", **options)
     assert failed["failure"]["code"] == "not_proven" and "there is no checkpoint of it" in failed["msg"]
@@ -403,7 +403,7 @@ def test_a_drill_finds_what_is_wrong_with_a_copy(
         "floor": ("_create_consumers", rewound, "consumer worker is at 0 instead of 8"),
     }[fault]
     monkeypatch.setattr(run, attribute, patched)
-    failed = pair.run("nats_dr_drill", **options_of(version))
+    failed = pair.run("nats_dr_drill", **pair_options(version))
     assert failed["failure"]["code"] == "not_proven", failed
     assert expected in failed["msg"]
     assert pair.west_api.find_stream(name) is None
@@ -487,7 +487,7 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
     for number in range(5):
         pair.publish(pair.east, "orders.1", f"lost-{number}".encode(), ident=f"lost-{number}")
     pair.east.kill()
-    options = options_of(version)
+    options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     target = row["stream"]
     # The producer sends again what it is not sure of, which both sides have then. A stream that was a mirror need not know the
@@ -535,7 +535,7 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
 
 def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) -> None:
     fill(pair)
-    options = options_of(version)
+    options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="subjects", **options)["streams"]
     producer = Producer(pair.west.url("w1"))
     producer.start("new")
@@ -554,7 +554,7 @@ def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) 
 def test_what_is_dropped_for_its_id_keeps_the_site_serving(pair: SitePair, version: str) -> None:
     """The site stored an id twice, further apart than its duplicate window is long; 2.15 drops the second one on the way."""
     fill(pair, duplicate_window=100_000_000)
-    options = options_of(version)
+    options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="subjects", **options)["streams"]
     first = pair.publish(pair.west, "orders.1", b"one", ident="twice")["seq"]
     seen = wait_until(

@@ -19,7 +19,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from support.alerts import promtool
 from support.credentials import make_certificates
-from support.exporters import Exporter, series_of
+from support.exporters import Exporter, parse_series
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
@@ -189,7 +189,7 @@ def test_tls_and_a_password(healthy: NatsProcesses, start: Start, tmp_path: Path
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=10, context=context) as answer:
-                    series_of(answer.read().decode())
+                    parse_series(answer.read().decode())
                     return int(answer.status)
             except urllib.error.HTTPError as error:
                 return error.code

@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import servers_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import read_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.nats_processes import NatsProcesses
 
@@ -74,7 +74,7 @@ def test_silence_names_its_likely_causes(healthy: NatsProcesses) -> None:
 def test_an_accounts_user_sees_every_server(healthy: NatsProcesses) -> None:
     # n1 is the one that other tests reload, and then it is alone with its answer (test_stepdown.py).
     with Client(replace(options(healthy, system=False), servers=(healthy.url("n2"),))) as client:
-        seen = {server.name: (server.cluster, server.jetstream) for server in servers_of(client)}
+        seen = {server.name: (server.cluster, server.jetstream) for server in read_servers(client)}
     assert seen == dict.fromkeys(("n1", "n2", "n10"), ("C1", True))
 
 

@@ -131,7 +131,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     remote = f'leafnodes {{ remotes: [{{ url: "nats-leaf://leaf:pw@127.0.0.1:{port}", account: "$SYS" }}] }}'
     branch = NatsProcesses(version, tmp_path / "branch", ["l1", "l2"], cluster="branch", extra=remote)
 
-    def names_of(cluster: NatsProcesses) -> set[str]:
+    def names_in(cluster: NatsProcesses) -> set[str]:
         found = run_module("nats_server_info", cluster.sys_connection(), endpoints=[])
         return {server["name"] for server in found.get("servers", ())}
 
@@ -147,7 +147,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         branch.start()
         # A server that observes is no candidate, so that without contact there is nothing to wait for.
         until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
-        until(lambda: names_of(branch) == set(branch.names), lambda: names_of(branch))
+        until(lambda: names_in(branch) == set(branch.names), lambda: names_in(branch))
         assert leader(branch) is None
         for name in branch.names:
             branch.stop(name)
@@ -160,7 +160,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         hub.write_config("n1", f'leafnodes {{ listen: "127.0.0.1:{port}", {users} }}')
         hub.start()
         form(hub, run_module)
-        until(lambda: names_of(hub) == {*hub.names, *branch.names}, lambda: names_of(hub))
+        until(lambda: names_in(hub) == {*hub.names, *branch.names}, lambda: names_in(hub))
         for cluster in (hub, branch):
             asked = {"expected_servers": cluster.names, "cluster": cluster.cluster}
             gate = run_module("nats_cluster_health", cluster.sys_connection(), **asked, span=3)

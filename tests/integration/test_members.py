@@ -48,7 +48,7 @@ def make_hosts(tmp_path: Path) -> Iterator[Any]:
         yield lambda version: made.enter_context(RoleCluster(tmp_path, NAMES, version).deployed())
 
 
-def hosts_of(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
+def parse_hosts(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
     """Return the servers that have a replica of the stream."""
     found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
     return sorted(found["streams"][0]["members"])
@@ -164,7 +164,7 @@ def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp
     while len(set(map(tuple, places.values()))) == len(places):
         name = f"PAIR{len(places)}"
         create(cluster, name, 2)
-        places[name] = hosts_of(run_module, cluster, name)
+        places[name] = parse_hosts(run_module, cluster, name)
     full = f"PAIR{len(places) - 1}"
     both = [name for name, hosts in places.items() if hosts == places[full]]
     for name in both:
@@ -183,10 +183,10 @@ def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp
     delete(run_module, cluster, "LATER")
     late = refused(cluster, "rebalance", **options, nats_cluster_not_after="2026-01-01T00:00:00Z")
     assert f"Still to move: {move['stream']}. No move is in progress" in late
-    assert hosts_of(run_module, cluster, move["stream"]) == places[full]
+    assert parse_hosts(run_module, cluster, move["stream"]) == places[full]
 
     cluster.playbook("rebalance", **options)
-    assert hosts_of(run_module, cluster, move["stream"]) == sorted({*places[full], empty} - {move["from"]})
+    assert parse_hosts(run_module, cluster, move["stream"]) == sorted({*places[full], empty} - {move["from"]})
     again = cluster.playbook("rebalance", **options).output
     assert "All moves of the plan are done" in words(again)
     assert changed(again) == 0
@@ -251,7 +251,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     for lock in locks:
         lock.write_text("")
     assert "APP/ORDERS: R3 to R1" in cluster.playbook("replica_count", "--check", **one).output
-    assert hosts_of(run_module, cluster, "ORDERS") == NAMES
+    assert parse_hosts(run_module, cluster, "ORDERS") == NAMES
 
 
 def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_module: Runner) -> None:
@@ -273,7 +273,7 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
     assert cluster.pid("n2") == 0
     cluster.playbook("replace", **replace)
     assert cluster.pid("n2") != 0
-    assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "ORDERS")
+    assert meta_members(run_module, cluster) == NAMES == parse_hosts(run_module, cluster, "ORDERS")
 
 
 def test_a_cluster_that_nobody_leads(cluster: RoleCluster, run_module: Runner) -> None:
@@ -312,21 +312,21 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
         assert meta_members(run_module, cluster) == ["n1", "n2", "n3", "n4", "n5"]
         # Which stream moves depends on which one is whole at that moment.
         assert {"n4", "n5"} & {
-            host for stream in ("LOAD3", "KV_LOAD_KV") for host in hosts_of(run_module, cluster, stream)
+            host for stream in ("LOAD3", "KV_LOAD_KV") for host in parse_hosts(run_module, cluster, stream)
         }
 
     def change() -> None:
         create(cluster, "SINGLE", 1, placement={"tags": ["az:zone-n2"]})
-        assert hosts_of(run_module, cluster, "SINGLE") == ["n2"]
+        assert parse_hosts(run_module, cluster, "SINGLE") == ["n2"]
         reasons = refused(cluster, "replica_count", nats_cluster_streams=streams("*", 5))
         assert "n4 does not have the tag az:zone-n2, which the stream's placement requires" in reasons
         cluster.playbook("replica_count", nats_cluster_streams=load)
-        assert hosts_of(run_module, cluster, "LOAD3") == ["n1", "n2", "n3", "n4", "n5"]
+        assert parse_hosts(run_module, cluster, "LOAD3") == ["n1", "n2", "n3", "n4", "n5"]
         needed = refused(cluster, "scale_in", "--check", **leave)
         assert "the replica that n4 has of stream APP/LOAD3 (R5 on n1, n2, n3, n4, n5)" in needed
         for replicas in (1, 3):
             cluster.playbook("replica_count", nats_cluster_streams=streams("LOAD3", replicas))
-            assert len(hosts_of(run_module, cluster, "LOAD3")) == replicas
+            assert len(parse_hosts(run_module, cluster, "LOAD3")) == replicas
 
     def scale_in() -> None:
         restart: dict[str, Any] = {"nats_server_jetstream_sync_interval": "1m"}
@@ -341,7 +341,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         cluster.playbook("scale_in", **leave)
-        assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "LOAD3")
+        assert meta_members(run_module, cluster) == NAMES == parse_hosts(run_module, cluster, "LOAD3")
         assert cluster.pid("n4") == cluster.pid("n5") == 0
         config = (cluster.root / "n1/etc/nats-server.conf").read_text()
         assert f":{cluster.hosts['n4']['nats_server_cluster_port']}" not in config
@@ -362,7 +362,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
     another one."""
     cluster: RoleCluster = make_hosts(version)
     create(cluster, "SINGLE", 1)
-    (single,) = hosts_of(run_module, cluster, "SINGLE")
+    (single,) = parse_hosts(run_module, cluster, "SINGLE")
     replace: dict[str, Any] = {"nats_cluster_replace": single, "nats_cluster_accept_loss": ["APP/SINGLE"]}
     journal = tmp_path / "journal"
     lock = Path(cluster.hosts[single]["nats_server_config_dir"]) / "operation.lock"
@@ -380,7 +380,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         assert process.returncode == 0, output
         assert lock.read_text() == ""
         assert cluster.pid(single) != 0
-        assert hosts_of(run_module, cluster, "LOAD3") == NAMES
+        assert parse_hosts(run_module, cluster, "LOAD3") == NAMES
         again = cluster.playbook("replace", **replace).output
         assert f"{single} is running: it is only brought up to date" in again
         assert changed(again) == 0
@@ -395,7 +395,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         assert "fewer than the required 4" in kept
         cluster.playbook("replace", **rename)
         left = sorted({*NAMES, "n4"} - {single})
-        assert meta_members(run_module, cluster) == left == hosts_of(run_module, cluster, "LOAD3")
+        assert meta_members(run_module, cluster) == left == parse_hosts(run_module, cluster, "LOAD3")
 
     def work() -> None:
         same_name()

@@ -50,7 +50,7 @@ async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
     return got
 
 
-def repair_of(cluster: NatsProcesses, run_module: Runner, records: Path) -> Callable[..., dict[str, Any]]:
+def make_repair(cluster: NatsProcesses, run_module: Runner, records: Path) -> Callable[..., dict[str, Any]]:
     """Return the module on this cluster."""
     options = {
         "account_users": cluster.account_users(),
@@ -89,7 +89,7 @@ def test_a_ghost_consumer_is_recreated_at_its_floor(
     cluster.add_stream("ORDERS", 3)
     cluster.add_consumer("ORDERS", "worker", max_ack_pending=77)
     asyncio.run(_publish(cluster, 20, take=12))
-    repair = repair_of(cluster, run_module, tmp_path)
+    repair = make_repair(cluster, run_module, tmp_path)
     whole = repair()
     assert (whole["changed"], whole["lines"]) == (False, ["Nothing to repair."])
     in_the_way = make_ghost(cluster, run_module)
@@ -184,7 +184,7 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
     cluster.add_consumer("WANTED", "only")
     asyncio.run(_publish(cluster, 20, take=12))
     groups = raft_groups(form(cluster, run_module), run_module)
-    repair = repair_of(cluster, run_module, tmp_path)
+    repair = make_repair(cluster, run_module, tmp_path)
     let_no_member_win(cluster, [groups[name] for name in ("ORDERS/worker", "WANTED/only", "OTHER")])
     leaderless = [("consumer_leaderless", WORKER), ("consumer_leaderless", "APP/WANTED/only")]
     wait_for(repair, [*leaderless, ("stream_leaderless", "APP/OTHER")])
@@ -217,7 +217,7 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
     assert repair(**ahead)["steps"] == []
 
 
-def members_of(cluster: NatsProcesses, stream: str) -> list[str]:
+def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
     """Return the members of a stream's group, its leader first."""
     view = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]
     return [view["leader"], *sorted(peer["name"] for peer in view.get("replicas") or ())]
@@ -236,11 +236,11 @@ def test_replicas_are_made_whole_again(
     cluster.add_stream("ORDERS", 3)
     cluster.add_consumer("ORDERS", "worker")
     meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]
-    leader, *followers = members_of(cluster, "ORDERS")
+    leader, *followers = member_names(cluster, "ORDERS")
     broken, other = sorted(followers, key=lambda name: name == meta)
     (spare,) = set(names) - {leader, *followers}
     asyncio.run(_publish(cluster, 20, take=12))
-    repair = repair_of(cluster, run_module, tmp_path)
+    repair = make_repair(cluster, run_module, tmp_path)
 
     cluster.stop(broken)
     store = cluster.directory / broken / "jetstream" / "APP" / "streams" / "ORDERS"
@@ -251,19 +251,19 @@ def test_replicas_are_made_whole_again(
     wait_for(repair, [("replica_missing", "APP/ORDERS")], **orders)
     cured = cured_by(repair, **orders)
     assert (cured["done"][0]["cure"], cured["done"][0]["server"]) == ("replace_replica", broken)
-    assert set(members_of(cluster, "ORDERS")) == {leader, other, spare}
+    assert set(member_names(cluster, "ORDERS")) == {leader, other, spare}
     assert asyncio.run(_sequences(cluster, 4)) == list(range(13, 17))
     store.unlink(missing_ok=True)
 
     if cluster.version.startswith("2.10."):
         # Refused for want of a server (10075), and done all the same; 2.15 does not.
         with pytest.raises(AssertionError, match="peer"):
-            cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": members_of(cluster, "ALL")[1]}, seconds=5)
+            cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": member_names(cluster, "ALL")[1]}, seconds=5)
         wait_for(repair, [("group_short", "APP/ALL")])
         cured = cured_by(repair)
-        assert (cured["done"][0]["cure"], len(members_of(cluster, "ALL"))) == ("refill", 4)
+        assert (cured["done"][0]["cure"], len(member_names(cluster, "ALL"))) == ("refill", 4)
 
-    gone = members_of(cluster, "ORDERS")[1]
+    gone = member_names(cluster, "ORDERS")[1]
     cluster.kill(gone)
     shutil.rmtree(cluster.directory / gone)
     dead = {"dead_servers": [gone]}
@@ -273,7 +273,7 @@ def test_replicas_are_made_whole_again(
     wait_for(repair, [], **orders)
     cured = cured_by(repair, **dead)
     assert [(step["asset"], step["cure"]) for step in cured["done"]] == [("APP/ORDERS", "replace_replica")]
-    assert gone not in members_of(cluster, "ORDERS")
+    assert gone not in member_names(cluster, "ORDERS")
     assert cured["left"] == ["stream APP/ALL"]
     assert "no other server can take" in cured["refused"][0]
     assert asyncio.run(_sequences(cluster, 4)) == list(range(17, 21))
@@ -299,7 +299,7 @@ def test_writing_that_a_full_disk_has_ended(
     """It is reported with the steps, and they cure it: on 2.15.1 either JetStream has ended or the replica alone."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
-    repair = partial(repair_of(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
+    repair = partial(make_repair(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
     cluster.stop("n3")
     shutil.move(cluster.directory / "n3", small_disk / "n3")
     (cluster.directory / "n3").symlink_to(small_disk / "n3")
@@ -348,7 +348,7 @@ def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, 
         meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]
         hung = [name for name in names if name != meta][:2]
         created = cluster.add_stream("ORDERS", 3, placement=_without(hung))
-        before = members_of(cluster, "ORDERS")
+        before = member_names(cluster, "ORDERS")
         for name in hung:
             cluster.processes[name].send_signal(signal.SIGSTOP)
         living = [name for name in names if name not in hung]
@@ -359,7 +359,7 @@ def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, 
             60,
         )
         assert moved.done, moved.value
-        repair = repair_of(cluster, run_module, tmp_path)
+        repair = make_repair(cluster, run_module, tmp_path)
         wait_for(repair, [("move_stuck", "APP/ORDERS")], **asked)
         cured = cured_by(repair, **asked)
         assert cured["done"][0]["cure"] == "cancel_move"

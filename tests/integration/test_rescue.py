@@ -93,7 +93,7 @@ def last_stored(cluster: NatsProcesses, server: str, stream: str) -> int | None:
     return found.get(stream)
 
 
-def host_of(cluster: NatsProcesses, run_module: Runner, name: str) -> dict[str, Any]:
+def read_host(cluster: NatsProcesses, run_module: Runner, name: str) -> dict[str, Any]:
     """Return what a host says of its server by SSH."""
     options = {"config": str(cluster.config_file(name)), "store_dir": str(cluster.directory / name)}
     said = run_module("nats_store_info", {}, **options)
@@ -107,7 +107,7 @@ def destroy(cluster: NatsProcesses, *names: str) -> None:
         shutil.rmtree(cluster.directory / name)
 
 
-def rescue_of(cluster: NatsProcesses, run_module: Runner, records: Path) -> Rescue:
+def make_rescue(cluster: NatsProcesses, run_module: Runner, records: Path) -> Rescue:
     options = {
         "account_users": cluster.account_users(),
         "expected_servers": FIVE,
@@ -144,23 +144,23 @@ async def everything(cluster: NatsProcesses, stream: str) -> list[str]:
     return bodies
 
 
-def members_of(cluster: NatsProcesses, stream: str) -> list[str]:
+def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
     view = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]
     return sorted([view["leader"], *(peer["name"] for peer in view.get("replicas") or ())])
 
 
 def missing_members(cluster: NatsProcesses, stream: str) -> int:
     """Return how many replicas a stream is short of."""
-    return len(PLACED[stream]) - len(members_of(cluster, stream))
+    return len(PLACED[stream]) - len(member_names(cluster, stream))
 
 
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
 def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    rescue = rescue_of(cluster, run_module, tmp_path / "records")
+    rescue = make_rescue(cluster, run_module, tmp_path / "records")
     fill(cluster)
     whole = rescue(dead_servers=[])
     assert (whole["refused"], whole["lines"][-1]) == ([], "Nothing to rescue.")
-    assert host_of(cluster, run_module, "n5")["running"]
+    assert read_host(cluster, run_module, "n5")["running"]
     cluster.kill(*DEAD)
 
     planned = without_leader(rescue)
@@ -175,10 +175,10 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
 
     unnamed = rescue(dead_servers=DEAD[:2])
     assert "n5 counts for the meta group and does not answer, but is not listed as dead" in unnamed["msg"]
-    startable = rescue(hosts=[host_of(cluster, run_module, "n5")])
+    startable = rescue(hosts=[read_host(cluster, run_module, "n5")])
     assert "n5 is listed as dead but answers by SSH, and its server could start" in startable["msg"]
     cluster.config_file("n5").unlink()
-    disk = rescue(hosts=[host_of(cluster, run_module, "n5")])
+    disk = rescue(hosts=[read_host(cluster, run_module, "n5")])
     assert "cannot start (it has no configuration file); its disk holds APP/EVENTS up to 20, APP/GONE up to 20" in str(
         disk["lines"]
     )
@@ -220,7 +220,7 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
     cluster: NatsProcesses, run_module: Runner, tmp_path: Path
 ) -> None:
     records = tmp_path / "records"
-    rescue = rescue_of(cluster, run_module, records)
+    rescue = make_rescue(cluster, run_module, records)
     fill(cluster)
     destroy(cluster, *DEAD)
     without_leader(rescue)
@@ -262,7 +262,7 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
     cluster.start(*living[2:])
     for stream in ("SAFE", "ORDERS", "EVENTS", "SINGLE"):
         full = wait_until(partial(missing_members, cluster, stream), lambda missing: missing == 0, 60)
-        assert full.done and set(members_of(cluster, stream)) <= set(living), (stream, full.value)
+        assert full.done and set(member_names(cluster, stream)) <= set(living), (stream, full.value)
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
     form(cluster, run_module)
 
@@ -272,7 +272,7 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
 def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     cluster: NatsProcesses, run_module: Runner, tmp_path: Path
 ) -> None:
-    rescue = partial(rescue_of(cluster, run_module, tmp_path / "records"), dead_servers=["n3", "n4"])
+    rescue = partial(make_rescue(cluster, run_module, tmp_path / "records"), dead_servers=["n3", "n4"])
     fill(cluster)
     whole = rescue(dead_servers=["n3"])
     assert "n3 is listed as dead but answers" in whole["msg"]
@@ -288,7 +288,7 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     assert not done.get("failed"), done
     for stream in PLACED:
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
-        assert not set(members_of(cluster, stream)) & {"n3", "n4"}, stream
+        assert not set(member_names(cluster, stream)) & {"n3", "n4"}, stream
 
 
 @pytest.mark.parametrize("version", ["2.10.27"], scope="session")
@@ -301,7 +301,7 @@ def test_older_servers_are_not_rescued_in_place(
     cluster.add_stream("ORDERS", 3)
     cluster.app_request("ORDERS.new", {})
     destroy(cluster, "n2", "n3")
-    rescue = partial(rescue_of(cluster, run_module, tmp_path), dead_servers=["n2", "n3"], expected_servers=names)
+    rescue = partial(make_rescue(cluster, run_module, tmp_path), dead_servers=["n2", "n3"], expected_servers=names)
     planned = without_leader(rescue)
     assert planned["fresh"] and "there run n1 2.10.27" in str(planned["lines"])
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}

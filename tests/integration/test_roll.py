@@ -49,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         yield made
 
 
-def plan_of(output: str) -> list[str]:
+def parse_plan(output: str) -> list[str]:
     """The hosts of the shown plan, in their order."""
     lines = [line.split("batch ", 1)[1] for line in output.splitlines() if '"batch ' in line]
     return [line.split(": ", 1)[1].split(" ", 1)[0] for line in lines]
@@ -58,7 +58,7 @@ def plan_of(output: str) -> list[str]:
 def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) -> None:
     before = cluster.pids()
     run = cluster.playbook("restart", "--check", nats_cluster_not_after="2099-01-01T00:00:00Z")
-    assert sorted(plan_of(run.output)) == NAMES
+    assert sorted(parse_plan(run.output)) == NAMES
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
     assert "nats-server 2.15.1: " not in run.output, "upstream maintains it"
     assert "batch 1 takes " in run.output
@@ -133,7 +133,7 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
         # Each server had ten of them or more, and in lame duck mode only those that came back.
         log = (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.out").read_text()
         assert seconds_of_closing(log) < 4.5, name
-    order = plan_of(restarted.output)
+    order = parse_plan(restarted.output)
     assert order[-1] == leader
     assert called.read_text().splitlines() == [f"{number} {name}" for number, name in enumerate(order, 1)]
     assert [(tmp_path / name).read_text() for name in NAMES] == [f"{name}\n" for name in NAMES]
@@ -306,7 +306,7 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
 @pytest.mark.chaos
 def test_a_server_that_dies_elsewhere_stops_the_roll(cluster: RoleCluster) -> None:
     before = cluster.pids()
-    order = plan_of(cluster.playbook("restart", "--check").output)
+    order = parse_plan(cluster.playbook("restart", "--check").output)
     victim = order[-1]
     kill = ["sh", "-c", f'if [ "$NATS_BATCH_NUMBER" = 2 ]; then kill -9 {before[victim]}; fi']
     run = cluster.playbook("restart", fails=True, nats_cluster_before_batch_command=kill, nats_cluster_gate_timeout=12)
@@ -380,7 +380,7 @@ def test_compression_of_routes_comes_host_by_host_under_load(cluster: RoleCluste
     runs: list[Run] = []
     under_load(cluster, lambda: runs.append(cluster.playbook("deploy", **change)))
     assert "the servers are restarted one after another" in words(runs[0].output), runs[0].output
-    assert sorted(plan_of(runs[0].output)) == NAMES
+    assert sorted(parse_plan(runs[0].output)) == NAMES
     assert all(pid not in (0, before[name]) for name, pid in cluster.pids().items())
     for server in run_module("nats_server_info", cluster.system(), endpoints=["routez"])["servers"]:
         assert {route["compression"] for route in server["routez"]["routes"]} == {"s2_fast"}

@@ -28,7 +28,7 @@ def pair(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run
         cluster.kill()
 
 
-def digest_of(version: str, config: Path) -> str | None:
+def read_digest(version: str, config: Path) -> str | None:
     """Return the digest that the server prints for a file, None before 2.11."""
     command = [binary(version), "-t", "-c", str(config)]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -43,7 +43,7 @@ def varz(run_module: Runner, cluster: NatsProcesses, name: str) -> dict[str, Any
 
 def test_reload_is_seen_and_unchanged_the_second_time(pair: NatsProcesses, version: str, run_module: Runner) -> None:
     pair.write_config("n1", "max_payload: 512KB")
-    digest = digest_of(version, pair.config_file("n1"))
+    digest = read_digest(version, pair.config_file("n1"))
     assert (digest is None) == version.startswith("2.10.")
     asked = {"server_name": "n1", "config_digest": digest}
     before = varz(run_module, pair, "n1")

@@ -25,13 +25,13 @@ from support.nats_processes import APP_PASSWORD, VERSIONS, NatsProcesses, binary
 Step = Callable[..., dict[str, Any]]
 
 
-def leader_of(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> str:
+def current_leader(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> str:
     """Return who leads now, as the leader itself says."""
     kind, name = ("STREAM", stream) if consumer is None else ("CONSUMER", f"{stream}.{consumer}")
     return cluster.app_request(f"$JS.API.{kind}.INFO.{name}", account=account)["cluster"]["leader"]
 
 
-def peers_of(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> list[str]:
+def peer_names(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> list[str]:
     kind, name = ("STREAM", stream) if consumer is None else ("CONSUMER", f"{stream}.{consumer}")
     view = cluster.app_request(f"$JS.API.{kind}.INFO.{name}", account=account)["cluster"]
     return [peer["name"] for peer in view.get("replicas") or ()]
@@ -168,7 +168,7 @@ def test_step_downs_that_are_not_seen_in_time(
     leader = streams("SD")
     late = step("nats_stream_stepdown", stream="SD", away_from=[leader], wait_timeout=1e-9)
     assert late["failure"]["code"] == "step_down_failed", late
-    assert "was not reached within" in late["msg"] and leader_of(five, "SD") == leader
+    assert "was not reached within" in late["msg"] and current_leader(five, "SD") == leader
 
 
 def test_a_server_without_a_cluster_has_no_leaders(
@@ -200,17 +200,17 @@ def test_meta_needs_the_system_account(five: NatsProcesses, run_module: Runner) 
 
 def test_stream_preferred(five: NatsProcesses, step: Step, streams: Callable[..., str], version: str) -> None:
     before = streams("SD")
-    wanted = max(peers_of(five, "SD"))
+    wanted = max(peer_names(five, "SD"))
     label = "stream SD (account APP)"
     foreseen = step("nats_stream_stepdown", stream="SD", preferred=wanted, check_mode=True, _ansible_diff=True)
     assert foreseen["changed"], foreseen
     assert foreseen["diff"] == {"before": {label: before}, "after": {label: wanted}}
-    assert leader_of(five, "SD") == before
+    assert current_leader(five, "SD") == before
     done = step("nats_stream_stepdown", stream="SD", preferred=wanted, _ansible_diff=True)
     fits(done["results"][0], version)
     assert done["diff"] == foreseen["diff"]
     assert done["totals"] == {"groups": 1, "changed": 1, "skipped": 0, "refused": 0, "failed": 0}
-    assert leader_of(five, "SD") == wanted
+    assert current_leader(five, "SD") == wanted
     again = step("nats_stream_stepdown", stream="SD", preferred=wanted)
     assert not again["changed"]
     assert again["results"][0]["after"] == {"leader": wanted}
@@ -222,7 +222,7 @@ def test_an_accounts_own_user_is_enough(five: NatsProcesses, streams: Callable[.
     assert forced["changed"], forced
     assert forced["results"][0]["attempts"] == 1
     assert forced["results"][0]["before"] == {"leader": before}
-    assert forced["results"][0]["after"] == {"leader": leader_of(five, "SD")} != {"leader": before}
+    assert forced["results"][0]["after"] == {"leader": current_leader(five, "SD")} != {"leader": before}
 
 
 def test_an_accounts_own_user_is_enough_after_a_reload(
@@ -233,10 +233,10 @@ def test_an_accounts_own_user_is_enough_after_a_reload(
     healthy.add_stream("ALONE", 3)
     request.addfinalizer(lambda: healthy.app_request("$JS.API.STREAM.DELETE.ALONE"))
     over_n1 = {**healthy.app_connection(), "servers": [healthy.url("n1")]}
-    wanted = peers_of(healthy, "ALONE").pop()
+    wanted = peer_names(healthy, "ALONE").pop()
     done = run_module("nats_stream_stepdown", over_n1, stream="ALONE", preferred=wanted)
     assert done["results"][0]["after"] == {"leader": wanted}, done
-    assert leader_of(healthy, "ALONE") == wanted
+    assert current_leader(healthy, "ALONE") == wanted
     refused = run_module("nats_stream_stepdown", over_n1, stream="ALONE", placement={"tags": ["ssd"]})
     # Now and then 2.15.1 lets the others' answers through again.
     assert refused["failure"]["code"] in ("wrong_account", "unknown_name")
@@ -248,9 +248,10 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
     for number in range(6):
         streams(f"SD{number}", account="APP" if number % 2 else "OTHER")
     streams("SDALONE", 1)
-    alone = leader_of(five, "SDALONE")
+    alone = current_leader(five, "SDALONE")
     led = {
-        f"SD{number}": leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") for number in range(6)
+        f"SD{number}": current_leader(five, f"SD{number}", account="APP" if number % 2 else "OTHER")
+        for number in range(6)
     }
     meant = {name for name, leader in led.items() if leader == alone} | {"SDALONE"}
     foreseen = step("nats_stream_stepdown", away_from=[alone], all_accounts=True, check_mode=True)
@@ -262,7 +263,7 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
     if version != "2.10.27":
         assert [item["after"] for item in foreseen["results"]] == [item["after"] for item in done["results"]]
     for number in range(6):
-        assert leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
+        assert current_leader(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
     skipped = next(item for item in done["results"] if item["stream"] == "SDALONE")
     assert skipped["skipped"] == f"a single replica, on {alone}, which is excluded"
     again = step("nats_stream_stepdown", away_from=[alone], all_accounts=True)
@@ -281,13 +282,13 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
     assert f"stream SDALONE (account APP): a single replica, on {alone}" in refused["msg"]
     assert refused["totals"] == {"groups": 2, "changed": 0, "skipped": 0, "refused": 1, "failed": 0}
     assert not refused["changed"]
-    assert leader_of(five, "SD") == before
-    outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD")])
+    assert current_leader(five, "SD") == before
+    outside = next(name for name in five.names if name not in [before, *peer_names(five, "SD")])
     refused = step("nats_stream_stepdown", stream="SD", preferred=outside)
     assert f"stream SD (account APP): {outside} is not one of its members" in refused["msg"]
-    refused = step("nats_stream_stepdown", stream="SD", away_from=[before, *peers_of(five, "SD")])
+    refused = step("nats_stream_stepdown", stream="SD", away_from=[before, *peer_names(five, "SD")])
     assert "none of its members may lead" in refused["msg"]
-    assert leader_of(five, "SD") == before
+    assert current_leader(five, "SD") == before
 
 
 @pytest.mark.parametrize(
@@ -332,15 +333,15 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
         five.add_consumer("SD", name, num_replicas=replicas)
     config = {"inactive_threshold": 60_000_000_000}
     ephemeral = five.app_request("$JS.API.CONSUMER.CREATE.SD", {"stream_name": "SD", "config": config})
-    before = leader_of(five, "SD", "worker")
-    wanted = max(peers_of(five, "SD", "worker"))
-    outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD", "worker")])
+    before = current_leader(five, "SD", "worker")
+    wanted = max(peer_names(five, "SD", "worker"))
+    outside = next(name for name in five.names if name not in [before, *peer_names(five, "SD", "worker")])
     refused = step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=outside)
     assert f"consumer worker of stream SD (account APP): {outside} is not one of its members" in refused["msg"]
     assert step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
-    assert leader_of(five, "SD", "worker") == before
+    assert current_leader(five, "SD", "worker") == before
     fits(step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
-    assert leader_of(five, "SD", "worker") == wanted
+    assert current_leader(five, "SD", "worker") == wanted
     assert not step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["changed"]
     alone = ephemeral["cluster"]["leader"]
     away = sorted({wanted, alone})
@@ -349,7 +350,7 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     skipped = [item["consumer"] for item in done["results"] if item["skipped"]]
     assert skipped == [ephemeral["name"]]
     for name in ("worker", "other"):
-        assert leader_of(five, "SD", name) not in away
+        assert current_leader(five, "SD", name) not in away
     assert not step("nats_consumer_stepdown", stream="SD", away_from=away)["changed"]
     missing = step("nats_consumer_stepdown", stream="SD", consumer="nobody", force=True)
     assert missing["failure"]["err_code"] == 10014
@@ -400,13 +401,13 @@ def test_tags_and_dead_servers(zones: NatsProcesses, run_module: Runner) -> None
         assert not step(placement=where)["changed"]
         assert not step(preferred="n10")["changed"]
         assert step(preferred="n1")["changed"]
-    assert meta_leader(zones, run_module) == leader_of(zones, "SD") == "n1"
+    assert meta_leader(zones, run_module) == current_leader(zones, "SD") == "n1"
 
     zones.kill("n10")
     refused = own(preferred="n10", wait_timeout=1)
     assert refused["failure"]["code"] == "step_down_refused", refused
     assert "stream SD: no suitable member is in step with the leader n1: n10 did not answer" in refused["msg"]
-    assert meta_leader(zones, run_module) == leader_of(zones, "SD") == "n1"
+    assert meta_leader(zones, run_module) == current_leader(zones, "SD") == "n1"
 
     zones.kill("n2")
     for step, what in ((own, "stream SD"), (meta, "the meta group")):
@@ -546,7 +547,7 @@ def test_the_leaders_are_spread(
     # 12 = 3 + 3 + 2 + 2 + 2, of which n1 keeps as many as it may.
     assert len([move for move in foreseen["moves"] if move["consumer"] is None]) == 9
     assert len([move for move in foreseen["moves"] if move["consumer"] is not None]) == 4
-    assert {leader_of(five, name) for name in names} == {"n1"}
+    assert {current_leader(five, name) for name in names} == {"n1"}
     few = rebalance(check_mode=True, max_step_downs=5)
     assert len(few["moves"]) == 5 and few["after"]["n1"]["streams"] + few["after"]["n1"]["consumers"] == 13
 
@@ -555,9 +556,9 @@ def test_the_leaders_are_spread(
     # What is elected meanwhile is moved back.
     again = wait_until(rebalance, lambda result: not result["changed"], 60).value
     assert (again["changed"], again["moves"]) == (False, [])
-    led = [leader_of(five, name) for name in names]
+    led = [current_leader(five, name) for name in names]
     assert sorted(led.count(name) for name in five.names) == [2, 2, 2, 3, 3]
-    consumed = [leader_of(five, "LR0", f"C{number}") for number in range(6)]
+    consumed = [current_leader(five, "LR0", f"C{number}") for number in range(6)]
     assert sorted(consumed.count(name) for name in five.names) == [1, 1, 1, 1, 2]
     assert again["lines"][0] == "The leaders are distributed as evenly as their groups allow"
 

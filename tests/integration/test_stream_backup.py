@@ -96,7 +96,7 @@ def save(site: Site, tmp_path: Path) -> Callable[..., Path]:
     return saved
 
 
-def manifest_of(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
     return json.loads((path / "backup.json").read_text())
 
 
@@ -119,7 +119,7 @@ def test_every_message_and_position_comes_back(
     site.consume(name, "three", record, f"{name}.3", fetch=4, ack=3)
     site.consume(name, "idle", record)
     path = save(name)
-    told = manifest_of(path)
+    told = read_manifest(path)
     assert told["contents"]["messages"] == len(record.messages) == 116
     assert told["contents"]["last_seq"] == 120
     record.assert_positions(told["consumers"])
@@ -295,7 +295,7 @@ def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) 
     before = {stream: site.stored(stream) for stream in ("KV_SETTINGS", "OBJ_FILES")}
     paths = {stream: save(stream) for stream in before}
     for stream, path in paths.items():
-        assert manifest_of(path)["contents"]["messages"] == len(before[stream])
+        assert read_manifest(path)["contents"]["messages"] == len(before[stream])
         restore(site, path, stream)
         assert site.stored(stream) == before[stream]
     assert asyncio.run(read()) == (
@@ -349,7 +349,7 @@ def test_consumers_that_the_archive_lacks_are_recreated(site: Site, save: Callab
     leader = site.api.stream("EVENTS")["cluster"]["leader"]
     elsewhere = {row["name"] for row in site.api.consumers("EVENTS").rows if row["cluster"]["leader"] != leader}
     path = save("EVENTS")
-    missing = {row["name"] for row in manifest_of(path)["consumers"] if not row["in_archive"]}
+    missing = {row["name"] for row in read_manifest(path)["consumers"] if not row["in_archive"]}
     assert missing == (elsewhere if version == OLD else set())
     assert set(restore(site, path, "EVENTS")["recreated"]) == missing
     site.assert_restored("EVENTS", record)
@@ -492,7 +492,7 @@ def test_a_damaged_archive_is_refused_before_anything_is_created(
     site.api.delete_stream("DAMAGED")
     assert str(archive) in site.refused("restore", "damaged", path=str(path))
     # As the nats CLI leaves a backup, without any checksum of its own.
-    told = manifest_of(path)
+    told = read_manifest(path)
     state = {**told["state"], "last_seq": told["state"]["last_seq"] + (fault == "swapped")}
     (path / "backup.json").write_text(json.dumps({"config": told["config"], "state": state}))
     site.refused("restore", "damaged", path=str(path))
@@ -543,7 +543,7 @@ def test_the_nats_cli_restores_what_is_saved_here(site: Site, save: Callable[...
     wait_until(lambda: site.api.find_stream(name), lambda found: found is None, 20)
     assert asyncio.run(natscli.restore(site.connect, path))["messages"] == 120
     assert site.stored(name) == record.messages
-    told = {entry["name"]: entry for entry in manifest_of(path)["consumers"]}
+    told = {entry["name"]: entry for entry in read_manifest(path)["consumers"]}
     if told["worker"]["in_archive"]:  # otherwise only this collection creates it again
         assert wait_until(lambda: site.api.consumers(name).rows, bool, 20).done
         record.assert_positions(list(site.api.consumers(name).rows))
@@ -620,7 +620,7 @@ def test_a_restored_stream_moves(
         assert wait_until(replica, lambda leader: leader not in ("", home), 20).done
     move()
     site.api.delete_stream(name)
-    told = manifest_of(path)
+    told = read_manifest(path)
     site.api.restore_stream(told["config"], told["state"], [(path / ARCHIVE).read_bytes()], TransferPace(idle=20))
     move()
 
@@ -630,14 +630,14 @@ def test_an_archive_of_2_10_is_restored_by_2_15_and_not_the_other_way_round(
 ) -> None:
     other = OLD if version == NEW else NEW
     path = FIXTURES / f"backup-{other}"
-    told = manifest_of(path)
+    told = read_manifest(path)
     if version == OLD:
         assert f"cannot be read by {OLD}" in site.refused("restore", "unsupported", path=str(path))
         assert site.api.stream_names() == []
         return
     result = site.done("restore", path=str(path))
     assert (result["stream"], result["messages"]) == ("S", told["contents"]["messages"])
-    again = manifest_of(save("S"))
+    again = read_manifest(save("S"))
     assert (again["format"], told["format"]) == ("entries", "tar")
     # Sequences, times, subjects, headers and bodies of all messages.
     assert again["contents"]["digest"] == told["contents"]["digest"]
@@ -673,7 +673,7 @@ def test_a_message_larger_than_the_servers_take(site: Site, save: Callable[..., 
     site.add("LARGE", 1)
     record = site.produce([("LARGE.a", {}, random_bytes(5000, 1))])
     path = save("LARGE")
-    told = manifest_of(path)
+    told = read_manifest(path)
     site.api.delete_stream("LARGE")
     small = NatsProcesses(version, path.parent, ["small"], cluster="", extra="max_payload: 4096")
     small.start()

@@ -65,7 +65,7 @@ def waiting(gate: dict[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-def version_of(core: Path) -> str:
+def read_version(core: Path) -> str:
     """Return the version of the ansible-core with its commands in this folder."""
     ask = "import ansible.release; print(ansible.release.__version__)"
     return subprocess.check_output([str(core / "python"), "-c", ask], text=True).strip()
@@ -124,7 +124,7 @@ def test_lines_while_a_gate_waits(gate: dict[str, Any], tmp_path: Path) -> None:
         logs = [pool.submit(in_a_log, core, tmp_path / f"log{number}", gate) for number, core in enumerate(CORES)]
         jobs = [pool.submit(as_a_job, core, tmp_path / f"job{number}", gate) for number, core in enumerate(CORES)]
     for core, log, job in zip(CORES, logs, jobs):
-        version = f'"ansible_version.full": "{version_of(core)}"'
+        version = f'"ansible_version.full": "{read_version(core)}"'
         status, text = log.result()
         assert version in text
         assert status == 2 and len(LINE.findall(text)) >= 5, text

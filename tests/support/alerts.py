@@ -8,9 +8,9 @@ from __future__ import annotations
 import subprocess
 
 import binaries
-from alert_rules import ALERTS, OF_CHECKS, RULES, SILENT, Alert, anchor, rules, runbook
+from alert_rules import ALERTS, CHECK_ALERTS, RULES, SILENT, Alert, anchor, rules, runbook
 
-__all__ = ["ALERTS", "OF_CHECKS", "RULES", "SILENT", "Alert", "anchor", "program", "promtool", "rules", "runbook"]
+__all__ = ["ALERTS", "CHECK_ALERTS", "RULES", "SILENT", "Alert", "anchor", "program", "promtool", "rules", "runbook"]
 
 SUITE = "trixie"
 

@@ -68,7 +68,7 @@ class Exporter:
 
     def series(self) -> Series:
         """Return what it serves."""
-        return series_of(self.get())
+        return parse_series(self.get())
 
     def until(self, holds: Callable[[Series], bool], seconds: float = 60) -> Series:
         """Return the series as soon as this holds of them."""
@@ -93,7 +93,7 @@ class Exporter:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-def series_of(text: str) -> Series:
+def parse_series(text: str) -> Series:
     """Return the samples of ours in the text format; the labels in the order of their names."""
     return {
         (sample.name, *(value for name, value in sorted(sample.labels.items()) if name != "fleet")): sample.value

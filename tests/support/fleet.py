@@ -332,9 +332,9 @@ def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
     for name in ("config", "state"):
         stream[name] = {**known[name], **detail[name]}
     stream["state"].update(first_ts=timestamp(START), last_ts=moment)
-    of_consumer = known["consumer_detail"][0]
+    consumer_reply = known["consumer_detail"][0]
     stream["consumer_detail"] = [
-        {**of_consumer, **consumer, "config": {**of_consumer["config"], **consumer["config"]}, "ts": moment}
+        {**consumer_reply, **consumer, "config": {**consumer_reply["config"], **consumer["config"]}, "ts": moment}
         for consumer in detail["consumer_detail"]
     ]
     return stream

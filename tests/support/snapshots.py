@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     Row,
     SnapshotWriter,
-    origin_of,
+    message_origin,
     rows_of,
     servers_summary,
 )
@@ -178,10 +178,10 @@ def write_snapshot(
     """Write the replies as nats_snapshot does, and return the manifest."""
     with SnapshotWriter(lake, fleet, started, name, form) as writer:
         servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
-        of_domains = domains(servers)
+        domain_names = domains(servers)
         for server in servers:
             origin = replace(
-                origin_of(server, of_domains[server.id]), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                message_origin(server, domain_names[server.id]), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             )
             reported = {**server.as_dict(), "clock_offset": 0.25}
             del reported["js"], reported["health"]

@@ -83,7 +83,7 @@ def lead(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<=\]\()([^)\s]+)(?=\))", lambda found: target(found[1], folder), source[0])
 
 
-def of_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
+def link_to_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
     """Lead what antsibull-docs refers to in Ansible's own documentation there, which needs no network while the site is built."""
     kind, name = node["reftype"], node["reftarget"]
     if kind == "ref" and name in APPENDICES:
@@ -95,4 +95,4 @@ def of_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Nod
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", lead)
-    app.connect("missing-reference", of_ansible)
+    app.connect("missing-reference", link_to_ansible)

@@ -59,7 +59,7 @@ class Message:
         return _RECORD.size + len(self.subject) + headers + len(self.body) + _RECORD_HASH
 
 
-def format_of(reader: Reader) -> tuple[str, bytes]:
+def detect_format(reader: Reader) -> tuple[str, bytes]:
     """Return the format of an archive and the bytes that were read to tell. Raises ArchiveError for one of neither."""
     start = reader.take(len(MAGIC))
     return (ENTRIES if start == MAGIC else TAR), start

@@ -19,10 +19,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
-    list_of,
+    list_shape,
     members,
     moment,
-    object_of,
+    object_shape,
     optional,
     seconds,
 )
@@ -120,10 +120,10 @@ def read_catalogue(text: str) -> Catalogue:
         document = shapes.read_json(text)
     except ValueError as error:
         raise CatalogueError(f"it is not JSON: {error}") from error
-    return catalogue_of(document)
+    return parse_catalogue(document)
 
 
-def catalogue_of(document: Any) -> Catalogue:
+def parse_catalogue(document: Any) -> Catalogue:
     """Return what the JSON document of a catalogue says. Raises CatalogueError."""
     if not isinstance(document, dict):
         raise CatalogueError("it is not a JSON object")
@@ -155,23 +155,23 @@ def catalogue_of(document: Any) -> Catalogue:
     )
 
 
-_BACKUP = object_of(
+_BACKUP = object_shape(
     {
         **members(shapes.text, "path", "stream"),
         **members(optional(shapes.text), "account", "account_name", "server_version", "format", "sha256", "digest"),
         "taken": optional(moment),
         **members(optional(count), "size", "messages", "bytes", "first_seq", "last_seq"),
         "seconds": optional(seconds),
-        "consumers": optional(list_of(shapes.text)),
-        **members(optional(object_of({})), "encryption", "changed_meanwhile"),
+        "consumers": optional(list_shape(shapes.text)),
+        **members(optional(object_shape({})), "encryption", "changed_meanwhile"),
     }
 )
-_RECORD = object_of(
+_RECORD = object_shape(
     {
         "current": optional(moment),
         "problem": optional(shapes.text),
         "proof": optional(
-            object_of(
+            object_shape(
                 {
                     "time": moment,
                     "proven": optional(moment),
@@ -185,19 +185,19 @@ _RECORD = object_of(
         ),
     }
 )
-_CLUSTER_FILES = object_of(
+_CLUSTER_FILES = object_shape(
     {
         **members(shapes.text, "path", "sha256", "digest"),
         "taken": moment,
         "size": count,
-        "files": list_of(shapes.text),
-        "encryption": optional(object_of({})),
+        "files": list_shape(shapes.text),
+        "encryption": optional(object_shape({})),
     }
 )
 _SHAPES: dict[str, shapes.Shape] = {
     "written": shapes.text,
-    "backups": list_of(_BACKUP),
-    "streams": object_of({}, _RECORD),
-    "exclude": list_of(shapes.text),
-    "cluster": list_of(_CLUSTER_FILES),
+    "backups": list_shape(_BACKUP),
+    "streams": object_shape({}, _RECORD),
+    "exclude": list_shape(shapes.text),
+    "cluster": list_shape(_CLUSTER_FILES),
 }

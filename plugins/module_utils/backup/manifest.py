@@ -30,10 +30,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import so
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
-    list_of,
+    list_shape,
     members,
     moment,
-    object_of,
+    object_shape,
     optional,
     seconds,
     whole,
@@ -139,7 +139,7 @@ def _require(document: Mapping[str, Any], wanted: Mapping[str, shapes.Shape]) ->
 
 # --- the shape of a manifest, which may come from anywhere ----------------------------------------------------------------
 
-_CONSUMER = object_of(
+_CONSUMER = object_shape(
     {
         "name": shapes.text,
         "config": CONSUMER_CONFIG,
@@ -152,12 +152,12 @@ _SHAPES: dict[str, shapes.Shape] = {
     **members(shapes.text, "stream", "archive"),
     "config": STREAM_CONFIG,
     "state": STREAM_STATE,
-    "consumers": list_of(_CONSUMER),
-    "caveats": list_of(shapes.text),
-    "changed_meanwhile": object_of({}, whole),
+    "consumers": list_shape(_CONSUMER),
+    "caveats": list_shape(shapes.text),
+    "changed_meanwhile": object_shape({}, whole),
     "crashed": flag,
     "contents": optional(
-        object_of(
+        object_shape(
             {
                 **members(count, "messages", "bytes", "largest", "first_seq", "last_seq"),
                 "digest": shapes.text,
@@ -165,7 +165,7 @@ _SHAPES: dict[str, shapes.Shape] = {
             }
         )
     ),
-    "encryption": optional(object_of({"method": shapes.text, "recipients": list_of(shapes.text)})),
+    "encryption": optional(object_shape({"method": shapes.text, "recipients": list_shape(shapes.text)})),
     "taken": moment,
     "seconds": optional(seconds),
     "size": count,

@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     Index,
     Member,
     Message,
-    format_of,
+    detect_format,
     includes,
     index_of_blocks,
     members,
@@ -120,7 +120,7 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
     """
     with opened() as file:
         reader = Reader(file)
-        kind, start = format_of(reader)
+        kind, start = detect_format(reader)
         if kind == ENTRIES:
             return _read_entries(reader)
         tar = _Tar(record_checksums)
@@ -129,7 +129,7 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
     if dead is not None:
         with opened() as file:
             again = Reader(file)
-            tar.count(again, format_of(again)[1], dead)
+            tar.count(again, detect_format(again)[1], dead)
     return tar.contents()
 
 
@@ -192,7 +192,7 @@ def read_head(reader: Reader) -> tuple[dict[str, Any], list[tuple[Entry, Consume
 def entry_messages(file: BinaryIO) -> Iterator[Message]:
     """Yield the messages of an archive of 2.15, whose structure is verified elsewhere. Raises ArchiveError."""
     reader = Reader(file)
-    format_of(reader)
+    detect_format(reader)
     read_head(reader)
     while True:
         entry = read_entry(reader)

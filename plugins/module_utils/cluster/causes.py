@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lies behind the problems of a cluster: thousands of symptoms grouped under few root causes. Pure.
+"""The root causes of a cluster's problems: thousands of symptoms grouped under a few causes. Pure.
 
-Two dead servers are hundreds of streams without a quorum and hundreds of replicas that are missed. `root_causes` puts each
-problem under exactly one cause, most fundamental first, and says what to do about it; `cause_lines` writes that on one screen.
-The health gate, the restart plan, the diagnosis, the report and the event sources use it, each with what it knows of the scene.
-"""
+Two dead servers cause hundreds of streams without a quorum and hundreds of missing replicas. `root_causes` puts each
+problem under exactly one cause, the most fundamental first, with its remedy; `cause_lines` writes them on one
+screen. The health gate, the restart plan, the diagnosis, the report and the event sources use it, each with its own
+`Scene`."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ KINDS = (
     REQUEST,
     UNKNOWN,
 )
-#: Causes that somebody has to remove: while nothing changes, waiting does not heal them.
+#: Causes that an operator must remove: waiting alone does not fix them.
 STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT})
 
-#: From here on a disk is what stops JetStream: percent of the file system of a store.
+#: Percent of a store's file system from which the disk is what stops JetStream.
 DISK_FULL = 95
 
 #: From here on a limit of JetStream counts as reached: percent of it. A message of 1 MiB does not fit any more then.
@@ -72,27 +72,27 @@ _EXAMPLES = 4
 #: How many names a line spells out.
 _NAMES_SHOWN = 4
 
-#: What servers say in HEALTHZ when the storage is at fault (filestore.go, jetstream_errors_generated.go).
+#: HEALTHZ errors caused by the storage (filestore.go, jetstream_errors_generated.go).
 _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
 #: And when they have no meta leader, or are behind it (monitor.go healthz).
 _META_WORDS = ("meta leader", "meta layer")
-#: And while they read what they have stored, after a start.
+#: HEALTHZ errors while a server reads its store after a start.
 _RECOVERING_WORDS = ("still recovering",)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known beside the problems. Each map is by server name and holds what is known alone.
+    """The context besides the problems. Each map is by server name and contains only known values.
 
-    `answered`: the servers that did. `clusters`: each server's cluster, also of those that do not answer. `silence`: seconds
-    since the meta leader heard from it. `raft_silent`: answers requests, while a leader hears nothing of it. `hosts`: the
-    state of its host in words, such as "its host cannot be reached". `disks`: percent of its store's file system that is used.
-    `stopping`: the servers that are to be stopped. `maintenance`: the servers in maintenance, each with what is known of that.
-    `delete_ranges`: whether servers may write Raft entries on which members before 2.14 panic. `nameless`: the Raft ids of
-    members whose names are not known. `limits`: how much the servers use that have reached a limit of their JetStream, in words;
-    `confined`: the streams and consumers with so many members there that they cannot write. `in_steps`, `moving_first`: what
-    stops fewer servers at a time, and what moves single replicas off them before.
-    """
+    `answered`: the servers that answered. `clusters`: each server's cluster, including servers that do not answer.
+    `silence`: seconds since the meta leader heard from it. `raft_silent`: servers that answer requests while a
+    leader receives nothing from them. `hosts`: the state of its host in words, such as "its host cannot be reached".
+    `disks`: used percent of its store's file system. `stopping`: the servers to be stopped. `maintenance`: the
+    servers in maintenance, each with a description. `delete_ranges`: whether servers may write Raft entries that
+    make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names. `limits`: usage of the
+    servers that have reached a limit of their JetStream, in words; `confined`: the streams and consumers that cannot
+    write, because too many members are on such servers. `in_steps`, `moving_first`: the commands that stop fewer
+    servers at a time, and that move single replicas off them first."""
 
     answered: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -115,9 +115,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class RootCause:
-    """One cause with its symptoms. `age`: seconds for which it is known to last, None when nobody knows. `commands`: what to run,
-    in this order. `assets`: the streams and consumers at fault, when it is their own. `lasting`: waiting does not heal it,
-    although it heals others of its kind."""
+    """One cause with its symptoms. `age`: seconds for which it has been known to last, None if unknown. `commands`:
+    commands to run, in this order. `assets`: the faulty streams and consumers, if the fault is their own. `lasting`:
+    waiting does not fix it, although it fixes other causes of its kind."""
 
     kind: str
     title: str
@@ -135,7 +135,7 @@ class RootCause:
 
     @property
     def stuck(self) -> bool:
-        """Return whether somebody has to do something about it."""
+        """Return whether an operator must act."""
         return (self.lasting or self.kind in STUCK) and self.severity == ERROR
 
     @property
@@ -160,7 +160,7 @@ class RootCause:
         }
 
 
-def scene_of(
+def build_scene(
     cluster: Cluster | None,
     clusters: Mapping[str, str],
     stopping: Iterable[str] = (),
@@ -258,7 +258,8 @@ def root_causes(problems: Sequence[Problem], scene: Scene) -> list[RootCause]:
 
 
 def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]:
-    """Return the causes for people, in at most so many lines: of each the title, what to run, and as much evidence as fits."""
+    """Return the causes for operators in at most this many lines: the title, the commands, and as much evidence as
+    fits."""
     shown = list(causes)
     while len(shown) > 1 and sum(1 + len(_commands(cause)) for cause in shown) + (len(shown) < len(causes)) > most:
         shown.pop()
@@ -267,7 +268,7 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
     lines = []
     for number, cause in enumerate(shown, 1):
         lines.append(cut(f"{number}. {cause.title}"))
-        # What the title says by itself is no evidence.
+        # The title is not repeated as evidence.
         evidence = [message for message in cause.evidence if message != cause.title]
         fitting = evidence[: max(0, room if len(evidence) <= room else min(room, _EXAMPLES))]
         room -= len(fitting)
@@ -279,7 +280,8 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
 
 
 def refusal(head: str, problems: Iterable[Problem], scene: Scene) -> str:
-    """Return why an operation is refused, the root causes of the errors on one screen; empty when it is not. `head`: what is."""
+    """Return the reason why an operation is refused: the root causes of the errors on one screen; empty if there are
+    none. `head`: the first line."""
     errors = [problem for problem in problems if problem.severity == ERROR]
     if not errors:
         return ""
@@ -304,7 +306,7 @@ class _Unexplained:
         return iter(self._left)
 
     def take(self, fits: Callable[[Problem], bool]) -> tuple[Problem, ...]:
-        """Return the problems that fit, in their order; nobody else gets them."""
+        """Return the matching problems in their order; later causes do not get them."""
         taken: list[Problem] = []
         left: list[Problem] = []
         for problem in self._left:
@@ -389,8 +391,8 @@ def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers of another cluster, to which a route was made: they have a meta group of their own, or have joined this one, whose
-    leader then deletes the streams that it does not know."""
+    """Servers of another cluster that a route connected: they have their own meta group, or have joined this one,
+    whose leader then deletes the streams that it has no record of."""
     foreign_servers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
     joined = {problem.servers[0] for problem in left if problem.code == "meta_peer_unexpected"}
     joined &= {problem.subject for problem in left if problem.code == "server_unexpected"}
@@ -454,7 +456,7 @@ def _too_old(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers in maintenance: that they are, which is no fault, and what their absence stands in the way of."""
+    """Servers in maintenance, which is not a fault, and the effects of their absence."""
     taken = left.take(_explained_by(scene.maintenance.keys(), left))
     if not taken:
         return
@@ -489,8 +491,8 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
 
 
 def _silence(names: Iterable[str], scene: Scene) -> float | None:
-    """Return for how long the meta leader has not heard of any of these; None when nobody knows, or it never did, or when it has
-    just begun to lead and counts from then on."""
+    """Return for how long the meta leader has heard from none of these servers; None if that is unknown or never
+    happened, or if the leader has just been elected and counts from then on."""
     known = [scene.silence[name] for name in names if name in scene.silence]
     return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
 
@@ -550,7 +552,8 @@ def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that have started and read their streams: leaders do not hear them yet, whatever their routes and version are."""
+    """Servers that have started and are reading their streams: leaders receive nothing from them yet, whatever their
+    routes and version."""
     names = {problem.subject for problem in left if _says(problem, _RECOVERING_WORDS)}
     taken = left.take(_explained_by(names, left)) if names else ()
     if taken:
@@ -561,7 +564,8 @@ def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that answer while their leaders hear nothing of them: a defect of their version, else routes that are cut."""
+    """Servers that answer while their leaders receive nothing from them: a defect of their version, otherwise broken
+    routes."""
     named = {name for problem in left for name in problem.absent}
     defective = {name for name in scene.raft_silent & named if RAFT_SILENT.affects(scene.versions.get(name, ""))}
     for kind, names in ((VERSION_DEFECT, defective), (ROUTES_CUT, set(scene.raft_silent & named) - defective)):
@@ -593,7 +597,7 @@ _ROUTE_COMMANDS: tuple[str, ...] = (
 
 
 def _elections(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Groups that chose another leader between two looks, each of which found a leader."""
+    """Groups that changed their leader between two samples with a leader."""
     taken = left.take(lambda problem: problem.code.endswith("_leader_changed"))
     if taken:
         title = taken[0].message
@@ -685,7 +689,7 @@ def _remove(subject: str) -> tuple[str, ...]:
 
 
 def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Streams of which healthz has said so since they were restored, a defect of some versions."""
+    """Streams that healthz has reported since their restore, due to a defect of some versions."""
 
     taken = left.take(lambda problem: problem.code == "stream_restored")
     if taken:
@@ -702,7 +706,7 @@ def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """What is wrong with streams and consumers of which every member answers and is heard."""
+    """Faults of streams and consumers whose members all answer and are reachable for their leaders."""
     taken = left.take(lambda problem: problem.code in ("stream_unhealthy", "consumer_unhealthy"))
     if taken:
         assets = sorted({problem.subject for problem in taken})
@@ -731,7 +735,7 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Replicas that do not hold what their leader believes them to hold: the leader would not send it again."""
+    """Replicas with less data than their leader assumes: the leader would not send it again."""
     taken = left.take(lambda problem: problem.code == "stream_replica_differs")
     if taken:
         names = tuple(sorted({name for problem in taken for name in problem.servers}))
@@ -802,7 +806,7 @@ _MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
 
 
 def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """What speaks against nothing but the stop or the restart that was asked for."""
+    """Problems that only concern the requested stop or restart."""
     quorum = left.take(lambda problem: problem.code == "stop_breaks_quorum")
     if quorum:
         servers, groups = _named(scene.stopping) or "these servers", _groups(problem.subject for problem in quorum)
@@ -868,13 +872,13 @@ _FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
 
 
 def _missed(problem: Problem) -> tuple[str, ...]:
-    """Return the servers of which a problem says that they are not there."""
+    """Return the servers that a problem reports as absent."""
     return problem.servers if problem.code.endswith(("_replica_behind", "_peer_missing")) else ()
 
 
 def _explained_by(names: Collection[str], left: Iterable[Problem]) -> Callable[[Problem], bool]:
-    """Return whether a problem follows from it that these servers are away: it is theirs alone, or they are missed in its group.
-    That the others find no meta leader follows from them, too, when the meta group misses them."""
+    """Return whether the absence of these servers explains a problem: it is only theirs, or its group lacks them. A
+    meta group that lacks them also explains that other servers have no meta leader."""
     leaderless = any(problem.code.startswith("meta_no_") and set(problem.absent) & set(names) for problem in left)
 
     def fits(problem: Problem) -> bool:
@@ -902,8 +906,8 @@ def _with_symptoms(what: str, problems: Iterable[Problem]) -> str:
 
 
 def symptoms(problems: Iterable[Problem]) -> str:
-    """Return what the problems do to the groups, counted, such as "411 streams and 402 consumers have no quorum, 590 miss a
-    replica"; empty when they do nothing to any."""
+    """Return the effects of the problems on the groups, counted, such as "411 streams and 402 consumers have no
+    quorum, 590 miss a replica"; empty without effects."""
     lost: dict[str, None] = {}
     missed: dict[str, None] = {}
     stop: dict[str, None] = {}

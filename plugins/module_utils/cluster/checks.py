@@ -201,7 +201,7 @@ AT_LEAST, ABOVE, AT_MOST = Bound(), Bound(at=False), Bound(upper=False)
 EITHER = None
 
 
-def bound_of(kind: Bound | None, warning: float | None, critical: float | None) -> Bound:
+def make_bound(kind: Bound | None, warning: float | None, critical: float | None) -> Bound:
     """Return how these thresholds are compared: EITHER is decided by their order."""
     if kind is not EITHER:
         return kind
@@ -294,7 +294,7 @@ def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
     for stem, kind in PAIRS.get(check, {}).items():
         named = (f"{stem}_warn", f"{stem}_critical")
         warning, critical = (options.get(option) for option in named)
-        found[named] = bound_of(kind, warning, critical).refuses(warning, critical)
+        found[named] = make_bound(kind, warning, critical).refuses(warning, critical)
     for option, bound in SINGLES.get(check, {}).items():
         found[option,] = bound.refuses(None, options.get(option))
     if check == "stream":
@@ -311,7 +311,7 @@ def _judge(result: Result, options: Options, stem: str, value: float, text: str)
     """Judge a value by its pair of thresholds and say so, also when all is well; nothing without thresholds."""
     warning, critical = options.get(f"{stem}_warn"), options.get(f"{stem}_critical")
     if warning is not None or critical is not None:
-        bound = bound_of(PAIRS[result.check][stem], warning, critical)
+        bound = make_bound(PAIRS[result.check][stem], warning, critical)
         result.add(bound.judge(value, warning, critical), text)
 
 

@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes i
     route_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, mark_texts
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts, parse_mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
@@ -42,10 +42,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     blocks,
     fitting,
+    hidden_rest,
     listing,
     page,
     paragraphs,
-    rest_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table, table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
@@ -209,7 +209,7 @@ def diagnose(
     managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount,
     maintenance (None: in none).
     """
-    marks = {host["server_name"]: mark_of(host["maintenance"]) for host in hosts if host.get("maintenance")}
+    marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):
         left, _excused = split_tolerated([problem_of(one) for one in info["problems"]], marks)
         info = {**info, "problems": [problem.as_dict() for problem in left]}
@@ -712,7 +712,7 @@ def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Pa
             [
                 f"Warnings and errors of {name} since its last start:",
                 *(f"  {_log_text(kind)}" for kind in kinds[:shown]),
-                *rest_of(len(kinds), range(min(shown, len(kinds))), what="kind"),
+                *hidden_rest(len(kinds), range(min(shown, len(kinds))), what="kind"),
             ]
             for name, kinds in logs.items()
         ]

@@ -160,7 +160,7 @@ def upstream(info: Info, stream: str) -> Info:
     return next((entry for entry in found if entry and entry.get("name") == stream), {})
 
 
-def contact_of(info: Info, stream: str) -> Optional[float]:
+def last_contact(info: Info, stream: str) -> Optional[float]:
     """Return the seconds since the site last heard of the origin, None for never."""
     active = upstream(info, stream).get("active", -1)
     return None if active < 0 else active / 1e9
@@ -178,7 +178,7 @@ def judge(
     """Return the state of one stream. The site was read before the origin, so that what it lacks is no less than this says."""
     promoted = bool(failover and failover.done)
     state = PROMOTED if promoted else _state(protected, origin, site)
-    contact = contact_of(site.info, protected.stream) if site.info else None
+    contact = last_contact(site.info, protected.stream) if site.info else None
     behind = _behind(origin, site) if state in (FOLLOWING, BEHIND, DISCONNECTED) else None
     seconds = _seconds_behind(origin) if behind is not None else None
     loss = _loss(protected, state, site, checkpoint, behind, seconds, contact)
@@ -208,7 +208,7 @@ def _state(protected: Protected, origin: Reading, site: Reading) -> str:
         return ORIGIN_SILENT
     if origin.info is None or site.position > origin.last_seq:
         return DIVERGED
-    contact = contact_of(site.info, protected.stream)
+    contact = last_contact(site.info, protected.stream)
     if contact is None or contact > SILENCE or upstream(site.info, protected.stream).get("error"):
         return DISCONNECTED
     return BEHIND if _behind(origin, site) else FOLLOWING
@@ -289,7 +289,7 @@ def _problems(
         )
     elif state == DISCONNECTED:
         error = (upstream(site.info or {}, protected.stream).get("error") or {}).get("description")
-        contact = contact_of(site.info or {}, protected.stream)
+        contact = last_contact(site.info or {}, protected.stream)
         heard = "never" if contact is None else f"last {human_seconds(contact)} ago"
         found.append(
             f"the site receives nothing from the origin, although the origin answers ({error or f'heard {heard}'})"

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is healthy, and what may be stopped.
+"""The rules for a healthy cluster and for stopping servers.
 
-Pure judgement over a Cluster: the same code judges a live cluster, a snapshot and a simulation. The rules come from
-how nats-server behaves, not from its /healthz, which stays at 200 for a stream that lost its quorum.
-"""
+Pure functions of a Cluster: the same code evaluates a live cluster, a snapshot and a simulation. The rules follow
+the behaviour of nats-server, not its /healthz, which returns 200 for a stream that has lost its quorum."""
 
 from __future__ import annotations
 
@@ -33,17 +32,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
 MAX_META_PENDING = 100
 
-#: Seconds after its start within which a server may still have to make what the meta group's log assigns to it.
+#: Seconds after its start in which a server may still be creating assets that the meta group's log assigns to it.
 SETTLED_AFTER = 30.0
-#: What HEALTHZ says of a replica on its way (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9 gives no reason.
-#: What it says of a stream that was restored, in versions with that defect, or whose goroutine has ended.
+#: HEALTHZ errors for a replica that is catching up (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9 gives
+#: no reason. Also those for a restored stream, in versions with that defect, and for a stream whose goroutine has
+#: ended.
 _NOT_MONITORED = "monitor goroutine not running"
 _PASSING_FAULTS = frozenset({"stream catching up", "group node unhealthy", "stream missing", "is not current"})
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a replica counts as in step: at most `max_lag` Raft entries behind, heard of within `max_active` seconds."""
+    """When a replica counts as in step: at most `max_lag` Raft entries behind, heard from within `max_active`
+    seconds."""
 
     max_lag: int = 200
     max_active: float = 5.0
@@ -51,10 +52,9 @@ class Limits:
     def in_step(self, peer: Peer) -> bool:
         """Return whether the replica can be counted on.
 
-        Under load a healthy replica is a few entries behind at any moment and then reported as not current
-        (raft.go Peers compares with what the leader has applied); a bounded lag with a fresh contact is in step. A leader that
-        has not heard of a replica since its election reports it as active 0 s ago, and not current.
-        """
+        Under load a healthy replica is always a few entries behind and then reported as not current (raft.go Peers
+        compares with the leader's applied index); a bounded lag with recent contact is in step. A leader that has
+        not heard from a replica since its election reports it as active 0 s ago, and not current."""
         if peer.offline or peer.active > self.max_active or peer.lag > self.max_lag:
             return False
         return peer.current or (peer.lag > 0 and peer.active > 0)
@@ -62,9 +62,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Expectations:
-    """What the cluster should look like. `servers`, `jetstream_servers`: names, None for whatever answers.
-    `cluster`: judge the servers and assets of this cluster only. `clusters`: the cluster of each server, by its name.
-    `assets`: whether all streams and consumers of the servers were read."""
+    """The expected cluster. `servers`, `jetstream_servers`: names, None for all that answer. `cluster`: evaluate
+    only the servers and assets of this cluster. `clusters`: the cluster of each server, by its name. `assets`:
+    whether all streams and consumers of the servers were read."""
 
     servers: frozenset[str] | None = None
     jetstream_servers: frozenset[str] | None = None
@@ -76,7 +76,7 @@ class Expectations:
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """How to judge a stop. `r1`: fail or accept that assets with a single replica are away for the time."""
+    """Rules for a stop. `r1`: fail or accept that assets with a single replica are unavailable for the time."""
 
     r1: str = "accept"
     limits: Limits = Limits()
@@ -104,7 +104,8 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
 def group_problems(
     group: RaftGroup, answered: frozenset[str] | None = None, limits: Limits = Limits()
 ) -> list[Problem]:
-    """Return what is wrong with one group. `answered`: the servers that did; None believes what the leader says of them."""
+    """Return the problems of one group. `answered`: the servers that answered; None trusts the leader's report on
+    them."""
     return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
 
 
@@ -116,10 +117,9 @@ def members_in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) 
 def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
     """Return every group that would lose its quorum if these servers stopped now.
 
-    A replica counts when its leader sees it in step, it answered, and its server says nothing against it: for some seconds
-    after a crash the leader still believes in it. A group of which nobody knows the state is a reason too. Groups without a
-    member on these servers are not judged.
-    """
+    A replica counts if its leader sees it in step, it answered, and its server reports no fault of it: for some
+    seconds after a crash the leader still counts it. A group with an unknown state is also a reason. Groups without
+    a member on these servers are not evaluated."""
     stopping = frozenset(server_names)
     problems = [
         _error(
@@ -141,10 +141,10 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
 
 
 def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
-    """Return for each server that answered whether it could stop now without a group losing its quorum, by `stop_problems`.
+    """Return for each server that answered whether it could stop now without a group losing its quorum, by
+    `stop_problems`.
 
-    Each is judged over the streams alone that have a member there, so that all take as long as each replica being looked at once.
-    """
+    Each is evaluated only with the streams that have a member there, so all together read each replica once."""
     there: dict[str, list[Stream]] = {}
     for stream in cluster.streams:
         groups = (stream.group, *(consumer.group for consumer in stream.consumers))
@@ -173,9 +173,9 @@ def entries_behind(cluster: Cluster) -> tuple[int, int]:
 
 
 def lasting_asset_faults(cluster: Cluster) -> list[str]:
-    """Return the streams and consumers ("consumer APP/ORDERS/worker") with a fault of their own that no server's restart
-    causes or heals: those that some server reports for long, and of which it does not say that they catch up, and those that
-    need a newer version than a member runs."""
+    """Return the streams and consumers ("consumer APP/ORDERS/worker") with their own fault that a server's restart
+    neither causes nor fixes: faults that a server reports for long without catching up, and assets that need a newer
+    version than a member runs."""
     settled = {server.name for server in cluster.servers if server.uptime >= SETTLED_AFTER}
     faults = {
         subject
@@ -201,8 +201,9 @@ def duplicate_problems(cluster: Cluster) -> list[Problem]:
 
 
 def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tuple[list[Problem], list[Problem]]:
-    """Return (remaining, tolerated): tolerated is what has a tolerated code, or only tolerated servers at fault, or is the state
-    of a tolerated stream or consumer ("stream APP/ORDERS"). That a stop would break one is excused by its code alone."""
+    """Return (remaining, tolerated). A problem is tolerated if its code is, if all its faulty servers are, or if it
+    is the state of a tolerated stream or consumer ("stream APP/ORDERS"). Only its code excuses a stop that would
+    break a group."""
     accepted = frozenset(tolerate)
     remaining: list[Problem] = []
     tolerated: list[Problem] = []
@@ -239,8 +240,8 @@ def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
 
 
 def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list[Problem]:
-    """Return the replicas that lack what their leader, which calls them in step, held some seconds ago, and that got nothing
-    since. 2.10 continues like that after a failed write."""
+    """Return the replicas that lack messages which their leader had some seconds ago, although the leader calls them
+    in step, and that have received none since. 2.10 continues like that after a failed write."""
     return [
         _error("stream_replica_differs", late.group.subject, message, name, progress=[late.stored[name]])
         for early, late in _in_both(before, after)
@@ -249,8 +250,8 @@ def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list
 
 
 def different_replicas(early: Stream, late: Stream, limits: Limits) -> list[tuple[str, str]]:
-    """Return the servers whose replica of a stream lacks messages in two looks some seconds apart, without any progress, although
-    its leader calls it in step, and why."""
+    """Return the servers whose replica of a stream lacks messages in two samples some seconds apart, without
+    progress, although its leader calls it in step, with the reason."""
     group, leader = late.group, late.group.leader
     if leader is None or early.group.leader != leader or leader not in early.stored or leader not in late.stored:
         return []
@@ -315,9 +316,9 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
 
 
 def _gateway_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
-    """Each server keeps an outbound gateway connection to each other cluster of which a server answered (docs: gateways); it
-    names only those that are there (events.go sendStatsz). Servers behind leafnodes answer too and have none: judged are the
-    expected ones, and without an expectation those that have a gateway connection."""
+    """Each server keeps an outbound gateway connection to each other cluster with an answering server (docs:
+    gateways); it only lists existing ones (events.go sendStatsz). Servers behind leafnodes also answer and have
+    none: only the expected servers are evaluated, and without an expectation those that have a gateway connection."""
     linked = [
         server
         for server in everything.servers
@@ -443,7 +444,7 @@ def _silence(server: Server, endpoint: str) -> str:
 
 
 def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
-    """Return stream or consumer → server → what that server's HEALTHZ says against its replica, without what is a defect."""
+    """Return stream or consumer → server → the fault of its replica in that server's HEALTHZ, without known defects."""
     faults: dict[str, dict[str, str]] = {}
     for server in cluster.servers:
         for error in server.health.asset_errors if server.health else ():
@@ -453,12 +454,13 @@ def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 
 def _only_restored(server: Server, error: AssetError) -> bool:
-    """Return whether a server says of every restored stream what this error says; its leader's view of the group still counts."""
+    """Return whether a server reports this error for every restored stream; its leader's view of the group still
+    counts."""
     return error.reason == _NOT_MONITORED and RESTORED_UNHEALTHY.affects(server.version)
 
 
 def _restored_streams(mine: Cluster) -> Iterable[Problem]:
-    """Yield the streams against which nothing is said but what the defect explains."""
+    """Yield the streams whose only fault is explained by the defect."""
     for server in mine.servers:
         for error in server.health.asset_errors if server.health else ():
             if _only_restored(server, error):
@@ -470,8 +472,8 @@ def _restored_streams(mine: Cluster) -> Iterable[Problem]:
 
 
 def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
-    """Yield the streams and consumers with a member that runs a version without their API level (ADR-44): before 2.11.9 it serves
-    them without what it does not know, such as the values of counters, and later ones put them offline."""
+    """Yield the streams and consumers with a member whose version lacks their API level (ADR-44): before 2.11.9 it
+    serves them without the unsupported parts, such as the values of counters; later versions put them offline."""
     levels = {server.name: (server.summary.api_level, server.version) for server in mine.servers if server.summary}
     assets: list[Stream | Consumer] = []
     for stream in mine.streams:
@@ -486,12 +488,12 @@ def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
 
 
 def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[Problem]:
-    """Yield what the servers say against single streams and consumers.
+    """Yield the faults that servers report for single streams and consumers.
 
-    HEALTHZ compares what the meta group's log assigns to the server with what it runs. A consumer that is in the log and on no
-    server (nats-server#8123) makes it fail on every member for ever, although none of them lacks anything: that is the asset's
-    fault. No stop can harm what nobody holds, so it is a warning, once every server had the time to make what it was assigned.
-    """
+    HEALTHZ compares the server's assignments in the meta group's log with its assets. A consumer that is in the log
+    and on no server (nats-server#8123) makes it fail on every member forever, although none of them lacks data: that
+    is the asset's fault. A stop cannot harm it, so it is a warning once every server has had time to create its
+    assignments."""
     servers = {server.name: server for server in mine.servers}
     held = {group.subject for group in everything.groups()}
     for subject, reports in sorted(_reported_faults(mine).items()):
@@ -553,7 +555,7 @@ def _stop_group(
     policy: StopPolicy,
     in_memory: int = 0,
 ) -> Iterable[Problem]:
-    """Yield what the stop does to a group. `in_memory`: messages that only servers' memories have."""
+    """Yield the effects of the stop on a group. `in_memory`: messages that exist only in servers' memory."""
     leaving = sorted(stopping.intersection(group.members))
     if not leaving:
         return
@@ -594,8 +596,9 @@ def _label(group: RaftGroup) -> str:
 
 
 def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, tuple[str, int]]:
-    """Return what keeps the replica from being in step, in words and as progress: the kind of reason, and the entries that are
-    left. Entries are progress for a replica that is there alone: those of an absent one grow with what is published."""
+    """Return the reason why the replica is not in step, in words and as progress: the kind of reason, and the
+    remaining entries. Only entries of a replica that answers are progress: those of an absent one grow with new
+    messages."""
     if peer.offline:
         return "is offline", ("offline", 0)
     if peer.active > limits.max_active:
@@ -614,5 +617,5 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _members(group: RaftGroup) -> str:
-    """Return the group's members; one of which only the id is known has no name to be called by."""
+    """Return the group's members; a member with only a known id is shown as an unknown server."""
     return _names(f"an unknown server (id {name})" if name in group.nameless else name for name in group.members)

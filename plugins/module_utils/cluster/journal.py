@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 
 #: The version of its schema that is read here.
@@ -64,10 +64,10 @@ def read_journal(lines: Iterable[str]) -> Journal:
             continue
         data = event.get("data")
         if event["event"] == "maintenance_entered" and isinstance(data, dict):
-            mark = mark_of(data)
+            mark = parse_mark(data)
             marks[mark.server] = mark
         elif event["event"] == "maintenance_left" and isinstance(data, dict):
-            marks.pop(mark_of(data).server, None)
+            marks.pop(parse_mark(data).server, None)
         elif event["event"] == "run_started":
             runs[event["cluster"]] = Run(event["run"], event["time"], event["time"], batches=event.get("of", 0))
         elif event["cluster"] in runs and runs[event["cluster"]].name == event["run"]:
@@ -98,10 +98,10 @@ def windows(lines: Iterable[str]) -> tuple[Window, ...]:
         kind, time, data = event["event"], event["time"], event.get("data")
         details = data if isinstance(data, dict) else {}
         if kind == "maintenance_entered":
-            mark = mark_of(details)
+            mark = parse_mark(details)
             reason = f" ({mark.reason})" if mark.reason else ""
             kept[mark.server] = Window((mark.server,), time, mark.until, f"in maintenance by {mark.by}{reason}")
-        elif kind == "maintenance_left" and (window := kept.pop(mark_of(details).server, None)):
+        elif kind == "maintenance_left" and (window := kept.pop(parse_mark(details).server, None)):
             found.append(replace(window, end=min(time, window.end)))
         elif kind == "batch_started":
             found.extend(_ended(batches, event))

@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     unchecked_losses,
     ungated_losses,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, some_names
@@ -190,7 +190,7 @@ def host_state(process: Mapping[str, Any], now: float) -> str:
         return "in_service" if process["running"] else "stopped"
     if process["running"]:
         return "running"
-    return "overdue" if mark_of(process["maintenance"]).overdue(now) else "in_maintenance"
+    return "overdue" if parse_mark(process["maintenance"]).overdue(now) else "in_maintenance"
 
 
 def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str, str], now: float) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
     cells = []
     for host, process in processes.items():
         state, name = host_state(process, now), server_names.get(host, host)
-        mark = mark_of(process["maintenance"], name) if process.get("maintenance") else None
+        mark = parse_mark(process["maintenance"], name) if process.get("maintenance") else None
         rows.append(
             {"host": host, "server_name": name, "state": state, "maintenance": mark.as_dict() if mark else None}
         )

@@ -63,7 +63,7 @@ class PlacementResult:
         )
 
 
-def zones_of(servers: Iterable[Server], prefix: str) -> dict[str, str]:
+def server_zones(servers: Iterable[Server], prefix: str) -> dict[str, str]:
     """Return server → zone from the servers' tags; nats-server may keep them in lower case."""
     found = {}
     for server in servers:
@@ -82,7 +82,7 @@ def carriers(cluster: Cluster, name: str) -> list[Server]:
     ]
 
 
-def requirements_of(stream: Stream) -> ReplicaRequirements:
+def replica_requirements(stream: Stream) -> ReplicaRequirements:
     """Return what a replica of the stream asks of a server."""
     groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
     return ReplicaRequirements(
@@ -164,7 +164,7 @@ def unique_tag(cluster: Cluster) -> str:
 
 def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) -> Cluster:
     """Return the cluster as it will be when the target has taken the stream's replica of the source, to judge the next one."""
-    need = requirements_of(stream)
+    need = replica_requirements(stream)
     members = tuple(sorted({*stream.group.members, target} - {source}))
     return replace(
         cluster,

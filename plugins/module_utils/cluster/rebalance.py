@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placemen
     free_bytes,
     lasting_rules,
     own_tag,
-    requirements_of,
+    replica_requirements,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
@@ -256,7 +256,7 @@ def _groups(
     answered = cluster.names
     groups = []
     for stream in streams:
-        need = requirements_of(stream)
+        need = replica_requirements(stream)
         key = need.cluster, need.tags
         if key not in rules:
             lasting = lasting_rules(cluster, need)

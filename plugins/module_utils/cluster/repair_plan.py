@@ -1,12 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which finding gets which cure, at what risk, and when none may be given. Pure.
+"""Assignment of repairs to findings, with their risks and refusals. Pure.
 
-`find` compares two looks at a cluster, `plan` says what would be done about each finding, with what its owner's account says of
-it (`Evidence`). Nothing is cured whose state is unknown, whose quorum or messages a cure could cost, or of which somebody has to
-say first that the risk is accepted.
-"""
+`find` compares two samples of a cluster. `plan` assigns a repair to each finding, using the data of the owning
+account (`Evidence`). A repair is refused if the state is unknown, if it could cost a quorum or messages, or if its
+risk has not been accepted."""
 
 from __future__ import annotations
 
@@ -49,25 +48,25 @@ STREAM_LEADERLESS = "stream_leaderless"
 JETSTREAM_DISABLED = "jetstream_disabled"
 WRITE_ERROR = "write_error"
 
-#: The cures.
+#: The repairs.
 RECREATE, RESET, DELETE = "recreate", "reset", "delete"
 REPLACE_REPLICA, REFILL, CANCEL_MOVE = "replace_replica", "refill", "cancel_move"
-#: What a person has to do.
+#: A step that an operator must perform.
 BY_HAND = "by_hand"
 CURES = (RECREATE, RESET, DELETE, REPLACE_REPLICA, REFILL, CANCEL_MOVE)
 
-#: What a cure may cost. Redelivery is what every consumer has to expect after a restart of its client; a lost position has to be
+#: The risk of a repair. Redelivery also happens after a restart of a consumer's client; losing a position must be
 #: allowed.
 NO_RISK, REDELIVERY, POSITION_LOST = "none", "redelivery", "position_lost"
 
-#: The first release whose servers reset a consumer (ADR-60), as their API level tells.
+#: The first API level whose servers can reset a consumer (ADR-60).
 LEVEL_RESET = 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with one stream, one consumer, or one server (`server`), and what is seen of it. `account_name`:
-    how the account is displayed."""
+    """A fault of one stream, one consumer, or one server (`server`), with its symptoms. `account_name`: display name
+    of the account."""
 
     code: str
     message: str
@@ -85,7 +84,7 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """Return how it is displayed without its kind, such as APP/ORDERS/worker."""
+        """Return the display name without the kind, such as APP/ORDERS/worker."""
         return self._with_account(self.account_name or self.account)
 
     @property
@@ -95,7 +94,7 @@ class Finding:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return by what a user may specify it: with the account's name, or its identity."""
+        """Return the names that select it: with the account's name, or its identity."""
         return self.label, self.name
 
     def _with_account(self, account: str) -> str:
@@ -113,11 +112,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a finding beside the cluster's state. `failure`: why nothing is known.
+    """The evidence for a finding besides the cluster's state. `failure`: the reason why there is none.
 
-    Of a consumer: its configuration, the stream's retention, first and last sequence, its highest ack floor (None: nobody knows
-    it), and the highest sequence that was delivered. Of a stream: what speaks against moving the replica (`refused`).
-    """
+    For a consumer: its configuration, the stream's retention, first and last sequence, its highest ack floor (None
+    if unknown), and the highest delivered sequence. For a stream: the reason not to move the replica (`refused`)."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     retention: str = ""
@@ -131,9 +129,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Step:
-    """A finding with its cure. `refused`: why the cure may not be given, empty when it may. `floor`: up to where the consumer has
-    nothing to get again, None to begin where its delivery policy does. `subjects`: what the health gate speaks of meanwhile, of a
-    stream also its consumers."""
+    """A finding with its repair. `refused`: the reason against the repair, empty if there is none. `floor`: the
+    consumer resumes after this sequence; None to follow its delivery policy. `subjects`: names that the health gate
+    reports during the repair, for a stream also its consumers."""
 
     finding: Finding
     cure: str
@@ -162,8 +160,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. `assets`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER, none for all. `allow`: accepted
-    risks. `floors`: ack floors that somebody knows, by ACCOUNT/STREAM/CONSUMER. `dead`: servers that never come back."""
+    """The options of a repair. `assets`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER, empty for all.
+    `allow`: accepted risks. `floors`: known ack floors by ACCOUNT/STREAM/CONSUMER. `dead`: servers that will not
+    return."""
 
     assets: Sequence[str] = ()
     cures: Collection[str] = CURES
@@ -172,15 +171,15 @@ class Request:
     dead: frozenset[str] = frozenset()
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
+# --- Findings ---------------------------------------------------------------------------------------------------------
 
 
 def find(early: Cluster, late: Cluster, request: Request, expected: Expectations) -> list[Finding]:
-    """Return the findings of the later look that the earlier one does not contradict, in the order in which they are cured.
+    """Return the findings of the later sample that the earlier one does not contradict, in the order of their
+    repair.
 
-    What passes by itself (an election, a replica that catches up, a move under way) is none: it has to be there in both looks,
-    without any progress between them.
-    """
+    Temporary states (an election, a replica that catches up, a move in progress) are excluded: a finding must be
+    present in both samples, without progress between them."""
     before = {(stream.account, stream.name): stream for stream in early.streams}
     failed = _write_errors(early).keys() & _write_errors(late).keys()
     found = list(_servers(late, expected, failed, request.assets))
@@ -192,9 +191,9 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
     for subject, message in sorted(ghosts.items()):
         # The name of an account may hold a slash, those of streams and consumers may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
-        identity = late.account_of(account)
+        identity = late.find_account(account)
         found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
-    # The replicas of a server that does not write are behind for that reason.
+    # This also explains the replicas that are behind on a server that cannot write.
     heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
     sight = _Sight(late.names, heard, _listing(early) & _listing(late) & heard, request.dead, expected.limits)
     for item in late.streams:
@@ -206,8 +205,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
 
 
 def matches(finding: Finding, patterns: Sequence[str]) -> bool:
-    """Return whether a finding is one of those that are meant: a stream's pattern means its consumers, too, and what it takes
-    for a server not to write any of them."""
+    """Return whether a finding is selected: a stream's pattern also selects its consumers, and the server that
+    cannot write one of them."""
     return finding.code == WRITE_ERROR or _meant(finding.names, bool(finding.consumer), patterns)
 
 
@@ -239,16 +238,16 @@ def _servers(
 
 
 def _names_of(cluster: Cluster, label: str) -> tuple[str, str]:
-    """Return by what a user may specify the stream or consumer that is displayed like this."""
+    """Return the names that select the stream or consumer with this display name."""
     account, slash, rest = label.partition("/")
-    return label, f"{cluster.account_of(account)}{slash}{rest}"
+    return label, f"{cluster.find_account(account)}{slash}{rest}"
 
 
 def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
-    """Return what servers say about streams and consumers that they do not write any more, by server and subject.
+    """Return the write errors that servers report for streams and consumers, by server and subject.
 
-    Up to 2.12 a failed write ends JetStream; from 2.14 it may end the replica alone. Both last until the server restarts.
-    """
+    Up to 2.12 a failed write stops JetStream; from 2.14 it may stop only the replica. Both last until the server
+    restarts."""
     return {
         (server.name, error.subject): error.reason
         for server in cluster.servers
@@ -258,7 +257,8 @@ def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
 
 
 def _heard(cluster: Cluster, limits: Limits) -> frozenset[str]:
-    """Return the servers that answer and that the meta leader sees in step: what is wrong with a replica there is not theirs."""
+    """Return the servers that answer and are in step for the meta leader: they do not cause the faults of their
+    replicas."""
     if cluster.meta is None:
         return frozenset()
     group = cluster.meta.group
@@ -273,8 +273,8 @@ def _listing(cluster: Cluster) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Sight:
-    """What two looks say of the servers. `answered`: those that the later one saw; `heard`: as of `_heard`; `listing`: those of
-    them that listed their streams in both; `dead`: those that never come back."""
+    """The servers in two samples. `answered`: those in the later sample; `heard`: see `_heard`; `listing`: those
+    that listed their streams in both; `dead`: those that will not return."""
 
     answered: frozenset[str]
     heard: frozenset[str]
@@ -307,7 +307,7 @@ def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
             and group.leader
             and earlier.group.leader
         ):
-            # The stream was read after the consumer, so that it cannot merely be older.
+            # The stream was read after the consumer, so its state cannot be older.
             message = (
                 f"{consumer.group.subject} waits for messages after {delivered_seq(consumer.info)}, but its stream "
                 f"ends at {late.last_seq}: it delivers nothing until then"
@@ -347,8 +347,8 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
 
 
 def _moving(group: RaftGroup) -> bool:
-    """Return whether members are being exchanged, as the leader says: up to 2.14 it has more of them than replicas until then.
-    A server that lost its membership a moment ago still names itself, and does not count."""
+    """Return whether members are being exchanged: up to 2.14 the leader then lists more members than replicas. A
+    server that has just lost its membership still lists itself and does not count."""
     return group.moving or len(group.peers) >= group.size
 
 
@@ -371,7 +371,7 @@ def _progress(stream: Stream) -> object:
 
 
 def _begins_after(consumer: Consumer) -> int:
-    """Return the sequence after which the consumer was asked to begin, 0 for one that begins elsewhere."""
+    """Return the sequence after which the consumer was configured to start, 0 for other delivery policies."""
     config = consumer.info.get("config") or {}
     return int(config.get("opt_start_seq") or 1) - 1 if config.get("deliver_policy") == "by_start_sequence" else 0
 
@@ -381,7 +381,7 @@ def delivered_seq(info: Mapping[str, Any]) -> int:
     return int((info.get("delivered") or {}).get("stream_seq") or 0)
 
 
-# --- what is done about it --------------------------------------------------------------------------------------------
+# --- Repairs ----------------------------------------------------------------------------------------------------------
 
 
 def plan(
@@ -476,8 +476,8 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
 
 
 def _loses_interest(finding: Finding, known: Evidence) -> str:
-    """Return why a consumer must not be deleted: a stream of retention interest drops what no other consumer waits for
-    (consumer.go stopWithFlags). A ghost is held by nobody, so that its deletion drops nothing."""
+    """Return the reason not to delete a consumer: a stream with retention interest drops the messages that no other
+    consumer needs (consumer.go stopWithFlags). A ghost exists on no server, so its deletion drops nothing."""
     if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
         return ""
     return "its stream has retention interest, which drops the messages that only this consumer waits for when it is deleted"
@@ -532,7 +532,7 @@ def _server_step(finding: Finding) -> Step:
 
 
 def repair_page(steps: Sequence[Step]) -> Page:
-    """Return the plan for people, a line for each finding: what is wrong, what is done, and at what risk."""
+    """Return the plan for operators, one line for each finding: the fault, the repair, and the risk."""
     if not steps:
         return page("Nothing to repair.")
     written = []

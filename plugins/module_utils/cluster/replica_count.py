@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
     evaluate_candidates,
-    requirements_of,
+    replica_requirements,
     simulate_move,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Stream
@@ -149,7 +149,7 @@ def _change(
     if behind:
         return replace(change, refused="; ".join(behind)), cluster
     members = list(stream.group.members)
-    need = replace(requirements_of(stream), replicas=wanted.num_replicas)
+    need = replace(replica_requirements(stream), replicas=wanted.num_replicas)
     gains: list[str] = []
     while len(members) < wanted.num_replicas:
         judgement = evaluate_candidates(cluster, need, members)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, catalogue_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, parse_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     Scene,
@@ -44,7 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 SCHEMA = 1
 DEFAULT_REPORTS = ("servers", "jetstream")
 #: What a user of an account can know.
-OF_AN_ACCOUNT = ("streams", "consumers", "backups")
+ACCOUNT_TABLES = ("streams", "consumers", "backups")
 
 _BAR_WIDTH = 30
 
@@ -754,7 +754,7 @@ def report_data(
 ) -> dict[str, Any]:
     """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
 
-    `info` is what nats_cluster_info returned, or nats_stream_info, which has the reports OF_AN_ACCOUNT, and then `consumer_info`
+    `info` is what nats_cluster_info returned, or nats_stream_info, which has the reports ACCOUNT_TABLES, and then `consumer_info`
     what nats_consumer_info returned. `server_info` is what nats_server_info returned, with the endpoints that the reports need.
     `cluster` and `server_names` narrow the tables; `account` says that both were read for this account. `catalogue`: of the
     backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is configured as, None
@@ -765,7 +765,7 @@ def report_data(
     if unknown:
         raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
     if "view" in info:
-        beyond = [name for name in reports if name not in OF_AN_ACCOUNT]
+        beyond = [name for name in reports if name not in ACCOUNT_TABLES]
         if beyond:
             raise ValueError(f"{', '.join(beyond)}: this report requires a user of the system account")
         info = _info_of_account(info, consumer_info or {})
@@ -795,7 +795,7 @@ def report_data(
         endpoints=endpoints,
         asked=frozenset(asked),
         account=account,
-        catalogue=None if catalogue is None else catalogue_of(catalogue),
+        catalogue=None if catalogue is None else parse_catalogue(catalogue),
         route_compression=route_compression,
     )
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]

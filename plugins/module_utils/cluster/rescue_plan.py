@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left of a cluster whose majority never returns, what would be lost, and by which steps it comes back. Pure.
+"""The remaining data of a cluster that has lost its majority, the loss, and the steps of a rescue. Pure.
 
-The servers that are left decide without the others from then on. That is safe only while none of the others runs or can come
-back, which no request to NATS can tell: the operator names the dead, and the hosts, their disks and their ports must not
-contradict. Sources: nats-server 2.15, server/raft.go (rescue) and server/jetstream_api.go (META.RESCUE, SERVER.REMOVE).
-"""
+From then on the remaining servers decide without the others. That is only safe if none of the others is running or
+can return, which NATS cannot verify: the operator lists the dead servers, and the hosts, their disks and their ports
+must not contradict. Sources: nats-server 2.15, server/raft.go (rescue) and server/jetstream_api.go (META.RESCUE,
+SERVER.REMOVE)."""
 
 from __future__ import annotations
 
@@ -49,22 +49,24 @@ STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "star
 
 @dataclass(frozen=True)
 class Stored:
-    """What one server holds of a stream, as it says, or as its disk does. `last_seq`: None where that cannot be read."""
+    """The data of a stream on one server, as reported by the server or read from its disk. `last_seq`: None if it
+    cannot be read."""
 
     messages: int | None
     last_seq: int | None
     encrypted: bool = False
 
 
-#: (account, stream) → server → what it holds.
+#: (account, stream) → server → stored data.
 Holdings = Mapping[tuple[str, str], Mapping[str, Stored]]
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a host says over SSH. `fenced`: why its server cannot start, empty when it could; `failure`: why the host was reached
-    and still says nothing. `listening`: ports of its server that take connections, as seen from the controller. `copied`,
-    `aside`: whether its store has been copied to `copy`, and renamed. `host` is its name in the inventory."""
+    """The state of a host, read over SSH. `fenced`: the reason why its server cannot start, empty if it can;
+    `failure`: the reason why a reachable host could not be read. `listening`: ports of its server that accept
+    connections from the controller. `copied`, `aside`: whether its store has been copied to `copy`, and renamed.
+    `host` is its name in the inventory."""
 
     server: str
     reached: bool = False
@@ -88,9 +90,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. `dead`: servers that never come back. `lost`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER
-    that may be lost. `begun`: the dead of a rescue that was interrupted, some of which may be removed already. `copies`: the
-    directory that the copies of stores are brought to."""
+    """The options of a rescue. `dead`: servers that will not return. `lost`: patterns of ACCOUNT/STREAM and
+    ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue, some of which may
+    have been removed. `copies`: the directory for the transferred copies of stores."""
 
     dead: frozenset[str]
     lost: Sequence[str] = ()
@@ -100,8 +102,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Sight:
-    """All that is known. `held`: by the servers that answer. `assigned`: names of all streams and consumers in the meta group's
-    log, None while no meta leader could tell them. `unasked`: accounts with JetStream of which nobody could ask."""
+    """The known state. `held`: the data of the answering servers. `assigned`: names of all streams and consumers in
+    the meta group's log, None without a meta leader. `unasked`: accounts with JetStream that could not be queried."""
 
     cluster: Cluster
     held: Holdings
@@ -111,11 +113,11 @@ class Sight:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Return the servers that answered, and did not say what they hold."""
+        """Return the servers that answered but did not report their streams."""
         return tuple(sorted(server.name for server in self.cluster.servers if server.jetstream and not server.summary))
 
     def shown(self, name: str) -> str:
-        """Return how an account, stream or consumer with this name (by the account's identity) is displayed."""
+        """Return the display name of an account, stream or consumer with this name (with the account's identity)."""
         account, slash, rest = name.partition("/")
         return f"{account_labels(self.cluster.accounts).get(account, account)}{slash}{rest}"
 
@@ -126,8 +128,9 @@ class Sight:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a stream. `holders`: servers that answer and hold it, with the last sequence of each; `counts`: how many
-    messages those have that go furthest; `dead`: its other members. `stalled`: whether it has lost its majority."""
+    """The fate of a stream. `holders`: answering servers that have it, with the last sequence of each; `counts`: the
+    numbers of messages on the most complete of them; `dead`: its other members. `stalled`: whether it has lost its
+    majority."""
 
     account: str
     stream: str
@@ -145,7 +148,7 @@ class Fate:
 
     @property
     def label(self) -> str:
-        """Return how the stream is displayed, such as APP/ORDERS."""
+        """Return the display name of the stream, such as APP/ORDERS."""
         return f"{self.account_name or self.account}/{self.stream}"
 
     @property
@@ -188,8 +191,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is left, what is lost, what speaks against a rescue, and its steps: none when there is nothing to rescue. `fresh`:
-    whether what is left comes back in a fresh cluster, since its servers are older than 2.15."""
+    """The remaining data, the loss, the refusals of a rescue, and its steps; no steps if there is nothing to rescue.
+    `fresh`: whether the data moves to a fresh cluster, because the servers are older than 2.15."""
 
     survivors: tuple[str, ...] = ()
     removals: tuple[str, ...] = ()
@@ -209,7 +212,7 @@ class Plan:
 
 
 def plan(sight: Sight, request: Request) -> Plan:
-    """Return what would be done, or why not."""
+    """Return the steps of a rescue, or the refusals."""
     meta = sight.cluster.meta
     if meta is None:
         refusal = "no answering server runs JetStream in a cluster: there is nothing to rescue"
@@ -242,7 +245,8 @@ def plan(sight: Sight, request: Request) -> Plan:
 
 
 def unsteady(early: Sight, late: Sight) -> str:
-    """Return why two looks are no ground for a rescue: the meta group is just electing. Empty where they are."""
+    """Return the reason why two samples are too unstable for a rescue, such as an election of the meta group;
+    otherwise empty."""
     before, now = (sight.cluster.meta.group.leaders if sight.cluster.meta else () for sight in (early, late))
     if before == now:
         return ""
@@ -250,7 +254,7 @@ def unsteady(early: Sight, late: Sight) -> str:
 
 
 def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str]:
-    """Return what speaks against the removals of the approved plan, now that a leader can tell what there was."""
+    """Return the refusals of the approved removals, now that a leader reports the former assets."""
     now = plan(sight, request)
     found = [*now.refusals]
     if sight.assigned is None:
@@ -271,10 +275,10 @@ def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str],
 
 
 def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
-    """Return who counts. Without a leader servers before 2.15 tell how many do, and not who: then those that were named dead.
+    """Return the members that count. Without a leader, servers before 2.15 report only their number: then those
+    listed as dead count.
 
-    They may count fewer than there are (`MetaGroup.size`), which does no harm while as many make a quorum.
-    """
+    They may count fewer members than exist (`MetaGroup.size`), which is harmless if the quorum is the same."""
     members = frozenset(meta.group.members)
     if len(members) > meta.group.size == len(meta.known):
         # A server that was removed and has returned still takes itself for a member.
@@ -289,7 +293,7 @@ def _answering(cluster: Cluster) -> frozenset[str]:
     return frozenset(server.name for server in cluster.servers if server.jetstream)
 
 
-# --- what speaks against it -------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterable[str]:
@@ -362,7 +366,7 @@ def _of_majority(
     fates: Sequence[Fate],
     request: Request,
 ) -> Iterable[str]:
-    """Yield why the removal of the dead is not what brings a majority back."""
+    """Yield the reasons why removing the dead servers would not restore a majority."""
     stalled = [fate.label for fate in fates if fate.stalled]
     if request.begun or len(survivors) < quorum:
         return
@@ -383,7 +387,7 @@ def _of_majority(
 def _of_fresh(
     sight: Sight, request: Request, members: frozenset[str], survivors: Sequence[str], fates: Sequence[Fate]
 ) -> Iterable[str]:
-    """Yield why what is left cannot come back in a fresh cluster of the servers that are left."""
+    """Yield the reasons why the data cannot be restored in a fresh cluster of the remaining servers."""
     if len(survivors) > len(members) // 2 and any(fate.stalled for fate in fates):
         yield (
             "the meta group has its majority, and before nats-server 2.15 a stream that has lost its majority is not "
@@ -437,7 +441,7 @@ def _old(cluster: Cluster) -> dict[str, str]:
 
 
 def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str], fresh: bool) -> Iterable[str]:
-    """Yield what would be lost, and was not named."""
+    """Yield the losses that were not accepted."""
     left = [sight.shown(name) for name in lost if not sight.is_lost(name, request.lost)]
     if left:
         without = (
@@ -472,14 +476,15 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
 
 
 def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
-    """Return the names of streams and consumers of which only the dead have a replica, as far as that is known."""
+    """Return the known names of streams and consumers that only dead servers have."""
     streams = {fate.name for fate in fates if fate.holders}
     consumers = {
         f"{item.account}/{item.name}/{consumer.name}" for item in sight.cluster.streams for consumer in item.consumers
     }
     known = set(sight.assigned or ())
     if sight.assigned is None:
-        # Disks may also hold what was deleted while their servers were down, so that they only count as long as nobody can tell.
+        # Disks may also contain assets that were deleted while their servers were down, so they only count until a
+        # leader can list the assets.
         known |= {
             "/".join(name)
             for host in sight.hosts.values()
@@ -491,7 +496,7 @@ def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
     return tuple(sorted(name for name in gone if name.rpartition("/")[0] not in gone))
 
 
-# --- what is done -----------------------------------------------------------------------------------------------------
+# --- Steps ------------------------------------------------------------------------------------------------------------
 
 
 def _fate(stream: Stream, sight: Sight) -> Fate:
@@ -538,7 +543,7 @@ def _steps(
 
 
 def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Request) -> tuple[Step, ...]:
-    """Return how what these hold comes back in a fresh cluster of them. Each step can be repeated."""
+    """Return the steps that restore the data in a fresh cluster of these servers. Each step can be repeated."""
     names = _names(host.server for host in left)
     backups = f"{request.copies}/backup"
     leaving = sorted(hosts.get(name, Host(name)).address for name in request.dead)
@@ -573,7 +578,7 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
                     ["localhost"],
                     "natsops.jetstream.nats_store_backup",
                     {
-                        "copies": copies_of((host.server for host in left), request),
+                        "copies": copy_paths((host.server for host in left), request),
                         "directory": backups,
                     },
                 ),
@@ -592,15 +597,16 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
     )
 
 
-def copies_of(servers: Iterable[str], request: Request) -> dict[str, str]:
+def copy_paths(servers: Iterable[str], request: Request) -> dict[str, str]:
     """Return server → directory of the copy of its store, on the machine that the copies are brought to."""
     return {name: f"{request.copies}/{name}" for name in servers}
 
 
 def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
-    """Return how the copies come to one machine. No module does it: a store may be larger than Ansible can fetch."""
+    """Return the commands that transfer the copies to one machine. No module does so: a store may be larger than
+    Ansible can fetch."""
     hosts = list(left)
-    directories = copies_of((host.server for host in hosts), request)
+    directories = copy_paths((host.server for host in hosts), request)
     return [
         f"rsync -a --mkpath {shlex.quote(f'{host.address}:{host.copy}/')} {shlex.quote(f'{directories[host.server]}/')}"
         for host in hosts
@@ -636,7 +642,8 @@ def _playbook(name: str, extra: Mapping[str, Any]) -> str:
 
 
 def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
-    """Return the plan of a fresh cluster that was begun, as the hosts tell it while no server answers. None where none was."""
+    """Return the plan of a fresh cluster that was begun, from the hosts' state while no server answers; None if none
+    was begun."""
     left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
     begun = any(host.copied or host.aside for host in left)
     unclear = any(host.running or not host.reached or host.failure for host in left)
@@ -679,10 +686,10 @@ def _progress(host: Host) -> str:
 
 
 def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection[str], quorum: int) -> list[str]:
-    """Return what is wrong with the replies to META.RESCUE, which every server carries out that hears it: it cannot be addressed.
+    """Return the problems in the replies to META.RESCUE, which has no recipient: every server that receives it
+    executes it.
 
-    `answers`: of each server its `server`, and `new_quorum` or `error`.
-    """
+    `answers`: for each server its `server`, and `new_quorum` or `error`."""
     took = {
         str(answer.get("server")): int(answer.get("new_quorum") or 0) for answer in answers if not answer.get("error")
     }
@@ -759,7 +766,8 @@ def _stream_page(made: Plan) -> Page:
 
 
 def _undeleted(fate: Fate) -> str:
-    """Return that holders differ in what was deleted: one that crashed and started again may have lost its last deletions."""
+    """Return that holders differ in deleted messages: a server that crashed and restarted may have lost its last
+    deletions."""
     if len(set(fate.counts.values())) < 2:
         return ""
     each = ", ".join(f"{name} {count}" for name, count in fate.counts.items())

@@ -139,12 +139,12 @@ def unchecked_losses(reason: str) -> list[Problem]:
 
 def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
     """Return what each batch does to the streams and consumers as they are led now."""
-    number_of = {name: number for number, batch in enumerate(batches) for name in batch}
+    batch_numbers = {name: number for number, batch in enumerate(batches) for name in batch}
     leaders, groups = [0] * len(batches), [0] * len(batches)
     for group in cluster.groups():
-        if group.leader in number_of:
-            leaders[number_of[group.leader]] += 1
-        for number in {number_of[name] for name in group.members if name in number_of}:
+        if group.leader in batch_numbers:
+            leaders[batch_numbers[group.leader]] += 1
+        for number in {batch_numbers[name] for name in group.members if name in batch_numbers}:
             groups[number] += 1
     return [BatchEffect(*counts) for counts in zip(leaders, groups)]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
     evaluate_candidates,
-    requirements_of,
+    replica_requirements,
     simulate_move,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import LEVEL_2_15, Cluster, Stream
@@ -129,7 +129,7 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
         for stream in _hosted(now, source):
             if stream.group.size == 1 and source in cluster.names and not _single_may_move(cluster, rules):
                 problems.append(_single(stream, source))
-            judgement = evaluate_candidates(now, requirements_of(stream), stream.group.members, leaving)
+            judgement = evaluate_candidates(now, replica_requirements(stream), stream.group.members, leaving)
             if not judgement.candidates:
                 problems.append(
                     Problem(
@@ -152,7 +152,7 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
 def _hosted(cluster: Cluster, source: str) -> list[Stream]:
     """Return the streams of which the server has a replica, the largest first."""
     hosted = [stream for stream in cluster.streams if source in stream.group.members]
-    return sorted(hosted, key=lambda item: (-requirements_of(item).bytes, item.account_name, item.name))
+    return sorted(hosted, key=lambda item: (-replica_requirements(item).bytes, item.account_name, item.name))
 
 
 def _single_may_move(cluster: Cluster, rules: ScaleInRules) -> bool:

@@ -188,7 +188,7 @@ DEFECTS = (
 )
 
 
-def series_of(version: str) -> Series | None:
+def parse_series(version: str) -> Series | None:
     """Return the series of a version, None for one that the table does not have."""
     return next((series for series in SERIES if series.numbers == reported_version(version)[:2]), None)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, series_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, parse_series
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     API_LEVELS,
     Cluster,
@@ -260,7 +260,7 @@ def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Ite
         message = f"{subject}: {jump} skips {len(skipped)} minor release(s); {way}, {accepted}"
         yield Problem("roll_skipped_minor", severity, subject, message, at_fault)
     if have < want:
-        series = series_of(rules.target)
+        series = parse_series(rules.target)
         start = series.best_start if series else ""
         if start and have[:2] != want[:2] and have[:3] < parse_version(start):
             message = f"{subject}: {jump}; the guide of {_text(want[:2])} recommends upgrading from {start} or later"

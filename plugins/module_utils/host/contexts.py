@@ -85,7 +85,7 @@ def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
     return Switch({**result, **saved}, None)
 
 
-def text_of(content: Context) -> str:
+def content_text(content: Context) -> str:
     """Return the text of a file, with the keys in the order in which they were, or sorted if they were but for new ones."""
     keys = [key for key in content if key not in KEYS]
     ordered = dict(sorted(content.items())) if keys == sorted(keys) else content

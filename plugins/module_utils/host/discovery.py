@@ -25,9 +25,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
-    environment_of,
+    parse_environment,
+    read_servers,
     running_version,
-    servers_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import own_environment
@@ -40,7 +40,7 @@ _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "co
 
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
     """Return what nats_server_discovery_info documents. `config`: which server is meant, by its file; empty for the only one."""
-    meant = servers_of(config)
+    meant = read_servers(config)
     own = [one for one in meant if not one.contained]
     contained = [one.process.pid for one in meant if one.contained]
     if len(own) != 1:
@@ -112,7 +112,7 @@ def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, A
         "fragment": values.get("FragmentPath", ""),
         "drop_ins": read_drop_ins(values),
         "settings": read_settings(values.get("FragmentPath", "")),
-        "environment": own_environment(environment_of(pid), read),
+        "environment": own_environment(parse_environment(pid), read),
         "enabled": values.get("UnitFileState") == "enabled",
     }
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import disks_under, mount_of, mounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import disks_under, find_mount, mounts
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, configuration
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
@@ -110,7 +110,7 @@ class Evidence:
 def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
     """Return the commands that are run, what matters most first. `logs`: bytes of a log."""
     since = f"--since=-{subject.since}s"
-    of_systemd = (
+    systemd_directives = (
         [
             Probe("journal.log", ("journalctl", f"--unit={subject.unit}.service", since, *_JOURNAL), logs),
             Probe("kernel.log", ("journalctl", "--dmesg", since, *_JOURNAL), logs // 4),
@@ -123,7 +123,7 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
         else [Probe("kernel.log", ("dmesg", "--time-format=iso"), logs // 4)]
     )
     return [
-        *of_systemd,
+        *systemd_directives,
         Probe("disks/space.txt", ("df", "--print-type", "--portability")),
         Probe("disks/inodes.txt", ("df", "--inodes", "--portability")),
         Probe("disks/mounts.txt", ("findmnt", "--real")),
@@ -209,9 +209,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         pass
 
 
-def disks_of(store_dir: str) -> list[str]:
+def find_disks(store_dir: str) -> list[str]:
     """Return the names of the disks below the store, or below the root without one."""
-    mount = mount_of(store_dir or "/", mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8")))
+    mount = find_mount(store_dir or "/", mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8")))
     return disks_under(mount) if mount else []
 
 
@@ -228,7 +228,7 @@ class Collector:
 
     def collect(self, subject: Subject) -> Evidence:
         """Collect all of it and return what is there and what is not."""
-        disks = disks_of(subject.store_dir)
+        disks = find_disks(subject.store_dir)
         for path in subject.files:
             name = f"configuration/{os.path.basename(path)}"
             if path in subject.left_out:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, version_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, read_version
 
 NAME = "nats-server"
 _SOURCE = "source.sha256"
@@ -48,7 +48,7 @@ def is_installed(install_dir: str, version: str, digest: str = "") -> bool:
     if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
         return False
     try:
-        return version_of(str(path)) == version
+        return read_version(str(path)) == version
     except ProcessError:
         return False
 
@@ -107,7 +107,7 @@ def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
     return [version for version in installed if version not in needed][room:]
 
 
-def versions_of(install_dir: str, paths: set[str]) -> set[str]:
+def installed_versions(install_dir: str, paths: set[str]) -> set[str]:
     """Return the versions whose executables are among these paths."""
     root = os.path.realpath(install_dir)
     return {os.path.basename(os.path.dirname(path)) for path in paths if os.path.dirname(os.path.dirname(path)) == root}

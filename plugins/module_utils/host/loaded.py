@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand, newest, read_varz
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import RunningServer, environment_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import RunningServer, parse_environment
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
@@ -71,7 +71,7 @@ def read_loaded(server: RunningServer, version: str, run_command: RunCommand) ->
     reading = Reading(Block())
     if server.config:
         try:
-            reading = read_config(server.config, _text, environment_of(server.process.pid))
+            reading = read_config(server.config, _text, parse_environment(server.process.pid))
         except ConfigSyntaxError as error:
             return LoadedConfig(problem=str(error))
     loaded = loaded_config(reading.config, server.argv)
@@ -119,7 +119,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
 def file_digest(server: RunningServer, run_command: RunCommand) -> str:
     """Return the digest that the executable of the process reports of its file, in the environment of the process."""
     command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
-    environment = environment_of(server.process.pid)
+    environment = parse_environment(server.process.pid)
     _status, out, err = run_command(command, environ_update=environment, cwd=server.directory)
     reported = re.search(r"sha256:[0-9a-f]{64}", out + err)
     return reported[0] if reported else ""

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     listening_ports,
     running_version,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
 
 #: As `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
@@ -134,16 +134,16 @@ def read_process(
 ) -> dict[str, Any]:
     """Return what is known of the process, as nats_server_process_info documents it. `properties` are those of its unit."""
     server, listening = wait(config, ports, timeout)
-    of_host = {
+    host_values = {
         **NO_PROCESS,
         "config_changed": newest([config, *includes]),
         "missing_ports": sorted(set(ports) - set(listening)),
         "active_state": properties.get("ActiveState", ""),
     }
     if server is None:
-        return of_host
+        return host_values
     return {
-        **of_host,
+        **host_values,
         "running": True,
         "pid": server.pid,
         "binary": server.binary,
@@ -180,7 +180,7 @@ def read_mark(path: str | None) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         written = newest([path, hold])
         found = {"since": written, "until": written, "reason": f"{path} cannot be parsed"}
-    return mark_of({**found, "held": held}).as_dict()
+    return parse_mark({**found, "held": held}).as_dict()
 
 
 def read_text(path: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import environment_of, find_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server, parse_environment
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import MARK, SHORTEST, Redactor
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
@@ -60,7 +60,7 @@ def own_config(path: str) -> OwnConfig:
     """Return the configuration that a file and its includes are. Raises ConfigSyntaxError where they cannot be understood, and
     ProcessError."""
     server = find_server(path)
-    environment = _Environment(environment_of(server.pid) if server else {})
+    environment = _Environment(parse_environment(server.pid) if server else {})
     reading = read_config(os.path.abspath(path), _text, environment)
     loaded = loaded_config(reading.config, [])
     secrets = frozenset(leaf.value for leaf in leaves(loaded.config) if is_secret(leaf))

@@ -58,11 +58,11 @@ class RunningServer:
     @property
     def config(self) -> str:
         """Return the path of its configuration file, empty without one."""
-        named = config_of(list(self.argv))
+        named = stored_config(list(self.argv))
         return os.path.join(self.directory, named) if named else ""
 
 
-def config_of(argv: list[str]) -> str | None:
+def stored_config(argv: list[str]) -> str | None:
     """Return the configuration file that a nats-server command line names, None when this is no running server.
 
     Rule: Go's flag package takes `-c FILE`, `-c=FILE` and one or two dashes (nats-server main.go, server/opts.go).
@@ -117,7 +117,7 @@ def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
     return True
 
 
-def version_of(binary: str) -> str:
+def read_version(binary: str) -> str:
     """Return the version that a nats-server binary reports, without the leading `v`.
 
     Raises ProcessError when it cannot be run or says something else.
@@ -144,7 +144,7 @@ def running_version(server: ServerProcess, proc: Path = _PROC) -> str:
 def executable_version(binary: str) -> str:
     """Return the version of a nats-server binary; empty if there is none or it may not be run."""
     try:
-        return version_of(binary)
+        return read_version(binary)
     except ProcessError:
         return ""
 
@@ -195,7 +195,7 @@ def running_servers(proc: Path = _PROC) -> list[RunningServer]:
     return found
 
 
-def servers_of(config: str) -> list[RunningServer]:
+def read_servers(config: str) -> list[RunningServer]:
     """Return the nats-servers that run with a configuration file, those of containers included; all of them without one."""
     return [one for one in running_servers() if not config or os.path.realpath(one.config) == os.path.realpath(config)]
 
@@ -210,7 +210,7 @@ def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
             yield server.process, server.config
 
 
-def environment_of(pid: int, proc: Path = _PROC) -> dict[str, str]:
+def parse_environment(pid: int, proc: Path = _PROC) -> dict[str, str]:
     """Return the environment that a process was started with; empty when it may not be read."""
     try:
         lines = (proc / str(pid) / "environ").read_bytes().decode(errors="surrogateescape").split("\0")

@@ -71,7 +71,7 @@ def mounts(mountinfo: str) -> list[Mount]:
     return found
 
 
-def mount_of(path: str, every: Sequence[Mount]) -> Mount | None:
+def find_mount(path: str, every: Sequence[Mount]) -> Mount | None:
     """Return the mount that holds a path: the longest mount point above it, the last one of those that are stacked there."""
     inside = posixpath.normpath(path) + "/"
     above = [one for one in every if inside.startswith(one.target.rstrip("/") + "/")]
@@ -81,7 +81,7 @@ def mount_of(path: str, every: Sequence[Mount]) -> Mount | None:
 def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]]:
     """Return the file systems of these paths, which need not exist yet."""
     every = mounts((proc / "self" / "mountinfo").read_text())
-    found = {mount.target: mount for mount in (mount_of(path, every) for path in paths) if mount}
+    found = {mount.target: mount for mount in (find_mount(path, every) for path in paths) if mount}
     return [
         {"mount": target, "fstype": mount.fstype, "rotating_disks": rotating_disks(mount), **sizes(target)}
         for target, mount in sorted(found.items())

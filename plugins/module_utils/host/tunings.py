@@ -19,8 +19,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
     Mount,
     disks_under,
+    find_mount,
     is_ssd,
-    mount_of,
     mounts,
 )
 
@@ -96,7 +96,7 @@ def read(
 ) -> dict[str, dict[str, Any]]:
     """Return what each of the parts found on this host."""
     proc, sysfs = Path("/proc"), Path("/sys")
-    mount = mount_of(store, mounts((proc / "self" / "mountinfo").read_text()))
+    mount = find_mount(store, mounts((proc / "self" / "mountinfo").read_text()))
     judges: dict[str, Callable[[], dict[str, Any]]] = {
         "mount_options": lambda: mount_options(mount),
         "scheduler": lambda: scheduler(mount, sysfs),

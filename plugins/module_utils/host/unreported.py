@@ -19,9 +19,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
-    environment_of,
+    parse_environment,
+    read_servers,
     running_version,
-    servers_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import sizes
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
@@ -33,7 +33,7 @@ _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
     """Return the C(host) that nats_server_unreported_info documents, None where no server was found. `config`: which is meant,
     by its file; empty for the only one."""
-    meant = [one for one in servers_of(config) if not one.contained]
+    meant = [one for one in read_servers(config) if not one.contained]
     return _of(meant[0], run_command) if len(meant) == 1 else None
 
 
@@ -46,7 +46,7 @@ def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
         "server": str(loaded.varz.get("server_name") or loaded.config.get("server_name") or ""),
         "config_digest": (server.config and file_digest(server, run_command)) or None,
         "open_files": int(limit[1]) if limit else None,
-        "plaintext_passwords": _plaintext(loaded, environment_of(pid)) if loaded.config else None,
+        "plaintext_passwords": _plaintext(loaded, parse_environment(pid)) if loaded.config else None,
         "disk_free": sizes(f"/proc/{pid}/root{store}")["size_available"] if store else None,
     }
 

@@ -16,9 +16,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     Shape,
     count,
     flag,
-    list_of,
+    list_shape,
     members,
-    object_of,
+    object_shape,
     optional,
     whole,
 )
@@ -32,42 +32,42 @@ def asset_name(value: Any) -> bool:
     return shapes.text(value) and bool(value) and not _FORBIDDEN.search(value) and shapes.encodable(value)
 
 
-_METADATA = object_of({}, shapes.text)
-STREAM_CONFIG = object_of(
+_METADATA = object_shape({}, shapes.text)
+STREAM_CONFIG = object_shape(
     {
         "name": asset_name,
         "metadata": optional(_METADATA),
-        **members(optional(list_of(shapes.text)), "subjects"),
+        **members(optional(list_shape(shapes.text)), "subjects"),
         **members(optional(shapes.text), "retention", "storage", "discard"),
-        **members(optional(object_of({})), "mirror", "placement", "republish", "subject_transform"),
-        **members(optional(list_of(object_of({}))), "sources"),
+        **members(optional(object_shape({})), "mirror", "placement", "republish", "subject_transform"),
+        **members(optional(list_shape(object_shape({}))), "sources"),
         **members(optional(whole), "num_replicas", "max_age", "max_msgs", "max_bytes", "max_msgs_per_subject"),
         **members(optional(whole), "duplicate_window", "first_seq"),
     }
 )
-CONSUMER_CONFIG = object_of(
+CONSUMER_CONFIG = object_shape(
     {
         "metadata": optional(_METADATA),
         **members(optional(shapes.text), "durable_name", "name", "deliver_policy", "filter_subject"),
-        **members(optional(list_of(shapes.text)), "filter_subjects"),
+        **members(optional(list_shape(shapes.text)), "filter_subjects"),
         **members(optional(whole), "num_replicas", "opt_start_seq"),
     }
 )
 #: What of a stream's state shows that nothing was stored or removed since.
 STATE_COUNTS = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
-STREAM_STATE = object_of(
+STREAM_STATE = object_shape(
     {
         **members(optional(count), *STATE_COUNTS, "consumer_count", "num_subjects"),
-        "deleted": optional(list_of(count)),
+        "deleted": optional(list_shape(count)),
     }
 )
 
-_CLUSTER = object_of(
+_CLUSTER = object_shape(
     {
         "leader": optional(shapes.text),
         "replicas": optional(
-            list_of(
-                object_of(
+            list_shape(
+                object_shape(
                     {
                         "name": shapes.text,
                         "peer": optional(shapes.text),
@@ -79,8 +79,8 @@ _CLUSTER = object_of(
         ),
     }
 )
-_ORIGIN = object_of({"name": optional(shapes.text), **members(optional(whole), "active", "lag")})
-POSITION = object_of(members(count, "consumer_seq", "stream_seq"))
+_ORIGIN = object_shape({"name": optional(shapes.text), **members(optional(whole), "active", "lag")})
+POSITION = object_shape(members(count, "consumer_seq", "stream_seq"))
 
 STREAM_INFO: dict[str, Shape] = {
     "config": STREAM_CONFIG,
@@ -88,7 +88,7 @@ STREAM_INFO: dict[str, Shape] = {
     "created": optional(shapes.text),
     "cluster": optional(_CLUSTER),
     "mirror": optional(_ORIGIN),
-    "sources": optional(list_of(_ORIGIN)),
+    "sources": optional(list_shape(_ORIGIN)),
 }
 CONSUMER_INFO: dict[str, Shape] = {
     "name": asset_name,

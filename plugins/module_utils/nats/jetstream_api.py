@@ -40,7 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     Shape,
     count,
     misshapen,
-    object_of,
+    object_shape,
     optional,
     text,
     whole,
@@ -54,15 +54,15 @@ _ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}
 _RESTORED: Members = {"config": optional(STREAM_CONFIG), "state": optional(STREAM_STATE)}
 _ACCEPTED: Members = {"deliver_subject": text}
 _MESSAGE: Members = {
-    "message": object_of(
+    "message": object_shape(
         {"subject": text, "time": text, "seq": count, "data": optional(text), "hdrs": optional(text)},
     )
 }
 _SUBJECTS: Members = {
-    "state": optional(object_of({"subjects": optional(object_of({}, count))})),
+    "state": optional(object_shape({"subjects": optional(object_shape({}, count))})),
     "total": optional(count),
 }
-_ACCOUNT: Members = {"api": optional(object_of({"level": optional(whole)}))}
+_ACCOUNT: Members = {"api": optional(object_shape({"level": optional(whole)}))}
 
 #: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
@@ -454,7 +454,7 @@ class JetStreamApi(_Api):
         """Return the CONSUMER.INFO of every consumer of a stream."""
         return self._list(f"CONSUMER.LIST.{stream}", "consumers")
 
-    def consumers_of(self, streams: Sequence[str]) -> list[Listing | NatsFailure]:
+    def list_consumers(self, streams: Sequence[str]) -> list[Listing | NatsFailure]:
         """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or why there is no such listing."""
         return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
 
@@ -549,8 +549,8 @@ class JetStreamApi(_Api):
 _ROWS: dict[str, Shape] = {
     "STREAM.NAMES": asset_name,
     "CONSUMER.NAMES": asset_name,
-    "STREAM.LIST": object_of(STREAM_INFO),
-    "CONSUMER.LIST": object_of(CONSUMER_INFO),
+    "STREAM.LIST": object_shape(STREAM_INFO),
+    "CONSUMER.LIST": object_shape(CONSUMER_INFO),
 }
 
 

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a NATS cluster is made of, as plain values.
+"""The parts of a NATS cluster as plain values.
 
 Frozen dataclasses and their parsing from the replies of STATSZ, JSZ and HEALTHZ of nats-server 2.9 to 2.15; no I/O.
-Fields that an older server does not send keep their default.
-"""
+Fields that an older server does not send keep their default."""
 
 from __future__ import annotations
 
@@ -28,24 +27,24 @@ META, STREAM, CONSUMER = "meta", "stream", "consumer"
 #: of accounts to no others.
 INBOX_PREFIX = "_INBOX.natsops"
 
-#: The JetStream API level of the releases from each of these on (JSApiLevel in jetstream_versioning.go of their tags; ADR-44).
-#: Servers before 2.11 tell none, which counts as 0.
+#: The JetStream API level by release (JSApiLevel in jetstream_versioning.go of their tags; ADR-44). Servers before 2.11
+#: report none, which counts as 0.
 LEVEL_2_15 = 5
 API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), LEVEL_2_15))
 
-#: How HEALTHZ words what is wrong with one stream or consumer, the same in all versions (monitor.go healthz).
+#: The form of HEALTHZ errors about one stream or consumer, the same in all versions (monitor.go healthz).
 _ASSET_ERROR = re.compile(r"JetStream (?P<kind>stream|consumer) '(?P<asset>.+)' (?:is not current: )?(?P<reason>.+)")
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-#: Seconds of silence (`Peer.active`) from here on mean that a leader never heard of a peer.
+#: From this many seconds of silence (`Peer.active`) on, a leader has never heard from a peer.
 NEVER_HEARD = 1e8
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A replica as the leader of its group sees it. `active` is the seconds since the leader last heard of it, `lag` the
+    """A replica as its leader reports it. `active` is the seconds since the leader last heard from it, `lag` the
     number of Raft entries it is behind. `offline` stays false for about 150 s after a crash (server.go orphMax)."""
 
     name: str
@@ -60,12 +59,11 @@ class Peer:
 class RaftGroup:
     """The replicas of the meta layer, of one stream or of one consumer.
 
-    `leaders`: the answering servers that say they lead it (healthy: exactly one). `peers`: the other members as the
-    sole leader sees them, empty when there is not exactly one. `members`: every server any member knows in the group.
-    `hosts`: the answering servers that hold it. `size`: how many members it should have. `ephemeral`: a consumer that is
-    not durable, which its client makes again. `nameless`: the members of which only the Raft id is known, here by that id.
-    `leader_since`: when the sole leader was elected, as it reports from 2.12 on, empty otherwise.
-    """
+    `leaders`: the answering servers that claim to lead it (healthy: exactly one). `peers`: the other members as
+    reported by the sole leader, empty without one. `members`: every server that any member lists in the group.
+    `hosts`: the answering servers that have it. `size`: its configured number of members. `ephemeral`: a consumer
+    that is not durable, which its client recreates. `nameless`: the ids of members with an unknown name.
+    `leader_since`: when the sole leader was elected, as reported from 2.12 on, otherwise empty."""
 
     kind: str
     subject: str
@@ -83,7 +81,7 @@ class RaftGroup:
 
     @property
     def leader(self) -> str | None:
-        """Return the name of the leader, None when nobody or more than one server claims to be it."""
+        """Return the name of the leader, None if no server or several servers claim to be it."""
         return self.leaders[0] if len(self.leaders) == 1 else None
 
     @property
@@ -144,11 +142,10 @@ class MetaGroup:
 
     @property
     def size(self) -> int:
-        """Return how many members there are: the leader may count fewer than it knows.
+        """Return the number of members: the leader may count fewer than it lists.
 
-        Before 2.15 it does so for good when a server had not enabled JetStream yet while the first leader counted them
-        (jetstream_cluster.go `checkClusterSize`).
-        """
+        Before 2.15 it does so permanently if a server had not enabled JetStream yet when the first leader counted
+        (jetstream_cluster.go `checkClusterSize`)."""
         return max(self.group.size, len(self.known))
 
     @property
@@ -159,8 +156,9 @@ class MetaGroup:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer and its group. `ack_wait` is in seconds, `ack_floor` a sequence of the stream, `api_level` what the
-    server must have to serve it, `info` its CONSUMER.INFO, of the leader if that answered, otherwise of any replica."""
+    """A consumer and its group. `ack_wait` is in seconds, `ack_floor` a sequence of the stream, `api_level` the
+    level that a server needs to serve it, `info` its CONSUMER.INFO from the leader if it answered, otherwise from
+    any replica."""
 
     account: str
     stream: str
@@ -195,7 +193,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """What one server stores of a stream."""
+    """The data of a stream on one server."""
 
     messages: int
     first_seq: int
@@ -204,8 +202,9 @@ class ReplicaState:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer.
-    `stored`: server → what its replica holds, of those that answered. `account`: the account's identity (`account_id`)."""
+    """A stream, its group, and its consumers. Sizes are in bytes, as reported by the leader. `info`: as in Consumer.
+    `stored`: server → the data of its replica, for those that answered. `account`: the account's identity
+    (`account_id`)."""
 
     account: str
     name: str
@@ -229,17 +228,17 @@ class Stream:
 
     @property
     def label(self) -> str:
-        """Return how the stream is displayed, such as APP/ORDERS."""
+        """Return the display name of the stream, such as APP/ORDERS."""
         return self.group.subject.partition(" ")[2]
 
     @property
     def account_name(self) -> str:
-        """Return how the account is displayed (`account_labels`)."""
+        """Return the display name of the account (`account_labels`)."""
         return self.label.rpartition("/")[0]
 
     @property
     def names(self) -> frozenset[str]:
-        """Return by what a user may specify the stream: ACCOUNT/STREAM, with the account's name or identity."""
+        """Return the names that select the stream: ACCOUNT/STREAM, with the account's name or identity."""
         return frozenset((self.label, f"{self.account}/{self.name}"))
 
     def as_dict(self) -> dict[str, Any]:
@@ -266,10 +265,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class JetStreamSummary:
-    """What one server says of its JetStream. Sizes are in bytes; streams and messages count this server's replicas.
+    """The JetStream state of one server. Sizes are in bytes; streams and messages count this server's replicas.
 
-    `max_ha_assets`: 0 for no limit. Only from 2.11 does JSZ tell it. `pending`: what its meta layer has yet to apply.
-    """
+    `max_ha_assets`: 0 for no limit; JSZ reports it from 2.11 on. `pending`: entries that its meta layer has yet to
+    apply."""
 
     streams: int = 0
     consumers: int = 0
@@ -292,7 +291,7 @@ class JetStreamSummary:
 
 @dataclass(frozen=True)
 class AssetError:
-    """What a server's HEALTHZ says of its replica of one stream or consumer, such as "consumer not found"."""
+    """A fault of one stream or consumer in a server's HEALTHZ, such as "consumer not found"."""
 
     kind: str
     subject: str
@@ -301,7 +300,7 @@ class AssetError:
 
 @dataclass(frozen=True)
 class Health:
-    """What a server's HEALTHZ says: status as the server words it, and every error it names."""
+    """A server's HEALTHZ: the status in the server's words, and every error in it."""
 
     status: str
     status_code: int = 0
@@ -329,14 +328,13 @@ class Health:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways` counts
-    the outbound ones, and `reaches` names the clusters at their other ends. `clock_offset`: seconds by which its clock is
-    ahead of this one's, give or take half of `rtt`.
+    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways`
+    counts the outbound ones, and `reaches` lists the clusters at their other ends. `clock_offset`: seconds by which
+    its clock is ahead of this one's, plus or minus half of `rtt`.
 
-    `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
-    `feature_flags`: those that it reports (2.14 and later), with the names of those that are on in `enabled_flags`.
-    `unreadable`: what it sent and nobody can read, empty when there is nothing like that.
-    """
+    `jetstream`: whether JetStream is running. `summary` and `health` are None if the server did not answer that
+    request. `feature_flags`: its reported flags (2.14 and later), with the enabled ones in `enabled_flags`.
+    `unreadable`: the part of its replies that cannot be parsed, otherwise empty."""
 
     name: str
     id: str
@@ -400,7 +398,7 @@ class Cluster:
         account, slash, rest = name.partition("/")
         return f"{kind}{space}{account_labels(self.accounts).get(account, account)}{slash}{rest}"
 
-    def account_of(self, label: str) -> str:
+    def find_account(self, label: str) -> str:
         """Return the identity of the account that is displayed like this, `label` itself if there is none."""
         return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)
 
@@ -419,7 +417,7 @@ class Cluster:
 
     @property
     def nameless(self) -> frozenset[str]:
-        """Return the members of groups of which only the Raft id is known, which no server and no option names."""
+        """Return the members of groups with only a known Raft id, which no server and no option names."""
         groups = [*self.groups(), *([self.meta.group] if self.meta else [])]
         return frozenset(name for group in groups for name in group.nameless)
 
@@ -431,7 +429,8 @@ class Cluster:
                 yield consumer.group
 
     def only(self, cluster: str | None = None, account: str | None = None, stream: str | None = None) -> Cluster:
-        """Return the part that matches the exact names; the meta group stays whole, it spans all clusters."""
+        """Return the part that matches the exact names; the meta group stays complete, because it spans all
+        clusters."""
         return replace(
             self,
             servers=tuple(server for server in self.servers if cluster in (None, server.cluster)),
@@ -551,8 +550,8 @@ def account_id(detail: Mapping[str, Any]) -> str:
 
 
 def account_labels(names: Mapping[str, str]) -> dict[str, str]:
-    """Return how accounts are displayed, by identity: by name, or by identity if another account has the same name. `names`: by
-    identity."""
+    """Return the display names of accounts by identity: the name, or the identity if another account has the same
+    name. `names`: by identity."""
     shown = {key: " ".join(printable(name).split()) for key, name in names.items()}
     count = Counter(shown.values())
     return {
@@ -566,8 +565,8 @@ class AmbiguousAccount(ValueError):
 
 
 def account_named(names: Mapping[str, str], wanted: str) -> str:
-    """Return the identity of the account that a user specifies by identity or name, `wanted` itself if there is none. `names`: by
-    identity. Raises AmbiguousAccount."""
+    """Return the identity of the account that a user selects by identity or name, `wanted` itself if there is none.
+    `names`: by identity. Raises AmbiguousAccount."""
     found = [wanted] if wanted in names else sorted(key for key, name in names.items() if name == wanted)
     if len(found) > 1:
         raise AmbiguousAccount(
@@ -584,8 +583,8 @@ def with_identity(pattern: str, names: Mapping[str, str]) -> str:
 
 
 def parse_health(data: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Health:
-    """Return what a HEALTHZ reply says; `errors` come with `details` (2.10), a single `error` without. `labels`: how accounts are
-    displayed, by the identity that HEALTHZ has."""
+    """Parse a HEALTHZ reply; `errors` come with `details` (2.10), a single `error` without. `labels`: display names
+    of accounts, by the identity in HEALTHZ."""
     errors = tuple(str(item.get("error", "")) for item in data.get("errors") or ())
     if not errors and data.get("error"):
         errors = (str(data["error"]),)
@@ -603,7 +602,8 @@ def _with_account_label(error: str, labels: Mapping[str, str]) -> str:
 
 
 def _asset_error(error: str) -> AssetError | None:
-    """Return what an error says of a stream or consumer, None when it is about the server (monitor.go healthz)."""
+    """Return the stream or consumer in an error with its fault, None if the error is about the server (monitor.go
+    healthz)."""
     found = _ASSET_ERROR.match(error)
     if found is None:
         return None
@@ -649,12 +649,12 @@ def build_cluster(
     healthz: Mapping[str, Mapping[str, Any]],
     expected: Iterable[str] = (),
 ) -> Cluster:
-    """Return the cluster from its servers and their JSZ and HEALTHZ replies by server id.
+    """Build the cluster from its servers and their JSZ and HEALTHZ replies by server id.
 
-    A server whose reply is absent keeps None there: unknown, which is not the same as healthy. So does one whose reply cannot be
-    read, which `unreadable` names. `expected`: names of servers that may not have answered; a leader that never met a peer only
-    tells its id, which these names resolve. Raises ValueError for replies that can be read one by one alone.
-    """
+    A server without a reply keeps None there: unknown, which is not the same as healthy. So does a server whose
+    reply cannot be parsed, which `unreadable` describes. `expected`: names of servers that may not have answered; a
+    leader that never met a peer only reports its id, which these names resolve. Raises ValueError if the replies can
+    only be parsed separately."""
     expected = frozenset(expected)
     try:
         return _cluster(servers, jsz, healthz, expected)
@@ -677,14 +677,14 @@ def build_cluster(
         raise ValueError(f"the replies of the servers contradict each other: {error}") from error
 
 
-#: What a reply of the wrong types or without an end raises when it is read.
+#: Errors from parsing a reply with wrong types or without an end.
 UNREADABLE = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 
 
 def _why_unreadable(
     server: Server, jsz: Mapping[str, Mapping[str, Any]], healthz: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[str]:
-    """Yield what keeps one reply of one server, by itself, from being read."""
+    """Yield the reasons why one reply of one server cannot be parsed by itself."""
     endpoint, replies = ("JSZ", jsz) if jsz else ("HEALTHZ", healthz)
     if server.id not in replies:
         return
@@ -722,7 +722,8 @@ def _cluster(
 
 
 def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    """Yield the id and the name of each peer that some server names in its view of a group; others may know the id alone."""
+    """Yield the id and the name of each peer that any server names in its view of a group; others may only have the
+    id."""
     for jsz in replies:
         views = [jsz.get("meta_cluster") or {}]
         views += [
@@ -740,9 +741,8 @@ def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, st
 def answered_by_leader(info: Mapping[str, Any]) -> bool:
     """Return whether a STREAM.INFO or CONSUMER.INFO is its leader's view, or that of a server outside a cluster.
 
-    A follower counts the leader among the other replicas, and one that knows no leader itself, too (jetstream_cluster.go
-    clusterInfo).
-    """
+    A follower lists the leader among the other replicas, as does a follower without a leader (jetstream_cluster.go
+    clusterInfo)."""
     view = info.get("cluster")
     if not view:
         return True
@@ -984,12 +984,11 @@ def _group(
     raft_name: str = "",
     ephemeral: bool = False,
 ) -> RaftGroup:
-    """Return the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo).
-    `names`: server names by peer id. `raft_name`: the group's where the views do not tell it.
+    """Build the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo). `names`:
+    server names by peer id. `raft_name`: the group's name if the views lack it.
 
-    A member whose Raft node is not running names itself leader of a group without replicas (jetstream_cluster.go
-    clusterInfo); such a claim counts only when nobody makes a better one.
-    """
+    A member whose Raft node is not running claims to lead a group without replicas (jetstream_cluster.go
+    clusterInfo); such a claim only counts without a better one."""
     claims = [(name, view) for name, _cluster, view in views if view.get("leader") == name]
     backed = [(name, view) for name, view in claims if view.get("replicas")]
     leaders = backed or claims
@@ -1023,7 +1022,8 @@ def _group(
 
 
 def _peer_name(peer: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the peer's name; a server that never met it since its own start says "Server name unknown at this time"."""
+    """Return the peer's name; a server that has not met it since its own start reports "Server name unknown at this
+    time"."""
     name = str(peer.get("name", ""))
     if name and " " not in name:
         return name
@@ -1043,7 +1043,7 @@ def _peer(peer: Mapping[str, Any], names: Mapping[str, str]) -> Peer:
 
 
 def _number(data: Mapping[str, Any], key: str) -> Any:
-    """Return a number of a reply, 0 for one that is absent. Raises ValueError for what is not a finite number."""
+    """Return a number of a reply, 0 if absent. Raises ValueError unless it is a finite number."""
     value = data.get(key, 0)
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value)):
         return value
@@ -1060,7 +1060,7 @@ def _seconds_between(start: Any, end: Any) -> float:
 
 
 def certificate_ends(varz: Mapping[str, Any]) -> dict[str, str]:
-    """Return when the certificate of each of a server's listeners ends, as it tells from 2.11.12 and 2.12.4 on."""
+    """Return the expiry time of each of a server's listener certificates, reported from 2.11.12 and 2.12.4 on."""
     parts = {"server": varz, "leafnode": varz.get("leaf") or {}}
     parts.update({part: varz.get(part) or {} for part in ("cluster", "gateway", "mqtt", "websocket")})
     return {part: str(data["tls_cert_not_after"]) for part, data in parts.items() if data.get("tls_cert_not_after")}

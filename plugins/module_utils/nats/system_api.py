@@ -429,7 +429,7 @@ class SystemApi:
         )
 
 
-def servers_of(client: Client) -> tuple[Server, ...]:
+def read_servers(client: Client) -> tuple[Server, ...]:
     """Return the servers as any account's user may see them, with name, cluster, version and tags, without statistics.
 
     Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server answers

@@ -306,7 +306,7 @@ def _streams(api: JetStreamApi, name: str | None, subject: str | None) -> Listin
 
 def _consumers(api: JetStreamApi, streams: Sequence[str], name: str | None) -> Sequence[Listing | NatsFailure]:
     if name is None:
-        return api.consumers_of(streams)
+        return api.list_consumers(streams)
     return [_one(name, lambda stream=stream: api.consumer(stream, name), CONSUMER_NOT_FOUND) for stream in streams]  # type: ignore[misc]
 
 

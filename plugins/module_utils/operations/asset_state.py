@@ -588,8 +588,8 @@ def ensure_bucket(
     fields: Iterable[rules.Field],
     stream: str,
     label: str,
-    desired_of: Callable[[rules.Config], dict[str, Any]],
-    defaults_of: Callable[[rules.Config], dict[str, Any]],
+    make_desired: Callable[[rules.Config], dict[str, Any]],
+    make_defaults: Callable[[rules.Config], dict[str, Any]],
     fits: Callable[[rules.Config], bool],
     select: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
@@ -598,10 +598,10 @@ def ensure_bucket(
     given = desired_config(fields, params)
     try:
         require_bucket(params["bucket"])
-        desired, selection = desired_of(given), select()
+        desired, selection = make_desired(given), select()
     except OptionError as problem:
         raise NatsFailure("invalid_option", str(problem)) from problem
-    asset = StreamAsset(api, stream, label, defaults_of(desired), fits)
+    asset = StreamAsset(api, stream, label, make_defaults(desired), fits)
     if params["state"] == "absent":
         return ensure_absent(asset, desired, run_options)
     if params["state"] == "purged":

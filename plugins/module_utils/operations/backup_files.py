@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import BinaryIO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
     ARCHIVES,
     FILE,
@@ -140,7 +140,7 @@ def format_of_backup(backup: Backup) -> str:
     """Return the format of an archive. Raises NatsFailure, damaged, and no_identity for one that cannot be opened."""
     try:
         with backup.open() as file:
-            return format_of(Reader(file))[0]
+            return detect_format(Reader(file))[0]
     except (ArchiveError, OSError) as error:
         raise NatsFailure("damaged", f"{backup.archive}: {error}") from error
 

@@ -44,7 +44,7 @@ def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
     return {text for text in params["encrypt_to"] if is_secret(text)}
 
 
-def store_of(params: Mapping[str, Any], option: str = "directory") -> Store:
+def requested_store(params: Mapping[str, Any], option: str = "directory") -> Store:
     """Return the store that an option names, with its keys. Raises NatsFailure invalid_option, MissingLibrary."""
     identity_file = params.get("identity_file")
     keys = Keys(tuple(params.get("encrypt_to") or ()), Path(identity_file) if identity_file else None)

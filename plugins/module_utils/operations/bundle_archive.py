@@ -62,7 +62,7 @@ def component(value: str) -> str:
     return value
 
 
-def folder_of(tags: Mapping[str, str]) -> str:
+def server_folder(tags: Mapping[str, str]) -> str:
     """Return the folder of an artifact's pages (tag.go createFilenameFromTags)."""
     part = {name: component(value) for name, value in tags.items()}
     server = f"{part['cluster']}__{part['server']}"
@@ -116,7 +116,7 @@ class BundleWriter:
 
     def page(self, tags: Mapping[str, str], document: Any) -> None:
         """Write an answer as the next page of its artifact."""
-        folder = folder_of(tags)
+        folder = server_folder(tags)
         number = self._pages.get(folder, 0) + 1
         what = f"{tags['artifact_type']}{' of ' + tags['account'] if 'account' in tags else ''}"
         if number > _PAGES:

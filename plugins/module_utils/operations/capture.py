@@ -41,7 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Origin,
     Row,
     SnapshotWriter,
-    origin_of,
+    message_origin,
     rows_of,
     servers_summary,
     timestamp,
@@ -160,7 +160,7 @@ class _Pass:
             return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
 
     def _origin(self, server: Server, arrived: datetime | None = None) -> Origin:
-        return origin_of(server, self._domains[server.id], arrived)
+        return message_origin(server, self._domains[server.id], arrived)
 
     def _named(self, servers: Sequence[Server], name: str) -> Origin:
         """Return where a row is from that somebody else read on the host of a server, which may not have answered."""

@@ -213,7 +213,7 @@ def source_sequence(message: Mapping[str, Any]) -> Optional[int]:
 def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: list[Reading]) -> list[Reading]:
     there = [index for index, reading in enumerate(readings) if reading.info is not None]
     result = list(readings)
-    for index, listing in zip(there, api.consumers_of([streams[index].stream for index in there])):
+    for index, listing in zip(there, api.list_consumers([streams[index].stream for index in there])):
         if isinstance(listing, NatsFailure):
             result[index] = replace(readings[index], unknown={"all": listing.description})
         else:

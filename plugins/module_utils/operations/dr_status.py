@@ -58,7 +58,7 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
     return [found[one] for one in streams]
 
 
-def checkpoint_of(origin: Reading) -> Checkpoint:
+def make_checkpoint(origin: Reading) -> Checkpoint:
     """Return what is to be kept of an origin that answered."""
     info = origin.info or {}
     consumers = [saved_consumer(row) for _name, row in sorted(origin.consumers.items())]
@@ -79,7 +79,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
     }
     if result["problem"] or row.records is None or row.site.info is None:
         return result
-    new = checkpoint_of(row.origin)
+    new = make_checkpoint(row.origin)
     same = old is not None and same_consumers(old.consumers, new.consumers) and old.config == new.config
     if same and old is not None and old.last_seq == new.last_seq and (row.status.checkpoint_age or 0.0) < fresh:
         return result

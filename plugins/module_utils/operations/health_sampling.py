@@ -14,8 +14,8 @@ from typing import Any, Callable
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     RootCause,
     Scene,
+    build_scene,
     root_causes,
-    scene_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
     Expectations,
@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
     stop_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -110,7 +110,7 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
 
     What only servers in maintenance cause is tolerated, and that they are in maintenance is a warning.
     """
-    marks, now = marks_of(params.get("maintenance") or ()), time.time()
+    marks, now = parse_marks(params.get("maintenance") or ()), time.time()
     shown = map(cluster.displayed, params["tolerate"]) if cluster else ()
     remaining, tolerated = split_tolerated(problems, [*params["tolerate"], *shown, *marks])
     remaining += known_problems(marks.values(), now, cluster.names if cluster else ())
@@ -119,7 +119,7 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
         tuple(problem for problem in remaining if problem.severity == ERROR),
         tuple(problem for problem in remaining if problem.severity != ERROR),
         tuple(tolerated),
-        scene_of(
+        build_scene(
             cluster,
             params["expected_clusters"],
             params["stop_servers"],
@@ -157,7 +157,7 @@ def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = Fa
         *(params["expected_jetstream_servers"] or ()),
         *params["stop_servers"],
     }
-    awaited = known - {*params["tolerate"], *marks_of(params.get("maintenance") or ())}
+    awaited = known - {*params["tolerate"], *parse_marks(params.get("maintenance") or ())}
     isolation = Isolation(api.client)
     worked = False
     last: Cluster | None = None

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Taking replicas of streams off a server, data first wherever that is possible.
+"""Moves of stream replicas off a server, data first if possible.
 
-What to do with a stream is decided from its state at that moment, again and again, so that a run continues what an earlier one
-began. A move is watched through the leaders of the stream and of its consumers until each group is whole without the server.
-"""
+Each decision is based on the stream's current state, so a run continues an earlier one. A move is tracked through
+the leaders of the stream and of its consumers until each group is complete without the server."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placemen
     PlacementResult,
     evaluate_candidates,
     own_tag,
-    requirements_of,
+    replica_requirements,
     simulate_move,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -60,8 +59,8 @@ GRACE = 60
 
 @dataclass(frozen=True)
 class State:
-    """A stream and its consumers as their leaders tell it. `unknown`: consumers without a leader. `status`: what the server
-    says it is waiting for during a move (2.15)."""
+    """A stream and its consumers as reported by their leaders. `unknown`: consumers without a leader. `status`: the
+    server's reason for waiting during a move (2.15)."""
 
     stream: Stream
     unknown: tuple[str, ...] = ()
@@ -132,10 +131,10 @@ def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
 
 
 def unsettled(state: State, source: str | None = None) -> list[str]:
-    """Return what is still missing until every group is whole, in step and without the server; empty when done.
+    """Return the conditions still missing until every group is complete, in step and without the server; empty when
+    done.
 
-    Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE; that is none of a stream's harm.
-    """
+    Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE, which does not harm the stream."""
     groups = (state.group, *(consumer.group for consumer in state.stream.consumers))
     return [
         *_problems(state),
@@ -145,7 +144,7 @@ def unsettled(state: State, source: str | None = None) -> list[str]:
 
 
 def _problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
-    """Return what is wrong with the groups of a stream, apart from what one server explains."""
+    """Return the problems of a stream's groups that the one server does not explain."""
     reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
     for group in (consumer.group for consumer in state.stream.consumers):
         too_many = len(group.members) > group.size
@@ -159,10 +158,9 @@ def _problems(state: State, answered: frozenset[str] | None = None, apart_from: 
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """What is to happen: the server that is to be left, the one to go to (None: any), and how.
+    """A requested move: the server to leave, the target (None: any), and the method.
 
-    `method`: auto, remove or evacuate. `accept_loss`: whether that which has its only replica there may be lost.
-    """
+    `method`: auto, remove or evacuate. `accept_loss`: whether assets with their only replica there may be lost."""
 
     source: str
     target: str | None = None
@@ -172,8 +170,8 @@ class MoveRequest:
 
 @dataclass
 class Job:
-    """One stream on its way. `source`: who gives its replica away. `target`: who takes it by the meta leader's preference, or was
-    asked for. `took`: seconds from its start until it was seen to be done."""
+    """A move of one stream. `source`: the server that gives up its replica. `target`: the server preferred by the
+    meta leader or requested. `took`: seconds from its start to its observed end."""
 
     state: State
     source: str = ""
@@ -209,10 +207,11 @@ class Outcome:
 
 
 class Mover:
-    """Moves replicas of one request. Uses the system account's connection, and a user of each account that owns a stream.
+    """Moves the replicas of one request. Uses the system account's connection, and a user of each account that owns
+    a stream.
 
-    `known`: names of further servers that may be down; a leader that never met them since its start only knows their ids.
-    """
+    `known`: names of further servers that may be down; a leader that has not met them since its start only has their
+    ids."""
 
     def __init__(self, connections: Connections, request: MoveRequest, known: Iterable[str] = ()) -> None:
         self._connections = connections
@@ -235,11 +234,10 @@ class Mover:
         return read_state(self._connections.account(account), stream, self._names)
 
     def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
-        """Return a job for each stream, with the failure of each that cannot begin.
+        """Return a job for each stream, with the failure of each that cannot start.
 
-        Capacities are taken from the servers as replicas are planned. What passes by itself (elections, replicas that are a few
-        entries behind) is waited for a moment.
-        """
+        Capacities are reserved on the servers as replicas are planned. Temporary states (elections, replicas that
+        are a few entries behind) are waited for briefly."""
         wanted = list(keys)
         seen = wait_until(
             lambda: self._prepare_once(cluster, wanted),
@@ -251,7 +249,7 @@ class Mover:
 
     def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[Job]:
         jobs = [Job(self.read(account, stream), self._request.source) for account, stream in keys]
-        for job in sorted(jobs, key=lambda item: -requirements_of(item.state.stream).bytes):
+        for job in sorted(jobs, key=lambda item: -replica_requirements(item.state.stream).bytes):
             if job.state.moving or not job.state.hosted_by(self._request.source):
                 continue
             try:
@@ -264,7 +262,8 @@ class Mover:
         return jobs
 
     def _allow(self, cluster: Cluster, state: State) -> tuple[str, str]:
-        """Return how the replica can leave, and for which server. Raises NatsFailure with the reason why it cannot."""
+        """Return the method and the target server of the move. Raises NatsFailure with the reason if it is not
+        allowed."""
         source = self._request.source
         behind = _problems(state, cluster.names, source)
         if behind:
@@ -272,7 +271,7 @@ class Mover:
         method = self._method(cluster, state)
         if not self._request.accept_loss:
             self._refuse_loss(cluster, state, method)
-        need = requirements_of(state.stream)
+        need = replica_requirements(state.stream)
         judgement = evaluate_candidates(cluster, need, state.group.members, [source])
         if not judgement.candidates:
             raise self._refused(
@@ -305,11 +304,11 @@ class Mover:
         return self._request.method
 
     def _refuse_loss(self, cluster: Cluster, state: State, method: str) -> None:
-        """Raise NatsFailure when messages or positions would be lost.
+        """Raise NatsFailure if messages or positions would be lost.
 
-        PEER.REMOVE says success, and the only replica of something is gone. Up to 2.14 a single replica moves with what it has,
-        but a message that is acknowledged meanwhile may be lost (seen on 2.10.27, one in some hundred).
-        """
+        PEER.REMOVE reports success although the only replica of an asset is lost. Up to 2.14 a single replica moves
+        with its data, but a message that is acknowledged during the move may be lost (observed on 2.10.27, one in
+        several hundred)."""
         source = self._request.source
         if method == EVACUATE:
             if source in state.group.members and state.group.size == 1 and cluster.api_level < LEVEL_2_15:
@@ -337,7 +336,7 @@ class Mover:
             )
 
     def _tags(self, cluster: Cluster, state: State, judgement: PlacementResult) -> list[str]:
-        """Return the tags with which a move can only end on the wanted server. Raises NatsFailure when there are none."""
+        """Return the tags that restrict a move to the requested server. Raises NatsFailure without such tags."""
         target = self._request.target
         if target is None:
             return []
@@ -406,7 +405,7 @@ class Mover:
                 job.failure = failure
 
     def _start(self, job: Job) -> None:
-        """Begin the move, having judged again by what the servers say now. Raises NatsFailure."""
+        """Start the move after checking the servers' current state again. Raises NatsFailure."""
         cluster = self.read_cluster(assets=False)
         job.method, job.target = self._allow(cluster, job.state)
         self._hand_over(cluster, job.state)
@@ -433,7 +432,8 @@ class Mover:
             )
 
     def _ask(self, cluster: Cluster, job: Job) -> None:
-        """Ask the meta leader for the change: data first by PEER.EVACUATE (2.15) or MOVE (2.9), or by PEER.REMOVE."""
+        """Request the change from the meta leader: data first by PEER.EVACUATE (2.15) or MOVE (2.9), or by
+        PEER.REMOVE."""
         account, stream = job.key
         source, api = self._request.source, self._connections.account(account)
         if cluster.api_level >= LEVEL_2_15:
@@ -444,16 +444,15 @@ class Mover:
             api.evacuate_stream_peer(stream, source)
         else:
             judgement = evaluate_candidates(
-                cluster, requirements_of(job.state.stream), job.state.group.members, [source]
+                cluster, replica_requirements(job.state.stream), job.state.group.members, [source]
             )
             self._meta.move_stream(account, stream, source, tags=self._tags(cluster, job.state, judgement))
 
     def _raise_unless_started(self, job: Job, failure: NatsFailure) -> None:
-        """Raise the failure with what became of the group, unless the change is under way all the same.
+        """Raise the failure with the resulting state of the group, unless the change is in progress anyway.
 
-        A request whose reply got lost may have been heard, and up to 2.14 a group may have lost its member in spite of error
-        10075 (jetstream_cluster.go remapStreamAssignment).
-        """
+        A request whose reply was lost may have been executed, and up to 2.14 a group may have lost its member in
+        spite of error 10075 (jetstream_cluster.go remapStreamAssignment)."""
         before = job.state
         seen = wait_until(
             lambda: self.read(*job.key),
@@ -487,7 +486,7 @@ class Mover:
         ]
         if behind:
             raise self._refused("replicas_not_current", state, "; ".join(behind))
-        judgement = evaluate_candidates(cluster, requirements_of(stream), state.group.members)
+        judgement = evaluate_candidates(cluster, replica_requirements(stream), state.group.members)
         if len(judgement.candidates) < wanted - there:
             raise self._refused(
                 "no_spare_server",
@@ -586,7 +585,7 @@ def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
 
 
 def wrong_target(job: Job, target: str) -> NatsFailure | None:
-    """Return the failure of a move that is done, but led to another server than was asked for; None otherwise."""
+    """Return the failure of a finished move that led to a different server than requested; otherwise None."""
     if target in job.state.group.members:
         return None
     description = f"stream {job.state.label} is now on {', '.join(job.state.group.members)}, not on {target}"
@@ -594,7 +593,7 @@ def wrong_target(job: Job, target: str) -> NatsFailure | None:
 
 
 def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
-    """Return the streams of which, or of whose consumers, the server has a replica, and those on the move."""
+    """Return the streams with a replica, or a consumer's replica, on the server, and those being moved."""
     return [
         stream
         for stream in cluster.streams
@@ -606,10 +605,9 @@ def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
 
 
 def require_leaders(connections: Connections, accounts: Iterable[str], server: str) -> None:
-    """Raise NatsFailure when an account has a stream that there is no leader of: the server may have its only replica.
+    """Raise NatsFailure if an account has a stream without a leader: the server may have its only replica.
 
-    No server tells the system account of such a stream; its own account knows its name.
-    """
+    Servers do not report such a stream to the system account; its own account lists its name."""
     for account in sorted(set(accounts)):
         unknown = connections.account(account).streams().unknown
         if unknown:
@@ -632,7 +630,8 @@ def move_leaders(
     concurrency: int = 1,
     progress: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Have fitting members lead these streams and consumers, which must have some; return what that failed for, and why."""
+    """Let suitable members lead these streams and consumers, which must have some; return the failed ones with the
+    reasons."""
     if not assets:
         return []
     groups = AssetGroups(connections, cluster.servers)
@@ -651,7 +650,7 @@ def move_leaders(
 
 
 def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:
-    """Return the failure that says how large a group really is, and how it gets its replicas back."""
+    """Return the failure with the group's real size and its repair."""
     there, wanted = len(state.group.members), state.group.size
     begun = (
         f"the server refused ({cause.description}) but removed the member" if cause else "the group has too few members"
@@ -667,7 +666,7 @@ def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure
 
 
 def under_way_line(outcome: Outcome) -> str:
-    """Return how far the moves are, and what the first ones wait for."""
+    """Return the progress of the moves, and the conditions that the first ones wait for."""
     pending = outcome.pending
     moving = [job for job in pending if job.started or job.state.moving]
     waiting = "; ".join(
@@ -679,7 +678,7 @@ def under_way_line(outcome: Outcome) -> str:
 
 
 def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
-    """Return the failure that says what was waited for in vain."""
+    """Return the failure with the conditions that were not reached."""
     lines = [
         f"{job.state.label}: {'; '.join(unsettled(job.state, job.source))}"
         + (f" (server: {job.state.status})" if job.state.status else "")
@@ -695,14 +694,14 @@ def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
 
 
 def joined(failures: Sequence[NatsFailure]) -> NatsFailure:
-    """Return one failure for all of them: the first one, with what the others say, too."""
+    """Return one failure for all of them: the first one, with the messages of the others."""
     first = failures[0]
     first.description = "\n".join(failure.description for failure in failures)
     return first
 
 
 def predicted(job: Job, source: str) -> dict[str, Any]:
-    """Return the state that a move should end in, as `State.as_dict` would; nobody can tell who will lead it."""
+    """Return the state that a move should end in, as `State.as_dict` would; its leader cannot be predicted."""
     after = job.state.as_dict()
     if not job.target or not job.state.hosted_by(source):
         return after

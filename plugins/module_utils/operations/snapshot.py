@@ -45,7 +45,7 @@ __all__ = [
     "Origin",
     "Row",
     "SnapshotWriter",
-    "origin_of",
+    "message_origin",
     "rows_of",
     "servers_summary",
     "timestamp",
@@ -84,7 +84,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def origin_of(server: Server, domain: str, arrived: datetime | None = None) -> Origin:
+def message_origin(server: Server, domain: str, arrived: datetime | None = None) -> Origin:
     """Return the server as the origin of rows that arrived at this moment, or just now. `domain`: see nats/model.py domains."""
     received = timestamp(arrived or datetime.now(timezone.utc))
     return Origin(server.id, server.name, server.cluster, server.version, received, domain)
@@ -168,11 +168,11 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
         yield Row("jsz_streams", keys, json_text.joined(stream))
         if not consumers:
             continue
-        of_groups = {item.get("name"): item.get("raft_group") for item in groups}
+        raft_groups_by_name = {item.get("name"): item.get("raft_group") for item in groups}
         replicas, retention = json_text.replicas_and_retention(stream.get("config", b"{}"))
         of_stream = {"stream_replicas": replicas, "stream_retention": retention}
         for consumer in consumers:
-            group = of_groups.get(json_text.name_of(consumer))
+            group = raft_groups_by_name.get(json_text.name_of(consumer))
             yield Row("jsz_consumers", {"account": account, "raft_group": group, **of_stream}, consumer)
 
 

@@ -228,7 +228,7 @@ def _ask(groups: Groups[K], requests: Sequence[tuple[Job[K], Mapping[str, Any]]]
         return [failure for _request in requests]
 
 
-def constraints_of(params: Mapping[str, Any]) -> LeaderConstraints:
+def requested_constraints(params: Mapping[str, Any]) -> LeaderConstraints:
     """Return what the options of CONSTRAINTS_SPEC ask for. Raises NatsFailure invalid_option when that contradicts itself."""
     where = params["placement"] or {}
     constraints = LeaderConstraints(

@@ -42,16 +42,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     peer_id,
     stream_group,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi, servers_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi, read_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
     Job,
     Reading,
-    constraints_of,
     leader_text,
     outcome,
     refuse,
+    requested_constraints,
     require_known,
     step_down,
 )
@@ -167,7 +167,7 @@ class AssetGroups:
         names = [asset.stream for asset in self.streams(account, stream)]
         label = self._connections.label(account)
         found: dict[Asset, Reading] = {}
-        for name, listing in zip(names, self.api(account).consumers_of(names)):
+        for name, listing in zip(names, self.api(account).list_consumers(names)):
             if isinstance(listing, NatsFailure):
                 if listing.err_code == STREAM_NOT_FOUND:  # deleted since the streams were listed
                     continue
@@ -246,7 +246,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
-    constraints = constraints_of(params)
+    constraints = requested_constraints(params)
     scope = _scope(kind, params, connections)
 
     def plan() -> tuple[AssetGroups, dict[Asset, Plan]]:
@@ -346,7 +346,7 @@ def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
     if system:
         return SystemApi(connections.own).discover().servers
     try:
-        return servers_of(connections.own)
+        return read_servers(connections.own)
     except NatsFailure as failure:
         failure.description = (
             f"cannot read the servers: {failure.description}. The user must be allowed to publish to "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     Changes,
@@ -255,7 +255,7 @@ def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
     if manifest.format == ENTRIES:
         with prepared.backup.open() as file:
             reader = Reader(file)
-            start = len(format_of(reader)[1])
+            start = len(detect_format(reader)[1])
             state, found = read_head(reader)
             return start, reader.position, consumers_part(ENTRIES, state, found, plan)
     # They are at the end.

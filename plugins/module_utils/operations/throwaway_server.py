@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, version_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, read_version
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
@@ -45,7 +45,7 @@ def find_binary(given: Optional[str]) -> tuple[str, str]:
         reason = f"binary: no {_NAME} in PATH, {' or '.join(_PLACES)}; install it or set its path"
         raise NatsFailure("invalid_option", reason)
     try:
-        return binary, version_of(binary)
+        return binary, read_version(binary)
     except ProcessError as error:
         raise NatsFailure("invalid_option", f"binary: {error}") from error
 

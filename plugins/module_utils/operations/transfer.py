@@ -24,7 +24,7 @@ TRANSFER_SPEC: dict[str, dict[str, Any]] = {
 _SLOWEST = 2 * CHUNK
 
 
-def pace_of(params: Mapping[str, Any]) -> TransferPace:
+def requested_pace(params: Mapping[str, Any]) -> TransferPace:
     """Return how an archive is to be transferred. Raises NatsFailure invalid_option."""
     rate = None
     if params["rate_limit"]:

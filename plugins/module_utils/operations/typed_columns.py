@@ -36,8 +36,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Tree,
     Type,
     config_type,
+    parse_type,
     tree_of,
-    type_of,
 )
 
 #: Rows that are held as objects, and as columns, until they are written.
@@ -119,7 +119,7 @@ class _Document:
         self._msgspec, _pyarrow = libraries()
         self._others = others
         self.tree = tree_of(fields)
-        self._types = {field.name: type_of(field.type) for field in fields}
+        self._types = {field.name: parse_type(field.type) for field in fields}
         #: Keys beside the declared ones, by the path of the object that has them.
         self._learned: dict[tuple[str, ...], dict[str, str]] = {}
         self._build()
@@ -369,15 +369,15 @@ class _Columns:
         simple = {"boolean": pa.bool_(), "double": pa.float64(), "int": pa.int32(), "bigint": pa.int64()}
         return {**simple, "timestamp": self._moment, "duration": pa.float64()}.get(type_.kind, pa.string())
 
-    def of_field(self, field: Field, values: Sequence[Any]) -> Any:
+    def convert_field(self, field: Field, values: Sequence[Any]) -> Any:
         pa = self._pa
         if values.count(None) == len(values):
-            return pa.nulls(len(values), self.type(type_of(field.stored)))
+            return pa.nulls(len(values), self.type(parse_type(field.stored)))
         if field.is_text:
             return pa.array([None if value is None else _plain(value) for value in values], pa.string())
         if field.reported == NANOSECONDS:
             return pa.compute.divide(pa.array(values, pa.int64()).cast(pa.float64(), safe=False), 1e9)
-        return self.of_type(Type("duration") if field.reported == DURATION else type_of(field.type), values)
+        return self.of_type(Type("duration") if field.reported == DURATION else parse_type(field.type), values)
 
     def of_type(self, type_: Type, values: Sequence[Any]) -> Any:
         pa = self._pa
@@ -415,14 +415,14 @@ class _Columns:
             return pa.array([None if value is None else seconds_of(value) for value in values], pa.float64())
         return pa.array(values, self.type(type_))
 
-    def of_tree(self, tree: Tree, found: Sequence[Any]) -> dict[str, Any]:
+    def convert_tree(self, tree: Tree, found: Sequence[Any]) -> dict[str, Any]:
         """Return the columns of the fields of a tree by their names, from as many objects."""
         columns = {}
         for member, values in zip(tree.values(), self._transposed(found, len(tree))):
             if isinstance(member, dict):
-                columns.update(self.of_tree(member, values))
+                columns.update(self.convert_tree(member, values))
             else:
-                columns[member.name] = self.of_field(member, values)
+                columns[member.name] = self.convert_field(member, values)
         return columns
 
     def _transposed(self, found: Sequence[Any], members: int) -> Iterable[Sequence[Any]]:
@@ -448,13 +448,13 @@ class _Configurations:
         _msgspec, self._pa = libraries()
         self._document = _Document(fields, others=False)
         self._make = make
-        self.type = make.type(type_of(config_type(fields)))
+        self.type = make.type(parse_type(config_type(fields)))
 
     def of(self, texts: Any) -> Any:
         encoded = texts.dictionary_encode()
         each = [text.encode() for text in encoded.dictionary.to_pylist()]
         hashes = self._pa.array([hashlib.sha256(text).hexdigest() for text in each], self._pa.string())
-        read = self._make.of_tree(self._document.tree, [self._document.read(text)[0] for text in each])
+        read = self._make.convert_tree(self._document.tree, [self._document.read(text)[0] for text in each])
         members = [hashes, *(read[self.type[place].name] for place in range(1, self.type.num_fields))]
         return self._pa.StructArray.from_arrays(members, fields=[*self.type]).take(encoded.indices)
 
@@ -484,13 +484,13 @@ class TypedTable(Table):
         self._document = _Document(declared.fields)
         self._make = _Columns()
         self._configurations = _Configurations(declared.config, self._make) if declared.config else None
-        self._failure = type_of(FAILURE_TYPE)
+        self._failure = parse_type(FAILURE_TYPE)
         self._failed = msgspec.defstruct("Failure", [name for name, _type in self._failure.members])
         self._schema = self._pa.schema(
             [
-                *((field.name, self._make.type(type_of(field.stored))) for field in (*ENVELOPE, *declared.keys)),
+                *((field.name, self._make.type(parse_type(field.stored))) for field in (*ENVELOPE, *declared.keys)),
                 ("taken", self._make.type(Type("timestamp"))),
-                *((field.name, self._make.type(type_of(field.stored))) for field in declared.fields),
+                *((field.name, self._make.type(parse_type(field.stored))) for field in declared.fields),
                 ("extra", self._pa.string()),
                 (FAILURE.name, self._make.type(self._failure)),
                 *([(CONFIG_FIELDS, self._configurations.type)] if self._configurations else ()),
@@ -551,13 +551,13 @@ class TypedTable(Table):
                 each = ((getattr(origin, field.name), rows) for origin, rows in self._origins)
                 values = [item for value, rows in each for item in [value] * rows]
             columns.append(
-                make.of_field(field, [value or None for value in values] if field.name == "received" else values)
+                make.convert_field(field, [value or None for value in values] if field.name == "received" else values)
             )
         for field in self._declared.keys:
             (key,) = field.keys
-            columns.append(make.of_field(field, [keys.get(key) for keys in self._keys]))
+            columns.append(make.convert_field(field, [keys.get(key) for keys in self._keys]))
         columns.append(self._pa.array([self._started] * many, self._pa.int64()).cast(make.type(Type("timestamp"))))
-        found = make.of_tree(self._document.tree, self._found)
+        found = make.convert_tree(self._document.tree, self._found)
         columns += [found[field.name] for field in self._declared.fields]
         extras = [None if extra is None else extra.decode() for extra in self._extras]
         columns += [self._pa.array(extras, self._pa.string()), make.of_type(self._failure, self._failures)]

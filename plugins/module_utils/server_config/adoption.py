@@ -42,11 +42,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
-    block_of,
-    cluster_name_of,
     config_problems,
     decided_by_the_unit,
-    jetstream_of,
+    get_block,
+    get_cluster_name,
+    get_jetstream,
 )
 
 PREFIX = "nats_server_"
@@ -78,7 +78,7 @@ class Server:
     unknown: list[str]
     extra: list[str]
     #: Options of the unit that the inventory has.
-    of_unit: list[str]
+    unit_settings: list[str]
     action: str
     reasons: list[str]
     todo: list[str]
@@ -157,7 +157,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
             "gate needs. Create a user for the clients (authorization.users), reload the server, then adopt it"
         )
     yield from _store_refusals(one)
-    if isinstance(config.get("cluster"), Mapping) and not cluster_name_of(config):
+    if isinstance(config.get("cluster"), Mapping) and not get_cluster_name(config):
         yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
     for file in one["tls_files"]:
         if not file["path"].startswith("/"):
@@ -171,7 +171,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
 
 def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     config, store = one["config"], one["store"]
-    if jetstream_of(config) is None:
+    if get_jetstream(config) is None:
         return
     if not store["path"]:
         where = store["reported"] or "the directory for temporary files"
@@ -199,7 +199,7 @@ def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, count in names.items():
         if name and count > 1:
             yield f"{count} servers are named {name}: names must be unique in a cluster"
-    clusters = {cluster_name_of(one["config"]) for one in found.values()}
+    clusters = {get_cluster_name(one["config"]) for one in found.values()}
     if len(clusters) > 1:
         named = ", ".join(sorted(str(name) for name in clusters))
         yield (
@@ -248,7 +248,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
         vault=vault,
         unknown=[show(leaf.path) for leaf in leaves(hidden) if leaf.key is None],
         extra=sorted(name for name, value in patch.items() if value is not None),
-        of_unit=carried.names,
+        unit_settings=carried.names,
         action=action,
         reasons=reasons,
         todo=[*todo, *_todo(one, carried), *_problems(config, one)],
@@ -267,7 +267,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
         "user": process["user"],
         "group": process["group"],
         "manage_user": False,
-        "jetstream": jetstream_of(config) is not None,
+        "jetstream": get_jetstream(config) is not None,
         "clustered": isinstance(config.get("cluster"), Mapping),
     }
     if unit:
@@ -341,10 +341,10 @@ def _jetstream(config: Mapping[str, Any], found: dict[str, Any]) -> None:
 def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dict[str, Any]]) -> None:
     block = config.get("cluster")
     if not isinstance(block, Mapping):
-        name = cluster_name_of(config)
+        name = get_cluster_name(config)
         found.update({"cluster_name": name} if name else {})
         return
-    found["cluster_name"] = cluster_name_of(config)
+    found["cluster_name"] = get_cluster_name(config)
     for name in ("listen", "host", "port", *_CLUSTER_KEYS):
         if block.get(name) is not None:
             found[f"cluster_{name}"] = block[name]
@@ -547,7 +547,7 @@ def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> 
     actions = Counter(server.action for server in servers)
     head = page(
         f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "
-        f"{cluster_name_of(found[servers[0].host]['config']) or '(none)'} can be adopted.",
+        f"{get_cluster_name(found[servers[0].host]['config']) or '(none)'} can be adopted.",
         f"The first deploy: {actions['restart']} restarts, {actions['reload']} reloads, 0 units, 0 binaries.",
         f"Takeover: {len(servers)} units and binaries, one server after another behind the health gate.",
     )
@@ -566,7 +566,7 @@ def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> 
         + blocks(each, what="server")
         + _listed("Unknown to this collection, kept in nats_server_config", [s.unknown for s in servers])
         + _listed("Kept in nats_server_config", [s.extra for s in servers])
-        + _listed("Kept from the unit in nats_server_service_overrides", [s.of_unit for s in servers])
+        + _listed("Kept from the unit in nats_server_service_overrides", [s.unit_settings for s in servers])
         + _listed("To do", [s.todo for s in servers])
     )
 
@@ -577,7 +577,7 @@ def _listed(title: str, texts: Sequence[Sequence[str]]) -> Page:
 
 
 def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return block_of(config, name) or {}
+    return get_block(config, name) or {}
 
 
 def _port(block: Mapping[str, Any]) -> int | None:

@@ -333,7 +333,7 @@ def user_lists(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
             yield name, account
 
 
-def users_of(config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
+def configured_users(config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return account and entry of each user by its name, or the public key of its nkey."""
     return {
         _name(entry): (account, entry) for account, holder in user_lists(config) for entry in holder.get("users") or ()
@@ -355,7 +355,7 @@ def user_plan(
         sides and without the old ones; `loaded`, `during` and `after`, the names of the users in each; `known`, account,
         user and password of those whose password is known
     """
-    before, after, plain = users_of(loaded), users_of(wanted), users_of(given)
+    before, after, plain = configured_users(loaded), configured_users(wanted), configured_users(given)
     named = set(remove)
     leaving = [name for name in before if name not in after or name in named]
     both, new = copy.deepcopy(dict(wanted)), copy.deepcopy(dict(wanted))
@@ -386,8 +386,8 @@ def user_plan(
         "add_users": both,
         "remove_users": new,
         "loaded": list(before),
-        "during": list(users_of(both)),
-        "after": list(users_of(new)),
+        "during": list(configured_users(both)),
+        "after": list(configured_users(new)),
         "known": [
             {"account": account, "user": name, "password": entry["password"]}
             for name, (account, entry) in plain.items()

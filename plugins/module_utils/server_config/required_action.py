@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
     config_change,
@@ -43,7 +43,7 @@ def required_action(
         config_differs (a rendered file differs from the one on the host)
     """
     if not running.get("running"):
-        mark = mark_of(running["maintenance"]) if running.get("maintenance") else None
+        mark = parse_mark(running["maintenance"]) if running.get("maintenance") else None
         if mark and mark.held:
             return {"action": "none", "reasons": [mark.text(time.time())], "keys": []}
         return {"action": "start", "reasons": ["no nats-server process is running"], "keys": []}

@@ -95,17 +95,17 @@ class Case:
 
     def block(self, name: str) -> dict[str, Any] | None:
         """Return a top-level block, or None when it is absent or no mapping."""
-        return block_of(self.config, name)
+        return get_block(self.config, name)
 
     @property
     def jetstream(self) -> dict[str, Any] | None:
         """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
-        return jetstream_of(self.config)
+        return get_jetstream(self.config)
 
     @property
     def cluster_name(self) -> str | None:
         """Return the name of the cluster."""
-        return cluster_name_of(self.config)
+        return get_cluster_name(self.config)
 
     @property
     def accounts(self) -> dict[str, Any]:
@@ -128,24 +128,24 @@ class Case:
         return [member for member in self.supercluster if member.get("jetstream")] or self.jetstream_members
 
 
-def block_of(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def get_block(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """Return a top-level block of a normalised configuration, or None when it is absent or no mapping."""
     value = config.get(name)
     return value if isinstance(value, dict) else None
 
 
-def jetstream_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
+def get_jetstream(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
-    block = block_of(config, "jetstream")
+    block = get_block(config, "jetstream")
     if block is not None:
         return None if block.get("enabled") is False or block.get("disabled") is True else block
     value = config.get("jetstream")
     return {} if value is True or str(value).lower() in ("enabled", "enable") else None
 
 
-def cluster_name_of(config: Mapping[str, Any]) -> str | None:
+def get_cluster_name(config: Mapping[str, Any]) -> str | None:
     """Return the name of the cluster; nats-server takes the gateway's where the cluster has none."""
-    return (block_of(config, "cluster") or {}).get("name") or (block_of(config, "gateway") or {}).get("name")
+    return (get_block(config, "cluster") or {}).get("name") or (get_block(config, "gateway") or {}).get("name")
 
 
 def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[ConfigProblem]:
@@ -397,7 +397,7 @@ def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
         return
     by_key = "operator" in case.config
     serving = set() if by_key else {name for name, block in case.accounts.items() if has_jetstream(block)}
-    served = {name for name, block in (block_of(case.loaded, "accounts") or {}).items() if has_jetstream(block or {})}
+    served = {name for name, block in (get_block(case.loaded, "accounts") or {}).items() if has_jetstream(block or {})}
     changes_mode = by_key != ("operator" in case.loaded)
     for name, streams in sorted((case.store.get("accounts") or {}).items()):
         known = name in serving or name == GLOBAL_ACCOUNT or (by_key and re.fullmatch("A[A-Z2-7]{55}", name))
@@ -414,7 +414,7 @@ def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
 
 def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
     """nats-server cannot read what it encrypted with another key than these two."""
-    before = (jetstream_of(case.loaded) or {}).get("encryption_key")
+    before = (get_jetstream(case.loaded) or {}).get("encryption_key")
     block = case.jetstream
     empty = not case.store.get("streams") and case.store.get("peers") is None
     if (
@@ -1132,12 +1132,12 @@ def _users(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
 def _other_accounts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the accounts of a normalised configuration without the system account."""
     system = str(config.get("system_account") or SYSTEM_ACCOUNT)
-    return {name: block for name, block in (block_of(config, "accounts") or {}).items() if name != system}
+    return {name: block for name, block in (get_block(config, "accounts") or {}).items() if name != system}
 
 
 def _has_users(config: Mapping[str, Any]) -> bool:
     """Return whether a normalised configuration has users beside those of the system account, which do not keep others out."""
-    authorization = block_of(config, "authorization") or {}
+    authorization = get_block(config, "authorization") or {}
     if any(authorization.get(key) for key in ("users", "user", "token", "auth_callout")):
         return True
     return any(isinstance(block, dict) and block.get("users") for block in _other_accounts(config).values())

@@ -29,8 +29,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     WantedRun,
     save_streams,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import store_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import IDLE_TIMEOUT, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import requested_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import IDLE_TIMEOUT, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
@@ -43,12 +43,12 @@ def save(settings: dict[str, Any]) -> Outcome:
     users = account_users(own, settings["account_users"])
     pace = {"idle_timeout": IDLE_TIMEOUT, "rate_limit": settings["rate_limit"], "consumers": True}
     wanted = WantedRun(
-        store_of(settings),
+        requested_store(settings),
         tuple(users),
         settings["streams"],
         settings["exclude"],
         settings["verify"],
-        pace_of(pace),
+        requested_pace(pace),
         Keep(**settings["keep"]),
     )
     with Connections(own, users) as connections:

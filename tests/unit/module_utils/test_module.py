@@ -18,8 +18,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CONNECTION_SPEC,
     NatsModule,
     fail,
+    known_secrets,
     resolve_connection,
-    secrets_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 
@@ -120,7 +120,7 @@ def test_the_domain_comes_from_the_option_or_the_context(tmp_path: Path) -> None
 
 def test_secrets_are_known_from_every_source() -> None:
     options = resolve({"NATS_PASSWORD": "env-pw"}, user="own", servers=["nats://u:url-pw@h:4222", "nats://tok@h"])
-    assert secrets_of(options) == {"env-pw", "url-pw", "tok"}
+    assert known_secrets(options) == {"env-pw", "url-pw", "tok"}
     for secret in ("env-pw",):
         assert secret not in repr(options)
 

@@ -18,12 +18,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     counted_warnings,
     cut,
     further_lines,
+    hidden_rest,
     listed,
     listing,
     names_line,
     one_line,
     printable,
-    rest_of,
     shown_rows,
     some_names,
 )
@@ -117,7 +117,7 @@ def test_every_row_is_shown_or_counted(count: int, worst: set[int]) -> None:
     shown = shown_rows(count, worst)
     assert len(set(shown)) == len(shown) <= MAX_ROWS + 1 and set(shown) <= set(range(count))
     assert worst <= set(shown) or len(worst) > MAX_ROWS
-    assert bool(rest_of(count, shown)) == (len(shown) < count)
+    assert bool(hidden_rest(count, shown)) == (len(shown) < count)
 
 
 def test_several_lines_for_each_thing_are_shown_together_or_not_at_all() -> None:

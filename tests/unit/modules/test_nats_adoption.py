@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, Server
-from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import files_of, text_of
+from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import content_text, files_of
 
 VALUES = {"vault_nats_x": "{{ lookup('pipe', 'id') }} {% raw %}", "vault_nats_y": "plain: #", "vault_nats_z": "1e5"}
 
@@ -68,5 +68,5 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("value", [*VALUES.values(), "null", "yes", "a\nb", "é\u2028", "'", '"', "{#"])
 def test_a_text_stays_what_it_is(value: str) -> None:
-    text = text_of({"a": value}, "title").decode().replace("a: !unsafe ", "a: ")
+    text = content_text({"a": value}, "title").decode().replace("a: !unsafe ", "a: ")
     assert yaml.safe_load(text) == {"a": value}

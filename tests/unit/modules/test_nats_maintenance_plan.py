@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import plan, request_of
+from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import parse_request, plan
 from support.clusters import cluster, stream
 
 #: 2026-11-24T16:00:00Z.
@@ -29,10 +29,10 @@ def asked(**changes: Any) -> dict[str, Any]:
 
 
 def test_how_long_it_may_take() -> None:
-    assert (request_of(asked(), NOW).until, request_of(asked(), NOW).renew) == (NOW + 4 * 3600, False)
+    assert (parse_request(asked(), NOW).until, parse_request(asked(), NOW).renew) == (NOW + 4 * 3600, False)
     # As YAML writes a time that it has read.
     for text in ("2026-11-24T20:00:00Z", "2026-11-24 20:00:00+00:00"):
-        request = request_of(asked(until=text), NOW)
+        request = parse_request(asked(until=text), NOW)
         assert (request.until, request.renew) == (NOW + 4 * 3600, True)
 
 
@@ -49,7 +49,7 @@ def test_how_long_it_may_take() -> None:
 )
 def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NatsFailure) as refused:
-        request_of(asked(**changes), NOW)
+        parse_request(asked(**changes), NOW)
     assert refused.value.code == "invalid_option" and refused.value.description.startswith(reason)
 
 

@@ -28,7 +28,7 @@ def test_another_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(nats_meta_peer, "MetaApi", Busy)
     meta = cluster(["n1", "n2", "n3"]).meta
     assert meta is not None
-    (peer,) = [one for one, name in nats_meta_peer.members_of(meta).items() if name == "n3"]
+    (peer,) = [one for one, name in nats_meta_peer.member_names(meta).items() if name == "n3"]
     with pytest.raises(NatsFailure) as raised:
         nats_meta_peer.remove(None, meta, peer, 0.0)  # type: ignore[arg-type]
     assert raised.value.code == "member_change_in_flight"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Observed
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.modules.nats_traffic_info import Counter, compare, kind_of
+from ansible_collections.natsops.jetstream.plugins.modules.nats_traffic_info import Counter, compare, subject_kind
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.modules.nats_traffic_info imp
     ],
 )
 def test_kinds(subject: str, kind: str) -> None:
-    assert kind_of(subject) == kind
+    assert subject_kind(subject) == kind
 
 
 def test_counting_stops_at_the_limit() -> None:

@@ -12,7 +12,7 @@ import sys
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import KINDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import BY_NAME
-from support.alerts import ALERTS, OF_CHECKS, SILENT, Alert, anchor
+from support.alerts import ALERTS, CHECK_ALERTS, SILENT, Alert, anchor
 from support.documents import CHECKOUT
 
 
@@ -28,7 +28,7 @@ def test_each_kind_of_root_cause_has_an_alert_or_a_reason_for_none() -> None:
     assert told & set(SILENT) == set()
 
 
-@pytest.mark.parametrize("alert", [*ALERTS, *OF_CHECKS], ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", [*ALERTS, *CHECK_ALERTS], ids=lambda alert: alert.name)
 def test_an_alert_names_what_there_is(alert: Alert) -> None:
     used = set(re.findall(r"\bnatsops_\w+", alert.expr))
     assert used
@@ -45,16 +45,16 @@ def test_an_alert_names_what_there_is(alert: Alert) -> None:
 
 
 def test_names_are_used_once() -> None:
-    every = [*ALERTS, *OF_CHECKS]
+    every = [*ALERTS, *CHECK_ALERTS]
     assert len({alert.name for alert in every}) == len(every)
 
 
 def test_the_alert_of_a_check_links_to_what_its_reference_says() -> None:
     headings = re.findall(r"^### (\w+)$", (CHECKOUT / "docs/reference/insights_checks.md").read_text(), re.MULTILINE)
-    for alert in OF_CHECKS:
+    for alert in CHECK_ALERTS:
         assert alert.check in headings
         assert alert.runbook.endswith(f"/docs/reference/insights_checks.md#{alert.check.lower()}")
         assert not re.search(r"\{\w", alert.description)
     # One that only finds what is worth a look, and one that is critical from a threshold on.
-    codes = {alert.check for alert in OF_CHECKS}
+    codes = {alert.check for alert in CHECK_ALERTS}
     assert "SERVER_001" not in codes and "BACKUP_103" in codes

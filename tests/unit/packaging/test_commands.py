@@ -60,7 +60,7 @@ STEPS = {"README.md": "First run", "docs/getting-started.md": r"\d"}
 #: Documents whose blocks in YAML are the files of a project that a test holds them to.
 SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
 #: Their commands are targets of make, whose recipes are what CI runs.
-OF_MAKE = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
+MAKE_DOCUMENTS = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
 INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
@@ -313,7 +313,7 @@ def test_each_command_is_known_with_all_its_arguments(command: Command) -> None:
 
 @pytest.mark.parametrize("path", sorted({command.where.partition(":")[0] for command in COMMANDS}))
 def test_some_test_runs_the_commands_of_each_document(path: str) -> None:
-    if path in OF_MAKE:
+    if path in MAKE_DOCUMENTS:
         others = [one.text for one in COMMANDS if one.where.startswith(f"{path}:") and not one.text.startswith("make ")]
         assert others == []
     else:

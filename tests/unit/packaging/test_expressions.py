@@ -41,11 +41,11 @@ def included(path: Path) -> set[Path]:
     return {file for file in places if file.is_file()}
 
 
-def text_of(value: Any) -> str:
+def content_text(value: Any) -> str:
     """Return all expressions in a value."""
     if isinstance(value, Mapping):
         value = list(value.values())
-    return " ".join(map(text_of, value)) if isinstance(value, list) else str(value)
+    return " ".join(map(content_text, value)) if isinstance(value, list) else str(value)
 
 
 def clocks(variables: Mapping[str, str]) -> set[str]:
@@ -67,7 +67,7 @@ def kept(document: Any) -> Iterator[tuple[str, str]]:
             yield from kept(item)
     elif isinstance(document, Mapping):
         for name, value in document.get("ansible.builtin.set_fact", {}).items():
-            yield name, text_of([value, document.get("vars", {})])
+            yield name, content_text([value, document.get("vars", {})])
         yield from kept(list(document.values()))
 
 
@@ -100,7 +100,7 @@ def test_no_fact_keeps_a_time_or_a_count() -> None:
     """What takes time is timed by the module that does it, and what is counted is known to the loop."""
     loaded = {path: DataLoader().load_from_file(str(path)) for path in FILES}
     variables = {
-        name: text_of(value)
+        name: content_text(value)
         for path, found in loaded.items()
         if {"vars", "defaults"} & set(path.parts)
         for name, value in found.items()

@@ -71,7 +71,7 @@ def variables(values: dict[str, Any], vault: dict[str, str]) -> dict[str, Any]:
     return {**as_written(values), **literal}
 
 
-def text_of(folder: Path, host: str, path: str) -> str:
+def content_text(folder: Path, host: str, path: str) -> str:
     """Return the file that was rendered for that path of a host."""
     rendered_as = {"nats.conf": "nats-server.conf", "nats-secrets.conf": "secrets.conf"}[Path(path).name]
     return (folder / f"{host}.{rendered_as}").read_text()
@@ -87,7 +87,7 @@ def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None
     hosts = {host: variables(adoption.hosts[host], adoption.host_vaults[host]) for host in found}
     rendered(tmp_path, variables(adoption.group, adoption.group_vault), hosts)
     for host, one in found.items():
-        reading = read_config("/etc/nats.conf", partial(text_of, tmp_path, host), {})
+        reading = read_config("/etc/nats.conf", partial(content_text, tmp_path, host), {})
         again = loaded_config(reading.config, []).config
         keys = config_change(one["config"], again, "2.15.1")["keys"]
         # A plain password that the server compares becomes a hash, and nothing else is another value.

@@ -223,12 +223,12 @@ class ProblemTracker:
         self, problems: Sequence[Problem], now: float, causes: Sequence[RootCause] = ()
     ) -> list[dict[str, Any]]:
         """Return the contents of the events that the problems of one look make. `now`: seconds of a clock that only goes on."""
-        cause_of = {id(problem): cause for cause in causes for problem in cause.problems}
+        causes_by_problem = {id(problem): cause for cause in causes for problem in cause.problems}
         today = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         seen = {(problem.code, problem.subject, problem.servers): problem for problem in problems}
         for key, problem in seen.items():
             ongoing = self._known.setdefault(key, OngoingProblem(problem, now, today))
-            ongoing.problem, ongoing.cause = problem, cause_of.get(id(problem))
+            ongoing.problem, ongoing.cause = problem, causes_by_problem.get(id(problem))
         events = []
         for key, ongoing in list(self._known.items()):
             if key in seen:

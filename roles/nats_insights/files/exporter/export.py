@@ -165,7 +165,7 @@ class Handler(WSGIRequestHandler):
         return str(self.client_address[0])
 
 
-def address_of(listen: str) -> tuple[str, int]:
+def parse_address(listen: str) -> tuple[str, int]:
     """Return host and port of ADDRESS:PORT; an IPv6 address stands in brackets. Raises ValueError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host:
@@ -183,7 +183,7 @@ def main(path: str) -> int:
         given = {key: value for key, value in settings["connection"].items() if value is not None}
         options = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
         sweeper = Sweeper(options, sweep_options(settings), say)
-        host, port = address_of(settings["listen"])
+        host, port = parse_address(settings["listen"])
         family = Server6 if ":" in host else Server
         server = make_server(host, port, application(sweeper, settings.get("users") or {}), family, Handler)
         server.certificate = Certificate(settings["tls"]) if settings.get("tls") else None

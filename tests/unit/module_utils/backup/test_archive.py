@@ -21,8 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     TAR,
     TAR_END,
     Member,
+    detect_format,
     encode_entry,
-    format_of,
     members,
     read_consumer_state,
     read_entry,
@@ -157,7 +157,7 @@ def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: by
 def test_a_head_of_another_shape(was: bytes, other: bytes) -> None:
     whole = plain("2.15.1")
     reader = Reader(io.BytesIO(packed(whole)))
-    format_of(reader)
+    detect_format(reader)
     entries = [read_entry(reader) for _entry in range(3)]
     changed = [encode_entry(entry.name, entry.time, entry.payload.replace(was, other)) for entry in entries]
     assert changed != [encode_entry(entry.name, entry.time, entry.payload) for entry in entries]
@@ -179,7 +179,7 @@ def test_the_error_that_an_older_server_hides_in_an_archive() -> None:
 
 def member_start(data: bytes, wanted: str) -> int:
     reader = Reader(io.BytesIO(packed(data)))
-    for member in members(reader, format_of(reader)[1]):
+    for member in members(reader, detect_format(reader)[1]):
         if member.name == wanted:
             return member.start
         member.content()
@@ -328,7 +328,7 @@ def test_consumers_can_be_left_out_without_touching_the_messages(version: str) -
         replacement = TAR_END
     else:
         reader = Reader(io.BytesIO(archive(version)))
-        format_of(reader)
+        detect_format(reader)
         state = {**read_head(reader)[0], "consumer_count": 0}
         replacement = encode_entry(b"state.json", 1, json.dumps(state).encode())
     parts = list(s2.splice(io.BytesIO(archive(version)), start, end, replacement))

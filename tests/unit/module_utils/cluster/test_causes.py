@@ -14,10 +14,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     KINDS,
     RootCause,
     Scene,
+    build_scene,
     cause_lines,
     problem_of,
     root_causes,
-    scene_of,
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
@@ -52,7 +52,7 @@ def judge(
     """Return the causes that the gate would name, having shown that each problem is in exactly one."""
     expected = Expectations(frozenset(names), frozenset(names), clusters=expected_clusters or {})
     problems = [*health_problems(live, expected), *stop_problems(live, stop, StopPolicy())]
-    found = root_causes(problems, scene_of(live, expected_clusters or {}, stop))
+    found = root_causes(problems, build_scene(live, expected_clusters or {}, stop))
     assert Counter(problem for cause in found for problem in cause.problems) == Counter(problems)
     return found
 
@@ -262,10 +262,12 @@ def haunted(
 ) -> Cluster:
     names = list(names)
     live = cluster(names, stream("ORDERS", names[:3]))
-    error_of = {name: Health("error", 503, (error,)) for name in (names[:3] if sick is None else sick)}
+    server_health = {name: Health("error", 503, (error,)) for name in (names[:3] if sick is None else sick)}
     return replace(
         live,
-        servers=tuple(replace(one, uptime=uptime, health=error_of.get(one.name, one.health)) for one in live.servers),
+        servers=tuple(
+            replace(one, uptime=uptime, health=server_health.get(one.name, one.health)) for one in live.servers
+        ),
     )
 
 
@@ -433,7 +435,7 @@ def test_a_member_without_a_name_is_no_host() -> None:
     meta_group = replace(live.meta, group=replace(live.meta.group, nameless=nameless))
     live = replace(live, streams=(orders,), meta=meta_group)
     problems = health_problems(live, Expectations(frozenset(NAMES[:2])))
-    (cause,) = root_causes(problems, scene_of(live, {}))
+    (cause,) = root_causes(problems, build_scene(live, {}))
     assert (cause.kind, cause.servers) == ("servers_down", ())
     assert cause.title.startswith("1 member without a known name (id BXScrY9i)")
     assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
@@ -479,9 +481,9 @@ def test_streams_on_servers_at_their_limit_are_for_want_of_storage() -> None:
         assert (cause.kind, cause.stuck) == ("storage", True)
         assert "n1, n2 and n3 have reached a limit of JetStream (12.4 MiB of 12.0 MiB file storage)" in cause.title
         told = scene_of_info(live.as_dict())
-        assert (told.limits, told.confined) == (scene_of(live, {}).limits, frozenset(["stream APP/ORDERS"]))
+        assert (told.limits, told.confined) == (build_scene(live, {}).limits, frozenset(["stream APP/ORDERS"]))
     one_full = (replace(live.servers[0], summary=full), *cluster(NAMES).servers[1:])
-    assert scene_of(replace(live, servers=one_full), {}).confined == frozenset()
+    assert build_scene(replace(live, servers=one_full), {}).confined == frozenset()
 
 
 def test_a_group_without_a_member_to_come_is_not_waited_for() -> None:
@@ -500,7 +502,7 @@ def test_what_the_inventory_has_wrong_is_not_waited_for() -> None:
 def test_leaders_that_change_are_one_cause() -> None:
     before = cluster(NAMES, stream("A", NAMES), stream("B", NAMES))
     after = cluster(NAMES, stream("A", ["n2", "n1", "n3"]), stream("B", ["n3", "n1", "n2"]))
-    (cause,) = root_causes(election_problems(before, after), scene_of(after, {}))
+    (cause,) = root_causes(election_problems(before, after), build_scene(after, {}))
     assert cause.title == "stream APP/A and stream APP/B have changed leaders since the last sample"
 
 
@@ -532,5 +534,5 @@ def test_the_scene_of_a_result_is_that_of_the_cluster() -> None:
     orders = replace(live.streams[0], consumers=(consumer("ORDERS", "worker", NAMES),))
     live = replace(live, streams=(orders,))
     told = {**live.as_dict(), "raft_silent": []}
-    assert scene_of_info(told, hosts={"n3": "x"}).silence["n3"] == scene_of(live, {}).silence["n3"] == 60
+    assert scene_of_info(told, hosts={"n3": "x"}).silence["n3"] == build_scene(live, {}).silence["n3"] == 60
     assert scene_of_info(told).answered == live.names

@@ -94,7 +94,7 @@ def test_each_threshold_decides_at_its_value(bound: Bound, warning: float, criti
 
 @given(numbers, st.integers(1, 1000), st.integers(1, 1000))
 def test_the_order_of_thresholds_decides_the_direction(value: float, warning: int, critical: int) -> None:
-    bound = checks.bound_of(EITHER, warning, critical)
+    bound = checks.make_bound(EITHER, warning, critical)
     assert bound.refuses(warning, critical) is None
     bad = value <= critical if critical < warning else value >= critical
     assert (bound.judge(value, warning, critical) == CRITICAL) is bad

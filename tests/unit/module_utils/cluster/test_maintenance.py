@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    build_scene,
     refusal,
     root_causes,
-    scene_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import StopPolicy, stop_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import (
@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintena
     roll_problems,
     status,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, marks_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark, parse_marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING
@@ -107,7 +107,7 @@ class TestEntry:
             ("stop_breaks_quorum", "meta group"),
             ("stop_breaks_quorum", "stream APP/ORDERS"),
         ]
-        text = refusal("Maintenance is refused.", plan.problems, scene_of(live, {}, ["n2"], {"n3": MARK.text(NOW)}))
+        text = refusal("Maintenance is refused.", plan.problems, build_scene(live, {}, ["n2"], {"n3": MARK.text(NOW)}))
         assert text.startswith("Maintenance is refused.\n1. n3 is in maintenance since ")
         assert "by ops@ctl until 2027-01-15T09:00:00Z (new disk): the stop would take the quorum of" in text
         assert "stopping n2 would leave stream APP/ORDERS (R3) with 1 of 3 members in step (n1, n3 out of step)" in text
@@ -188,7 +188,7 @@ class TestWhatIsKnown:
         live = without_n3("ORDERS", names=FIVE)
         live = replace(live, servers=tuple(one for one in live.servers if one.name != "n2"))
         found = [*stop_problems(live, ["n1"], StopPolicy()), *known_problems([MARK], NOW)]
-        causes = root_causes(found, scene_of(live, {}, ["n1"], {"n3": MARK.text(NOW)}))
+        causes = root_causes(found, build_scene(live, {}, ["n1"], {"n3": MARK.text(NOW)}))
         assert {cause.kind for cause in causes if cause.severity == ERROR} == {"servers_down"}
         assert [cause.servers for cause in causes] == [("n2",), ("n3",)]
 
@@ -201,15 +201,15 @@ class TestWhatIsKnown:
 
     @given(records())
     def test_any_record_is_a_mark_and_what_makes_no_sense_is_over(self, record: dict[str, Any]) -> None:
-        mark = mark_of(record, "n3")
+        mark = parse_mark(record, "n3")
         assert mark.server and mark.by
         assert mark.text(NOW)
-        assert mark_of(mark.as_dict()) == mark
+        assert parse_mark(mark.as_dict()) == mark
         if not isinstance(record.get("until"), (int, float, str)):
             assert mark.overdue(NOW)
 
     def test_the_last_record_of_a_server_counts(self) -> None:
-        assert marks_of([MARK.as_dict(), {**MARK.as_dict(), "by": "else"}])["n3"].by == "else"
+        assert parse_marks([MARK.as_dict(), {**MARK.as_dict(), "by": "else"}])["n3"].by == "else"
 
 
 @pytest.mark.parametrize("running, record, state", [

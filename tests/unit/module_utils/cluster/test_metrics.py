@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import KINDS, root_causes, scene_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import KINDS, build_scene, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
     Expectations,
     StopPolicy,
@@ -104,7 +104,7 @@ def test_a_dead_server() -> None:
     named = values(metrics(reading, looks=2), "natsops_asset_at_fault")
     assert named[("C1", "stream", "APP", "LOST", "", "no_leader")] == 1
     out = Exposition("test")
-    cause_metrics(out, root_causes(reading.problems, scene_of(live, {})))
+    cause_metrics(out, root_causes(reading.problems, build_scene(live, {})))
     assert values(out, "natsops_root_causes")[("servers_down", ERROR)] == 1
     assert len(values(out, "natsops_root_causes")) == 2 * len(KINDS)
 
@@ -345,7 +345,7 @@ def test_each_metric_is_fed() -> None:
     checks = (columns, [["test", "META_001", "critical", 1, 0, "2026-11-24T01:00:00Z"]])
     report_metrics(out, report(checks=checks, capacity=(capacity, [["test", "server", "n1", "file", 1.0, 2.0, 3.0]])))
     fed = {metric.name for metric, samples in out.families() if samples}
-    of_the_sweep = {
+    sweep_metrics = {
         metric.name for metric in METRICS if re.match("natsops_(sweep|up|failure|input|series)", metric.name)
     }
-    assert {metric.name for metric in METRICS} - fed == of_the_sweep
+    assert {metric.name for metric in METRICS} - fed == sweep_metrics

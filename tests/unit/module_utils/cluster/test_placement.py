@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placemen
     ReplicaRequirements,
     evaluate_candidates,
     own_tag,
-    requirements_of,
+    replica_requirements,
     simulate_move,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
@@ -162,8 +162,10 @@ def test_the_order_is_the_meta_leaders() -> None:
 def test_what_a_stream_needs() -> None:
     orders = replace(stream("ORDERS", NAMES[:3]), max_bytes=5, size=9, placement_tags=("ssd",), storage="memory")
     orders = replace(orders, consumers=(consumer("ORDERS", "w", NAMES[:3]), consumer("ORDERS", "e", ["n1"])))
-    assert requirements_of(orders) == ReplicaRequirements("stream APP/ORDERS", "C1", 3, ("ssd",), "memory", 9, 5, 2)
-    assert requirements_of(orders).bytes == 9
+    assert replica_requirements(orders) == ReplicaRequirements(
+        "stream APP/ORDERS", "C1", 3, ("ssd",), "memory", 9, 5, 2
+    )
+    assert replica_requirements(orders).bytes == 9
 
 
 def test_moves_take_the_room_from_each_other() -> None:
@@ -171,10 +173,10 @@ def test_moves_take_the_room_from_each_other() -> None:
     among = replace(five(), streams=tuple(streams))
     targets = []
     for item in streams[:2]:
-        targets.append(evaluate_candidates(among, requirements_of(item), item.group.members, ["n3"]).candidates[0])
+        targets.append(evaluate_candidates(among, replica_requirements(item), item.group.members, ["n3"]).candidates[0])
         among = simulate_move(among, item, "n3", targets[-1])
     assert sorted(targets) == ["n4", "n5"]
-    last = evaluate_candidates(among, requirements_of(streams[2]), streams[2].group.members, ["n3"])
+    last = evaluate_candidates(among, replica_requirements(streams[2]), streams[2].group.members, ["n3"])
     assert (last.candidates, set(last.refused)) == ((), {"n4", "n5"})
 
 
@@ -197,7 +199,7 @@ def test_the_settings_are_read_from_jsz() -> None:
 def test_who_is_chosen_is_always_allowed(among: Cluster, data: st.DataObject) -> None:
     source = data.draw(st.sampled_from(sorted(among.names)))
     for item in (found for found in among.streams if source in found.group.members):
-        result = evaluate_candidates(among, requirements_of(item), item.group.members, [source])
+        result = evaluate_candidates(among, replica_requirements(item), item.group.members, [source])
         assert set(result.candidates) <= among.names - set(item.group.members)
         if not result.candidates:
             assert set(result.refused) == {peer for peer in _everyone(among) if peer not in item.group.members}

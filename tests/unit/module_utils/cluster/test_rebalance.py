@@ -13,9 +13,9 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
     evaluate_candidates,
     own_tag,
-    requirements_of,
+    replica_requirements,
+    server_zones,
     simulate_move,
-    zones_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
     RebalanceOptions,
@@ -135,7 +135,7 @@ def test_zones_and_limits_of_the_servers_are_kept() -> None:
     zones = {"n1": ("az:a",), "n2": ("az:b",), "n3": ("az:c",), "n4": ("az:c",), "n5": ("az:c",)}
     zoned = tagged(cluster(ALL, *streams), **zones)
     by_unique_tag = plan_rebalance(with_leader_summary(zoned, unique_tag="az:"), "C1", EXACT)
-    by_zones = plan_rebalance(zoned, "C1", replace(EXACT, zones=zones_of(zoned.servers, "az:")))
+    by_zones = plan_rebalance(zoned, "C1", replace(EXACT, zones=server_zones(zoned.servers, "az:")))
     assert {move.source for move in by_unique_tag.moves} == {move.source for move in by_zones.moves} == {"n3"}
     assert targets(by_zones) == {"n4", "n5"}
     bound = [replace(item, placement_tags=("az:c",)) for item in streams]
@@ -272,7 +272,7 @@ def test_every_move_is_allowed_when_its_turn_comes(among: Cluster, most: int, da
     assert len(found.moves) <= most
     for move in found.moves:
         (moved,) = (item for item in among.streams if item.name == move.stream)
-        judged = evaluate_candidates(among, requirements_of(moved), moved.group.members, [move.source])
+        judged = evaluate_candidates(among, replica_requirements(moved), moved.group.members, [move.source])
         assert move.target in judged.candidates
         assert len(judged.candidates) == 1 or own_tag(among, move.target, judged.candidates)
         among = after(among, [move])

@@ -54,7 +54,7 @@ def found(early: Cluster, late: Cluster | None = None, **request: Any) -> list[t
     return [finding.key for finding in find(early, late or early, Request(**request), expected)]
 
 
-def step_of(
+def planned_step(
     code: str, known: Evidence, among: Cluster | None = None, server_name: str = "", worker: bool = True, **asked: Any
 ) -> Step:
     account, stream_name, consumer_name = WHERE if worker else (*WHERE[:2], "")
@@ -150,12 +150,12 @@ def test_a_replica_that_its_server_does_not_hold_whatever_the_leader_says() -> N
     assert found(replace(missing, meta=_without(missing, "n3"))) == [], "it does not hear the meta leader"
 
     known = Evidence()
-    step = step_of("replica_missing", known, missing, "n3", worker=False)
+    step = planned_step("replica_missing", known, missing, "n3", worker=False)
     assert (step.cure, step.refused) == ("replace_replica", "")
     alone = cluster(FOUR, replace(item, group=replace(item.group, hosts=("n1",))))
     for code in ("replica_behind", "replica_missing", "replica_gone"):
-        assert "n2 does not have its replica" in step_of(code, known, alone, "n3", worker=False).refused
-    assert step_of("move_stuck", known, alone, worker=False).refused == ""
+        assert "n2 does not have its replica" in planned_step(code, known, alone, "n3", worker=False).refused
+    assert planned_step("move_stuck", known, alone, worker=False).refused == ""
 
 
 def test_a_server_that_has_stopped_writing() -> None:
@@ -216,14 +216,14 @@ def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
 
 
 def test_a_consumer_is_recreated_at_its_floor() -> None:
-    step = step_of("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
+    step = planned_step("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
     assert (step.cure, step.risk, step.floor, step.refused) == ("recreate", "redelivery", 12, "")
     assert "at its ack floor 12; redelivered: up to 3 messages after it (pending rolled back" in step.does
-    told = step_of("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
+    told = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
     assert (told.floor, told.refused) == (7, "")
-    queue = step_of("consumer_ghost", Evidence(DURABLE, "workqueue", 1, 20))
+    queue = planned_step("consumer_ghost", Evidence(DURABLE, "workqueue", 1, 20))
     assert (queue.risk, queue.refused) == ("redelivery", ""), "acknowledgements are lost"
-    client = step_of("consumer_ghost", Evidence({"name": "x"}, "limits", 1, 20))
+    client = planned_step("consumer_ghost", Evidence({"name": "x"}, "limits", 1, 20))
     assert (client.cure, client.refused) == ("delete", "")
 
 
@@ -231,11 +231,11 @@ def test_a_consumer_that_is_ahead_is_reset_where_the_server_knows_it() -> None:
     known = Evidence(DURABLE, "limits", 1, 20, floor=998, delivered=998)
     new, old = level(cluster(THREE, orders()), 4), level(cluster(THREE, orders()), 3)
     floors = {"APP/ORDERS/worker": 12}
-    assert step_of("consumer_ahead", known, new, floors=floors).cure == "reset"
-    assert step_of("consumer_ahead", known, old, floors=floors).cure == "recreate"
+    assert planned_step("consumer_ahead", known, new, floors=floors).cure == "reset"
+    assert planned_step("consumer_ahead", known, old, floors=floors).cure == "recreate"
     other = replace(known, config={**DURABLE, "deliver_policy": "new"})
-    assert step_of("consumer_ahead", other, new, floors=floors).cure == "recreate", "10204"
-    assert "position is unknown" in step_of("consumer_ahead", known, new).refused, "its own floor is the fault"
+    assert planned_step("consumer_ahead", other, new, floors=floors).cure == "recreate", "10204"
+    assert "position is unknown" in planned_step("consumer_ahead", known, new).refused, "its own floor is the fault"
 
 
 @pytest.mark.parametrize(
@@ -250,13 +250,13 @@ def test_a_consumer_that_is_ahead_is_reset_where_the_server_knows_it() -> None:
     ],
 )
 def test_refusals(code: str, known: Evidence, asked: dict[str, Any], reason: str) -> None:
-    step = step_of(code, known, **asked)
+    step = planned_step(code, known, **asked)
     assert reason in step.refused
     assert reason in repair_page([step]).lines[0]
 
 
 def test_a_lost_position_has_to_be_allowed_and_says_what_comes_again() -> None:
-    step = step_of("consumer_ghost", Evidence(DURABLE, "limits", 5, 20), allow=["position_lost"])
+    step = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 5, 20), allow=["position_lost"])
     assert (step.refused, step.floor) == ("", None)
     assert "deliver everything again: 16 messages from 5 to 20" in step.does
 
@@ -266,13 +266,13 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
     whole = cluster(THREE, orders())
     assert whole.meta is not None
     leaderless = replace(whole, meta=replace(whole.meta, group=replace(whole.meta.group, leaders=(), peers=())))
-    assert "no meta leader" in step_of("consumer_leaderless", known, leaderless).refused
+    assert "no meta leader" in planned_step("consumer_leaderless", known, leaderless).refused
     peers = tuple(replace(peer, current=False, lag=0) for peer in whole.meta.group.peers)
     weak = replace(whole, meta=replace(whole.meta, group=replace(whole.meta.group, peers=peers)))
-    assert "are needed" in step_of("consumer_leaderless", known, weak).refused
-    assert "no server reports the state" in step_of("consumer_leaderless", known, cluster(THREE)).refused
+    assert "are needed" in planned_step("consumer_leaderless", known, weak).refused
+    assert "no server reports the state" in planned_step("consumer_leaderless", known, cluster(THREE)).refused
     broken = cluster(THREE, stream("ORDERS", THREE, behind=("n2", "n3")))
-    assert "its stream must be repaired first" in step_of("consumer_leaderless", known, broken).refused
+    assert "its stream must be repaired first" in planned_step("consumer_leaderless", known, broken).refused
 
 
 @pytest.mark.parametrize(
@@ -286,14 +286,16 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
 )
 def test_cures_of_streams_and_what_speaks_against_them(code: str, cure: str) -> None:
     among = cluster(THREE, orders(consumer("ORDERS", "worker", THREE)))
-    step = step_of(code, Evidence(), among, "n3", worker=False)
+    step = planned_step(code, Evidence(), among, "n3", worker=False)
     assert (step.cure, step.risk, step.refused) == (cure, "none", "")
     assert step.subjects == ("stream APP/ORDERS", "consumer APP/ORDERS/worker")
-    assert step_of(code, Evidence(refused="no other server"), among, "n3", worker=False).refused == "no other server"
+    assert (
+        planned_step(code, Evidence(refused="no other server"), among, "n3", worker=False).refused == "no other server"
+    )
 
 
 def test_what_a_person_has_to_do_is_refused_with_the_commands() -> None:
-    assert "playbook restart" in step_of("stream_leaderless", Evidence(), worker=False).refused
+    assert "playbook restart" in planned_step("stream_leaderless", Evidence(), worker=False).refused
     finding = Finding("jetstream_disabled", "n1 answers", server="n1")
     (step,) = plan(cluster(THREE), [finding], {}, Request())
     assert "df -h" in step.refused and "natsops.jetstream.restart --limit" in step.refused

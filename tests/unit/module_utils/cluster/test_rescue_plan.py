@@ -69,7 +69,7 @@ def broken(*streams: Stream, answer: list[str] | None = None, leader: str = "", 
     return Cluster(servers, MetaGroup(group, **values), streams or (ORDERS, EVENTS, SAFE))
 
 
-def sight_of(cluster: Cluster, **known: Any) -> Sight:
+def make_sight(cluster: Cluster, **known: Any) -> Sight:
     holdings = {
         (item.account, item.name): {
             name: Stored(20 - number, 20 - number) for number, name in enumerate(item.group.hosts)
@@ -80,7 +80,7 @@ def sight_of(cluster: Cluster, **known: Any) -> Sight:
 
 
 def planned(cluster: Cluster | None = None, *, request: Request | None = None, **known: Any) -> Plan:
-    return plan(sight_of(broken() if cluster is None else cluster, **known), request or Request(DEAD))
+    return plan(make_sight(broken() if cluster is None else cluster, **known), request or Request(DEAD))
 
 
 def test_three_of_five_are_destroyed() -> None:
@@ -207,7 +207,7 @@ def test_servers_that_may_not_hear_each_other() -> None:
 
 
 def test_a_leader_that_changes_between_two_looks() -> None:
-    none, n1, n2 = (sight_of(broken(leader=name)) for name in ("", "n1", "n2"))
+    none, n1, n2 = (make_sight(broken(leader=name)) for name in ("", "n1", "n2"))
     assert unsteady(none, n1) == "the meta leader has just changed from none to n1"
     assert unsteady(n1, n2) == "the meta leader has just changed from n1 to n2"
     assert unsteady(n1, none) == "the meta leader has just changed from n1 to none"
@@ -218,14 +218,14 @@ def test_nothing_is_removed_once_the_cluster_is_another_one_than_the_plans() -> 
     approved, request = planned(), Request(DEAD, begun=DEAD)
     elected = broken(leader="n1", quorum_needed=2)
     known = frozenset(["APP/ORDERS", "APP/EVENTS", "APP/SAFE"])
-    assert removal_refusals(sight_of(elected, assigned=known), request, approved) == []
-    silent = removal_refusals(sight_of(elected), request, approved)
+    assert removal_refusals(make_sight(elected, assigned=known), request, approved) == []
+    silent = removal_refusals(make_sight(elected), request, approved)
     assert silent == ["the meta leader does not report the former streams"]
-    (lost,) = removal_refusals(sight_of(elected, assigned=known | {"APP/GONE"}), request, approved)
+    (lost,) = removal_refusals(make_sight(elected, assigned=known | {"APP/GONE"}), request, approved)
     assert lost.startswith("only dead servers had APP/GONE")
     alone = broken(answer=["n1"], leader="n1", quorum_needed=1)
     assert "n1 answer now; n1, n2 answered before" in removal_refusals(
-        sight_of(alone, assigned=known), request, approved
+        make_sight(alone, assigned=known), request, approved
     )
 
 

@@ -47,9 +47,9 @@ def supercluster(
     made = tuple(
         stream(
             f"S{index}-{number}",
-            [names_of[(number + step) % servers] for step in range(replicas[number % len(replicas)])],
+            [names_in[(number + step) % servers] for step in range(replicas[number % len(replicas)])],
         )
-        for index, names_of in enumerate(members)
+        for index, names_in in enumerate(members)
         for number in range(streams)
     )
     found = tuple(server(name, cluster=name.rpartition("-")[2]) for name in sorted(names))
@@ -57,7 +57,7 @@ def supercluster(
     return Cluster(found, meta(names), made), zones
 
 
-def names_of(plan: RollPlan) -> list[str]:
+def names_in(plan: RollPlan) -> list[str]:
     return [name for batch in plan.batches for name in batch]
 
 
@@ -136,7 +136,7 @@ def fewest_batches(state: Cluster, names: Sequence[str], zones: Mapping[str, str
 def test_no_plan_breaks_the_invariant(fleet: tuple[Cluster, dict[str, str], list[str], RollRules]) -> None:
     state, zones, wanted, rules = fleet
     plan = plan_roll(state, wanted, zones, rules)
-    assert sorted(names_of(plan)) == sorted(wanted)
+    assert sorted(names_in(plan)) == sorted(wanted)
     for batch in plan.batches:
         assert broken(state, batch, zones, rules) == []
         assert not rules.max_parallel or len(batch) <= rules.max_parallel

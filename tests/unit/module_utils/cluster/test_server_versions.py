@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
     Defect,
     end_of_life,
     maintained,
-    series_of,
+    parse_series,
     version_warnings,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA
@@ -36,7 +36,7 @@ def test_the_versions_that_start_raft_silent(version: str, has: bool) -> None:
 def test_series_are_in_their_order() -> None:
     assert [series.numbers for series in SERIES] == sorted(series.numbers for series in SERIES)
     assert [series.released for series in SERIES] == sorted(series.released for series in SERIES)
-    assert series_of("2.13.0") is None and series_of("2.14.7") is SERIES[-2]
+    assert parse_series("2.13.0") is None and parse_series("2.14.7") is SERIES[-2]
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)

@@ -158,10 +158,10 @@ def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
         Directory(str(tmp_path / "file"), 0o750).differs()
     with pytest.raises(FilesError, match=r"name not found: 'nobody-knows'; nothing was changed"):
         replace_all([File(str(tmp_path / "new"), 0o640, owner="nobody-knows")])
-    assert sorted(contents_of(tmp_path)) == ["file", "folder"]
+    assert sorted(folder_contents(tmp_path)) == ["file", "folder"]
 
 
-def contents_of(folder: Path) -> list[str]:
+def folder_contents(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 

@@ -13,9 +13,9 @@ from typing import Literal
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
     InstallError,
+    installed_versions,
     superfluous,
     unpack,
-    versions_of,
 )
 
 BINARY = b"\x7fELF nats"
@@ -104,4 +104,4 @@ def test_superfluous_versions(keep: int, needed: set[str], removed: list[str]) -
 
 def test_versions_of_ignores_other_directories(tmp_path: Path) -> None:
     paths = {f"{tmp_path}/2.10.27/nats-server", f"{tmp_path}/2.10.27/old/nats-server", "/usr/sbin/nats-server"}
-    assert versions_of(str(tmp_path), paths) == {"2.10.27"}
+    assert installed_versions(str(tmp_path), paths) == {"2.10.27"}

@@ -14,9 +14,9 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
     ServerProcess,
-    config_of,
     find_server,
-    version_of,
+    read_version,
+    stored_config,
     wait_exit,
 )
 
@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     ],
 )
 def test_config_of(argv: list[str], config: str | None) -> None:
-    assert config_of(argv) == config
+    assert stored_config(argv) == config
 
 
 def fake_proc(root: Path, pid: int, argv: list[str], *, binary: str = "/opt/x/nats-server", state: str = "S") -> None:
@@ -117,6 +117,6 @@ def test_version_of_something_else(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\necho something else\n")
     script.chmod(0o755)
     with pytest.raises(ProcessError, match="something else"):
-        version_of(str(script))
+        read_version(str(script))
     with pytest.raises(ProcessError, match="cannot be run"):
-        version_of(str(tmp_path / "missing"))
+        read_version(str(tmp_path / "missing"))

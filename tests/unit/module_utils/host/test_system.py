@@ -14,9 +14,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
     account,
     disks_under,
     filesystems,
+    find_mount,
     is_ssd,
     memory_mb,
-    mount_of,
     mounts,
     rotating_disks,
 )
@@ -41,7 +41,7 @@ def test_mounts() -> None:
     assert every[2].options == ("rw", "noatime", "attr2")
 
     def held_by(path: str) -> str:
-        found = mount_of(path, every)
+        found = find_mount(path, every)
         assert found
         return f"{found.target} {found.fstype}"
 
@@ -50,7 +50,7 @@ def test_mounts() -> None:
     assert held_by("/run/nats") == "/run tmpfs"
     assert held_by("/srv/nats data") == "/srv/nats data xfs"
     assert held_by("/srv/nats data/tmp/x") == "/srv/nats data/tmp overlay"
-    assert mount_of("/a", []) is None
+    assert find_mount("/a", []) is None
 
 
 def test_this_host() -> None:

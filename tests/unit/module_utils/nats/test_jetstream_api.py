@@ -215,20 +215,20 @@ def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
 
 
 #: As n3 sees them, which has just started: before it knows a leader, and afterwards (both seen on 2.10.27).
-OF_A_MEMBER = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
-OF_THE_LEADER = _info(20, "n1", "n2", "n3")
+MEMBER_REPLIES = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
+LEADER_REPLY = _info(20, "n1", "n2", "n3")
 
 
-@pytest.mark.parametrize("early", OF_A_MEMBER)
+@pytest.mark.parametrize("early", MEMBER_REPLIES)
 def test_the_leader_is_asked_for_when_another_member_answers(early: dict[str, Any]) -> None:
-    server = Server(early, early, OF_THE_LEADER)
+    server = Server(early, early, LEADER_REPLY)
     assert jetstream_api.JetStreamApi(server).stream("ORDERS")["state"] == {"messages": 20}  # type: ignore[arg-type]
     assert server.asked == 3
-    server = Server(early, OF_THE_LEADER)
-    assert jetstream_api.JetStreamApi(server).consumer("ORDERS", "w") == OF_THE_LEADER  # type: ignore[arg-type]
+    server = Server(early, LEADER_REPLY)
+    assert jetstream_api.JetStreamApi(server).consumer("ORDERS", "w") == LEADER_REPLY  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("info", [OF_THE_LEADER, _info(20, "n1"), {**_info(20, None), "cluster": None}])
+@pytest.mark.parametrize("info", [LEADER_REPLY, _info(20, "n1"), {**_info(20, None), "cluster": None}])
 def test_who_answers_alone_is_believed_at_once(info: dict[str, Any]) -> None:
     server = Server(info)
     assert jetstream_api.JetStreamApi(server).stream("ORDERS") == info  # type: ignore[arg-type]
@@ -237,8 +237,8 @@ def test_who_answers_alone_is_believed_at_once(info: dict[str, Any]) -> None:
 
 def test_a_group_without_a_leader_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jetstream_api, "_LEADER_SECONDS", 0.15)
-    server = Server(OF_A_MEMBER[0])
-    assert jetstream_api.JetStreamApi(server).stream("ORDERS") == OF_A_MEMBER[0]  # type: ignore[arg-type]
+    server = Server(MEMBER_REPLIES[0])
+    assert jetstream_api.JetStreamApi(server).stream("ORDERS") == MEMBER_REPLIES[0]  # type: ignore[arg-type]
     assert server.asked in (2, 3)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    build_scene,
     root_causes,
-    scene_of,
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
@@ -189,7 +189,7 @@ def with_meta(*views: tuple[Server, dict[str, Any]], expected: tuple[str, ...] =
     )
 
 
-def others_of(names: list[str], own: str) -> dict[str, str]:
+def other_names(names: list[str], own: str) -> dict[str, str]:
     return {peer_id(name): name for name in names if name != own}
 
 
@@ -209,7 +209,7 @@ def test_renamed_servers_are_not_members_of_their_meta_group() -> None:
 def test_a_member_that_alone_answers_or_whose_leader_counts_too_few_is_no_outsider() -> None:
     names = ["n1", "n2", "n3"]
     alone = with_meta(meta_view("n1", {peer_id("n2"): "n2", peer_id("n3"): ""}))
-    miscounted = with_meta(*(meta_view(name, others_of(names, name), "n1", size=2) for name in names))
+    miscounted = with_meta(*(meta_view(name, other_names(names, name), "n1", size=2) for name in names))
     for cluster in (alone, miscounted):
         assert cluster.meta is not None and cluster.meta.outsiders == frozenset()
 
@@ -219,8 +219,8 @@ def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> No
     """The leader of the own group may have counted them all already; theirs know only themselves."""
     own, foreign = ["a1", "a2", "a3"], ["b1", "b2", "b3"]
     known = own if leader == "b1" else [*own, *foreign]
-    views = [meta_view(name, others_of(known, name), "a1", len(known)) for name in own]
-    views += [meta_view(name, others_of(foreign, name), leader) for name in foreign]
+    views = [meta_view(name, other_names(known, name), "a1", len(known)) for name in own]
+    views += [meta_view(name, other_names(foreign, name), leader) for name in foreign]
     for expected in (tuple(own), ()):
         meta = with_meta(*views, expected=expected).meta
         assert meta is not None
@@ -243,7 +243,7 @@ def test_a_reply_of_wrong_types_is_the_fault_of_its_server_alone(replies: dict[s
             continue
         problems = health_problems(cluster, Expectations())
         scene_of_info(json.loads(json.dumps(cluster.as_dict(), allow_nan=False)))
-        root_causes(problems, scene_of(cluster, {}))
+        root_causes(problems, build_scene(cluster, {}))
         unreadable = [server.name for server in cluster.servers if server.unreadable]
         named += len(unreadable)
         assert len(unreadable) <= 1
@@ -367,7 +367,7 @@ def test_an_account_is_its_key_and_displayed_by_name(replies: dict[str, Any]) ->
     assert len({stream.label for stream in cluster.streams}) == len(cluster.streams)
     assert cluster.displayed(f"consumer {KEYS[0]}/S/C") == "consumer APP/S/C"
     assert [cluster.displayed(text) for text in ("n1", "stream APP/S")] == ["n1", "stream APP/S"]
-    assert [cluster.account_of(label) for label in ("APP", KEYS[1], "TWIN")] == [KEYS[0], KEYS[1], "TWIN"]
+    assert [cluster.find_account(label) for label in ("APP", KEYS[1], "TWIN")] == [KEYS[0], KEYS[1], "TWIN"]
 
 
 def test_what_healthz_reports_of_an_account_is_joined_with_its_streams(replies: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ def wanted(tmp_path: Path) -> WantedDrill:
     return WantedDrill(DirectoryStore(tmp_path / "backup"), None, told_version(tmp_path, "2.15.1"), None, 10.0, 10.0)
 
 
-def directory_of(wanted: WantedDrill) -> Path:
+def server_directory(wanted: WantedDrill) -> Path:
     assert wanted.store.local is not None
     return wanted.store.local
 
@@ -55,12 +55,12 @@ def refused(wanted: WantedDrill, code: str, **changes: Any) -> str:
 
 
 def test_check_mode_starts_nothing_and_writes_nothing(wanted: WantedDrill) -> None:
-    before = sorted(directory_of(wanted).parent.rglob("*"))
+    before = sorted(server_directory(wanted).parent.rglob("*"))
     result = drill(wanted, True)
-    assert (result["stream"], result["path"]) == ("/S", str(directory_of(wanted) / "backup-2.15.1"))
+    assert (result["stream"], result["path"]) == ("/S", str(server_directory(wanted) / "backup-2.15.1"))
     assert result["room"] > result["bytes"] > 0
     assert (result["proof"], result["changed"], result["server_version"]) == (None, True, "2.15.1")
-    assert sorted(directory_of(wanted).parent.rglob("*")) == before
+    assert sorted(server_directory(wanted).parent.rglob("*")) == before
 
 
 def test_what_is_no_directory_of_backups(wanted: WantedDrill, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_is_no_directory_of_backups(wanted: WantedDrill, tmp_path: Path) ->
 
 def test_what_is_no_stream(wanted: WantedDrill) -> None:
     assert "there is no backup of OTHER/*" in refused(wanted, "invalid_option", stream="OTHER/*")
-    other = directory_of(wanted) / "other"
+    other = server_directory(wanted) / "other"
     shutil.copytree(ARCHIVES / "backup-2.10.27", other)
     change_manifest(other, account="B")
     assert "matches 2 streams" in refused(wanted, "invalid_option", stream="*/S")
@@ -102,20 +102,20 @@ def test_no_room(wanted: WantedDrill, monkeypatch: pytest.MonkeyPatch) -> None:
         free: int
 
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(room - 1))
-    work = directory_of(wanted).parent / "not" / "yet"
-    assert f"{directory_of(wanted).parent} has " in refused(wanted, "disk_full", work_directory=work)
+    work = server_directory(wanted).parent / "not" / "yet"
+    assert f"{server_directory(wanted).parent} has " in refused(wanted, "disk_full", work_directory=work)
     assert not work.exists()
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(room))
     assert drill(wanted, True)["room"] == room
 
 
 def test_no_work_among_the_backups(wanted: WantedDrill) -> None:
-    for work in (directory_of(wanted), directory_of(wanted) / "work"):
+    for work in (server_directory(wanted), server_directory(wanted) / "work"):
         assert "which is for backups only" in refused(wanted, "invalid_option", work_directory=work)
 
 
 def test_a_damaged_archive_is_recorded(wanted: WantedDrill) -> None:
-    archive = directory_of(wanted) / "backup-2.15.1" / "stream.tar.s2"
+    archive = server_directory(wanted) / "backup-2.15.1" / "stream.tar.s2"
     archive.write_bytes(archive.read_bytes()[:-1])
     reason = refused(wanted, "damaged")
     proof = load_catalogue(wanted.store).streams["/S"].proof

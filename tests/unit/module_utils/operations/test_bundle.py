@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundl
     SMALLEST,
     BundleWriter,
     component,
-    folder_of,
+    server_folder,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
 
@@ -34,11 +34,11 @@ def writer(path: Path, *secrets: str, max_size: int = SMALLEST) -> BundleWriter:
 
 
 def test_the_layout_is_that_of_natscli() -> None:
-    assert folder_of(TAGS) == "capture/clusters/C1/n1/variables"
+    assert server_folder(TAGS) == "capture/clusters/C1/n1/variables"
     account = {**TAGS, "account": "APP", "artifact_type": "account_raftz"}
-    assert folder_of(account) == "capture/accounts/APP/servers/C1__n1/account_raftz"
+    assert server_folder(account) == "capture/accounts/APP/servers/C1__n1/account_raftz"
     stream = {**account, "stream": "ORDERS", "artifact_type": "stream_info"}
-    assert folder_of(stream) == "capture/accounts/APP/streams/ORDERS/replicas/C1__n1/stream_info"
+    assert server_folder(stream) == "capture/accounts/APP/streams/ORDERS/replicas/C1__n1/stream_info"
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "a/b", "../../etc", "a\\b", "a\0b"])

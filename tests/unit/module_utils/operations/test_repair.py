@@ -113,7 +113,7 @@ def planned(repair: Repair) -> list[Step]:
     return steps
 
 
-def failure_of(repair: Repair) -> NatsFailure:
+def caught_failure(repair: Repair) -> NatsFailure:
     done, failure = carry_out_all(repair, planned(repair))
     assert done == [] and failure is not None
     return failure
@@ -121,7 +121,7 @@ def failure_of(repair: Repair) -> NatsFailure:
 
 def test_what_has_become_unsafe_since_the_plan_is_refused(tmp_path: Path) -> None:
     account = Account()
-    failure = failure_of(Seen(tmp_path, account, broken(), broken(), without_meta_leader(broken())))
+    failure = caught_failure(Seen(tmp_path, account, broken(), broken(), without_meta_leader(broken())))
     assert failure.code == "repair_refused"
     assert failure.description == (
         "consumer APP/ORDERS/worker: there is no meta leader to carry it out. Nothing was changed."
@@ -152,7 +152,7 @@ def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
 def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
     account: Account, reason: str, changes: set[str], tmp_path: Path
 ) -> None:
-    failure = failure_of(Seen(tmp_path, account, broken()))
+    failure = caught_failure(Seen(tmp_path, account, broken()))
     assert failure.code == "repair_not_seen"
     assert reason in failure.description
     assert set(account.changes) == changes
@@ -162,11 +162,11 @@ def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
 @pytest.mark.parametrize(("early", "creations"), [(0, 1), (1, 2)])
 def test_a_consumer_that_begins_before_its_floor_is_created_again(tmp_path: Path, early: int, creations: int) -> None:
     account = Account(early=early)
-    failure_of(Seen(tmp_path, account, broken()))
+    caught_failure(Seen(tmp_path, account, broken()))
     assert account.changes == ["delete worker", "create worker"] * creations and account.begins == 12
 
 
 def test_a_consumer_that_is_whole_again_and_still_reported_is_no_success(tmp_path: Path) -> None:
-    failure = failure_of(Seen(tmp_path, Account(), broken()))
+    failure = caught_failure(Seen(tmp_path, Account(), broken()))
     assert failure.code == "repair_not_seen"
     assert "it was fixed, but the servers still report it" in failure.description

@@ -107,7 +107,7 @@ class Told(Rescue):
         return Sight(self._told.cluster(*([now] if now else [])), held, self._hosts_told, assigned)
 
 
-def failure_of(rescue: Rescue) -> RescueFailed:
+def caught_failure(rescue: Rescue) -> RescueFailed:
     plan = rescue.plan()
     assert plan.due and plan.removals == ("n3", "n4", "n5"), plan
     with pytest.raises(RescueFailed) as raised:
@@ -117,7 +117,7 @@ def failure_of(rescue: Rescue) -> RescueFailed:
 
 def test_without_a_leader_nothing_is_removed(tmp_path: Path) -> None:
     meta = Meta(stuck=True)
-    failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS"}))
+    failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}))
     assert (failure.code, failure.done, meta.removals) == ("rescue_not_seen", [], [])
     assert failure.description.startswith("no meta leader was elected within 4 s")
     assert failure.description.endswith("Nothing was removed.")
@@ -125,7 +125,7 @@ def test_without_a_leader_nothing_is_removed(tmp_path: Path) -> None:
 
 def test_what_only_the_dead_held_is_refused_once_a_leader_tells_of_it(tmp_path: Path) -> None:
     meta = Meta()
-    failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS", "APP/SCRATCH"}))
+    failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS", "APP/SCRATCH"}))
     assert (failure.code, failure.done, meta.removals) == ("rescue_refused", [], [])
     assert failure.description.startswith(
         "Nothing was removed, and the meta group loses its leader again in five minutes"
@@ -136,7 +136,7 @@ def test_what_only_the_dead_held_is_refused_once_a_leader_tells_of_it(tmp_path: 
 
 def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:
     meta = Meta(keeps=True)
-    failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS"}))
+    failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}))
     assert (failure.code, failure.server, meta.removals) == ("removal_not_seen", "n3", ["n3"] * 9)
     assert [step["step"] for step in failure.done] == ["rescue"]
 
@@ -150,7 +150,7 @@ def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:
 )
 def test_a_stream_that_does_not_come_back_is_no_success(after: Stream | None, reason: str, tmp_path: Path) -> None:
     meta = Meta()
-    failure = failure_of(Told(tmp_path, meta, {"APP/ORDERS"}, after))
+    failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}, after))
     assert (failure.code, failure.description) == ("rescue_not_seen", f"after 4 s: {reason}")
     assert meta.removals == ["n3", "n4", "n5"]
     assert [step["step"] for step in failure.done] == ["rescue", "remove", "remove", "remove"]

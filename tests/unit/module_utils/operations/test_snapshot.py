@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Origin,
     Row,
     SnapshotWriter,
-    origin_of,
+    message_origin,
     rows_of,
     servers_summary,
 )
@@ -230,7 +230,7 @@ def test_what_makes_a_snapshot_incomplete() -> None:
     assert not servers_summary(servers, (), 1)["complete"]
     assert not servers_summary(servers[:1], (), 0)["complete"]
     assert not servers_summary([], (), 0)["complete"]
-    assert (origin_of(servers[0], "hub").server_id, origin_of(servers[0], "hub").domain) == ("Nn1", "hub")
+    assert (message_origin(servers[0], "hub").server_id, message_origin(servers[0], "hub").domain) == ("Nn1", "hub")
 
 
 def audit_archive(target: Path, version: str, broken: str = "") -> Path:

@@ -60,14 +60,14 @@ def resolved(adoption: Adoption, host: str) -> dict[str, Any]:
     """Return the variables of a host as Ansible resolves them, without the prefix of the role."""
     vault = {**adoption.group_vault, **adoption.host_vaults[host]}
 
-    def value_of(value: Any) -> Any:
+    def plain_value(value: Any) -> Any:
         if isinstance(value, Secret):
             return vault[value]
         if isinstance(value, dict):
-            return {name: value_of(item) for name, item in value.items()}
-        return [value_of(item) for item in value] if isinstance(value, list) else value
+            return {name: plain_value(item) for name, item in value.items()}
+        return [plain_value(item) for item in value] if isinstance(value, list) else value
 
-    values = value_of({**adoption.group, **adoption.hosts[host]})
+    values = plain_value({**adoption.group, **adoption.hosts[host]})
     return {name.removeprefix("nats_server_"): value for name, value in values.items()}
 
 

@@ -13,11 +13,11 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
     CredentialOptions,
     HostCredentials,
+    configured_users,
     credential_rotation,
     route_plan,
     route_steps,
     user_plan,
-    users_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     hash_password,
@@ -359,7 +359,7 @@ def test_routes_are_changed_at_once_without_tls() -> None:
 
 
 def accepted(configuration: dict[str, Any]) -> dict[str, str]:
-    return {name: entry["password"] for name, (_account, entry) in users_of(configuration).items()}
+    return {name: entry["password"] for name, (_account, entry) in configured_users(configuration).items()}
 
 
 def test_users_are_never_refused_before_their_successors_are_accepted_everywhere() -> None:

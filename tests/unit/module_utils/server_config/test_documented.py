@@ -83,28 +83,28 @@ gateway: {
 SYSTEM = "accounts: {\n  $SYS: {\n    users: [{user: sys, password: pass}]\n  }\n}\n"
 
 
-def config_of(cluster: dict[str, Any]) -> dict[str, Any]:
+def stored_config(cluster: dict[str, Any]) -> dict[str, Any]:
     block = {"name": "C1", "routes": ["nats://h:6222"], **cluster}
     return {"server_name": "n1", "cluster": block, "accounts": {"APP": {}}, "jetstream": {"store_dir": "/srv/nats"}}
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
 def test_an_option_of_the_cluster_block(option: dict[str, Any]) -> None:
-    config, notes = examine(config_of(option))
+    config, notes = examine(stored_config(option))
     assert [note for note in notes if note.is_error] == []
     assert [show(leaf.path) for leaf in leaves(config) if leaf.key is None] == []
-    refused = config_problems(config_of(option), {"version": "2.15.1"})
+    refused = config_problems(stored_config(option), {"version": "2.15.1"})
     assert [one for one in refused if one["severity"] == "error" and one["option"].startswith("cluster")] == []
 
 
 @pytest.mark.parametrize("option", [{"users": [{"user": "a", "password": "b"}]}, {"token": "t"}], ids=str)
 def test_what_keeps_a_server_from_starting_is_refused(option: dict[str, Any]) -> None:
-    problems = config_problems(config_of({"authorization": option}), {"version": "2.15.1"})
+    problems = config_problems(stored_config({"authorization": option}), {"version": "2.15.1"})
     assert [one for one in problems if one["severity"] == "error" and "authorization" in one["option"]]
 
 
 def test_accounts_without_a_pool_are_refused() -> None:
-    problems = config_problems(config_of({"pool_size": -1, "accounts": ["APP"]}), {"version": "2.15.1"})
+    problems = config_problems(stored_config({"pool_size": -1, "accounts": ["APP"]}), {"version": "2.15.1"})
     assert [one for one in problems if one["severity"] == "error" and "pool" in one["message"] + one["option"]]
 
 

@@ -106,7 +106,7 @@ SITES: dict[str, dict[str, Any]] = {
 }
 
 
-def gateways_of(
+def find_gateways(
     clusters: dict[str, list[str]],
     hostvars: dict[str, dict[str, Any]],
     host: str,
@@ -124,8 +124,8 @@ def test_gateways_list_every_cluster_alike_on_every_host() -> None:
         {"name": "WEST", "urls": ["nats://west.example.com:7222"]},
     ]
     for host in SITES:
-        assert gateways_of(clusters, SITES, host, {}) == expected
-    (_east, west) = gateways_of(clusters, SITES, "e1", {"gateway_port": 9222}, {"user": "u", "password": "p@"})
+        assert find_gateways(clusters, SITES, host, {}) == expected
+    (_east, west) = find_gateways(clusters, SITES, "e1", {"gateway_port": 9222}, {"user": "u", "password": "p@"})
     assert west["urls"] == ["nats://u:p%40@west.example.com:9222"]
 
 
@@ -149,7 +149,7 @@ def test_clusters_that_cannot_be_told_apart_are_refused(
 ) -> None:
     hostvars = {host: {**values, **changes.get(host, {})} for host, values in SITES.items()}
     with pytest.raises(ValueError, match=message):
-        gateways_of(clusters, hostvars, "e1", {})
+        find_gateways(clusters, hostvars, "e1", {})
 
 
 def test_a_server_that_leaves_keeps_its_gateways_and_the_others_do_without_it() -> None:
