@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of streams and consumers: desired values in human units, the server's view, and what a change means.
+"""The configuration of streams and consumers: desired values in human units, the server's view, and the effects of a
+change.
 
-PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the server's
-words and units (bytes, nanoseconds), with defaults filled in, so that equal meanings are equal. Sources: server/stream.go
-(StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig, setConsumerConfigDefaults,
-checkNewConsumerConfig), each at 2.10 and 2.15.
-"""
+PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the
+server's words and units (bytes, nanoseconds), with defaults filled in, so equal meanings are equal. Sources:
+server/stream.go (StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig,
+setConsumerConfigDefaults, checkNewConsumerConfig), each at 2.10 and 2.15."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DUPLICATE_WINDOW = 120 * SECOND
 #: Metadata that servers write themselves (jetstream_versioning.go).
 SERVER_METADATA = "_nats."
 
-#: What `allow` may name.
+#: The values of `allow`.
 DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (
     "data_loss",
     "fewer_replicas",
@@ -39,21 +39,21 @@ DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (
 )
 DANGERS = (DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN)
 
-#: Metadata keys by which tools commonly say that an asset is theirs. (The Kubernetes controller NACK leaves no mark.)
+#: Metadata keys that tools commonly use to mark their assets. (The Kubernetes controller NACK leaves no mark.)
 MANAGER_KEYS = ("managed-by", "managed_by", "app.kubernetes.io/managed-by")
 
 
 class OptionError(ValueError):
-    """An option's value that cannot be what it should be; the message names the option."""
+    """An invalid value of an option; the message names the option."""
 
 
 @dataclass(frozen=True)
 class Field:
     """One key of a configuration. `kind` is one of the keys of _TYPES.
 
-    `default`: the server's value where none is given. `since`: the release that knows the field, `choices_since`: those
-    that know a choice. `unlimited`: whether -1 differs from 0. `required`: whether an object must have it, if it is not empty.
-    """
+    `default`: the server's default. `since`: the first release with the field, `choices_since`: the first releases
+    with a choice. `unlimited`: whether -1 differs from 0. `required`: whether an object must have it, if it is not
+    empty."""
 
     name: str
     kind: str
@@ -334,14 +334,14 @@ def normal(item: Field, value: Any) -> Any:
 
 
 def _normal_object(item: Field, value: Optional[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return an object with only what differs from the default, so that absent and default are the same."""
+    """Return an object with only the values that differ from the default, so absent and default are the same."""
     whole = {part.name: normal(part, (value or {}).get(part.name)) for part in item.fields}
     empty = {part.name: normal(part, None) for part in item.fields}
     return {name: one for name, one in whole.items() if one != empty[name]}
 
 
 def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
-    """Return a server's whole configuration in normal form."""
+    """Return a server's complete configuration in normal form."""
     known = dict(config)
     if known.get("filter_subject"):
         known["filter_subjects"] = [known["filter_subject"]]
@@ -349,7 +349,7 @@ def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
 
 
 def shown(fields: Iterable[Field], config: Config) -> dict[str, Any]:
-    """Return what of a configuration in normal form differs from the server's defaults."""
+    """Return the values of a configuration in normal form that differ from the server's defaults."""
     return {item.name: config[item.name] for item in fields if config[item.name] != normal(item, None)}
 
 
@@ -372,9 +372,9 @@ def request(
 ) -> dict[str, Any]:
     """Return the configuration to send: the server's own (`raw`) with the new values of `keys`.
 
-    What is unchanged goes back as the server wrote it, since some fields are compared literally there (mirror).
-    A field that the server does not know is left out where it has its default: 2.12 and later refuse what they do not know.
-    """
+    Unchanged values are returned as the server wrote them, because the server compares some fields literally
+    (mirror). A field that the server does not support is omitted if it has its default: 2.12 and later refuse
+    unknown fields."""
     config = {key: value for key, value in raw.items() if key != "metadata"}
     metadata = dict(raw.get("metadata") or {})
     wanted = set(keys)
@@ -397,7 +397,8 @@ def request(
 
 
 def too_new(fields: Iterable[Field], config: Config, release: Release, where: str = "") -> list[str]:
-    """Return, for what a configuration uses and servers of `release` do not know, the option and the version it needs."""
+    """Return, for the parts of a configuration that servers of `release` do not support, the option and the required
+    version."""
     found: list[str] = []
     for item in fields:
         value = config.get(item.name)
@@ -416,11 +417,11 @@ def too_new(fields: Iterable[Field], config: Config, release: Release, where: st
     return found
 
 
-# --- What the server makes of a configuration -------------------------------------------------------------------------
+# --- Effective configuration ------------------------------------------------------------------------------------------
 
 
 def merge(old: Config, desired: Config) -> dict[str, Any]:
-    """Return the desired configuration: the old one with what is asked for."""
+    """Return the desired configuration: the old one with the requested values."""
     return {**old, **desired}
 
 
@@ -433,11 +434,10 @@ def origin(config: Config) -> str:
 def expected_stream(
     name: str, config: Config, desired: Config, release: Release, origin_direct: bool | None = None
 ) -> dict[str, Any]:
-    """Return a stream's configuration as the server will have it (checkStreamCfg, configUpdateCheck).
+    """Return the effective configuration of a stream on the server (checkStreamCfg, configUpdateCheck).
 
-    `origin_direct`: whether the stream that it mirrors allows direct reads, None where there is none.
-    Raises OptionError when the server would override what is asked for.
-    """
+    `origin_direct`: whether the mirrored stream allows direct reads, None without a mirror. Raises OptionError if
+    the server would override a requested value."""
     made = dict(config)
     reasons: dict[str, str] = {}
 
@@ -471,8 +471,8 @@ def expected_stream(
 
 
 def expected_consumer(config: Config, desired: Config, stream: Config) -> dict[str, Any]:
-    """Return a consumer's configuration as the server will have it (setConsumerConfigDefaults); `stream`: the stream's
-    configuration in normal form. Raises OptionError when the server would override what is asked for."""
+    """Return the effective configuration of a consumer on the server (setConsumerConfigDefaults); `stream`: the
+    stream's configuration in normal form. Raises OptionError if the server would override a requested value."""
     made = dict(config)
     limits = stream["consumer_limits"] or {}
     if made["ack_policy"] == "flow_control":
@@ -506,7 +506,7 @@ def without_past_pause(config: Config, now: str) -> dict[str, Any]:
     return {**config, "pause_until": None} if until and parse_time(until) <= parse_time(now) else dict(config)
 
 
-# --- What cannot be changed -------------------------------------------------------------------------------------------
+# --- Immutable settings -----------------------------------------------------------------------------------------------
 
 _NEVER_CHANGES = {
     "storage": "the storage",
@@ -553,7 +553,7 @@ def _changes(old: Config, new: Config, reasons: Mapping[str, str]) -> list[str]:
     return [f"{key}: {old[key]} → {new[key]} ({reason})" for key, reason in reasons.items()]
 
 
-# --- What is dangerous ------------------------------------------------------------------------------------------------
+# --- Dangers ----------------------------------------------------------------------------------------------------------
 
 
 def subject_matches(pattern: str, subject: str) -> bool:
@@ -568,7 +568,7 @@ def subject_matches(pattern: str, subject: str) -> bool:
 
 
 def asks_for_subjects(old: Config, new: Config) -> bool:
-    """Return whether `stream_dangers` needs to know how many messages each subject holds."""
+    """Return whether `stream_dangers` needs the number of messages per subject."""
     return _lower(old["max_msgs_per_subject"], new["max_msgs_per_subject"]) or bool(_uncovered(old, new))
 
 
@@ -583,8 +583,8 @@ def _uncovered(old: Config, new: Config) -> list[str]:
 def stream_dangers(
     old: Config, new: Config, state: Mapping[str, Any], age: float, subjects: Mapping[str, int] | None
 ) -> list[Danger]:
-    """Return what is dangerous about changing a stream. `state`: from STREAM.INFO; `age`: seconds since the oldest message
-    was stored; `subjects`: how many messages each holds, None where that is unknown (see `asks_for_subjects`)."""
+    """Return the dangers of changing a stream. `state`: from STREAM.INFO; `age`: seconds since the oldest message
+    was stored; `subjects`: the number of messages of each, None if unknown (see `asks_for_subjects`)."""
     messages, size = state.get("messages", 0), state.get("bytes", 0)
     found: list[Danger] = []
     if messages:
@@ -633,7 +633,7 @@ def _removed_by_limits(
 def deletion_dangers(
     config: Config, messages: int, consumers: Sequence[Mapping[str, Any]], dependents: Sequence[str]
 ) -> list[Danger]:
-    """Return what is dangerous about deleting a stream. `consumers`: their CONSUMER.INFO; `dependents`: the streams of the
+    """Return the dangers of deleting a stream. `consumers`: their CONSUMER.INFO; `dependents`: the streams of the
     account that mirror or source it."""
     found = [Danger(DATA_LOSS, f"it holds {counted(messages, 'message')}")] if messages else []
     active = [str(info["name"]) for info in consumers if activity(info)]
@@ -645,7 +645,7 @@ def deletion_dangers(
 
 
 def activity(info: Mapping[str, Any]) -> str:
-    """Return by what a consumer is seen to be in use, "" for not at all."""
+    """Return the observed activity of a consumer, "" if it is not in use."""
     if info.get("push_bound"):
         return "a subscriber is bound to it"
     if info.get("num_waiting"):
@@ -656,7 +656,7 @@ def activity(info: Mapping[str, Any]) -> str:
 
 
 def consumer_deletion_dangers(info: Mapping[str, Any], stream: Config) -> list[Danger]:
-    """Return what is dangerous about deleting a consumer of a stream."""
+    """Return the dangers of deleting a consumer of a stream."""
     used = activity(info)
     found = [Danger(IN_USE, used)] if used else []
     left = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
@@ -687,11 +687,10 @@ def dependents(name: str, configs: Iterable[Config]) -> list[str]:
 
 
 def owner(name: str, old: Config | None, desired: Config) -> str:
-    """Return whose a stream or consumer is, "" when nothing says that it belongs to somebody else.
+    """Return the owner of a stream or consumer, "" if no mark of another tool is present.
 
-    `old`, `desired`: configurations in normal form (the latter may have any part). A tool that names itself in the metadata
-    which the task gives too is the task itself.
-    """
+    `old`, `desired`: configurations in normal form (the latter may have any part). A tool whose mark is also in the
+    task's metadata is the task itself."""
     for prefix, what in (("KV_", "a key-value bucket"), ("OBJ_", "an object bucket"), ("$MQTT_", "the servers' MQTT")):
         if name.startswith(prefix):
             return what

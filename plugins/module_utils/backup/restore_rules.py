@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be saved and restored, what is to be changed for it, and whether the result is what was saved. Pure."""
+"""Rules for backups and restores: refusals, changes to the configuration, and the comparison with the backup. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def longest_archive(state: Mapping[str, Any], rate: float | None) -> float:
 
 
 def backup_caveats(config: Config, version: str) -> list[str]:
-    """Return what may come of a snapshot in this version."""
+    """Return the possible defects of a snapshot from this version."""
     fixed = config.get("deny_delete") and config.get("deny_purge")
     if may_drift(version) and (config.get("num_replicas") or 1) > 1 and not fixed:
         return [
@@ -90,8 +90,8 @@ def backup_caveats(config: Config, version: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of where a stream is to be restored. `overlapping`: other streams that already store messages of its
-    subjects. `keeps_first_seq`: whether a stream with `first_seq` survives there (nats-server#6753)."""
+    """The target of a restore. `overlapping`: other streams that already store messages of its subjects.
+    `keeps_first_seq`: whether a stream with `first_seq` survives there (nats-server#6753)."""
 
     version: str
     max_payload: int
@@ -99,12 +99,12 @@ class Target:
     keeps_first_seq: bool = True
 
 
-#: What would keep a stream from being compared at leisure. What connects it with others: what it stores, which may be what the
-#: comparison itself causes, such as advisories; its origins, which would be asked for more; `mirror_direct`, which means nothing
-#: without a mirror; what it sends elsewhere; and servers that are not there.
+#: Settings that connect a stream with others and would disturb a comparison: its subjects, which may include advisories
+#: about the comparison itself; its origins, which would receive requests; `mirror_direct`, which needs a mirror; its
+#: republishing; and placement on servers that do not exist.
 _CONNECTIONS = ("subjects", "subject_transform", "mirror", "mirror_direct", "sources", "republish", "placement")
-#: What removes or adds messages by itself. `max_bytes` would also be reserved on the disk; the last ones mean nothing without a
-#: limit that is gone, and servers refuse them or turn it on again.
+#: Settings that remove or add messages on their own. `max_bytes` would also be reserved on the disk; the last two need
+#: a removed limit, and servers refuse them or enable the limit again.
 _CHANGES_BY_ITSELF = (
     *("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "retention", "allow_msg_schedules", "allow_msg_ttl"),
     *("subject_delete_marker_ttl", "discard", "discard_new_per_subject"),
@@ -113,9 +113,9 @@ _CHANGES_BY_ITSELF = (
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be other than saved; None leaves it. `isolated`: for a comparison on a server of its own, without all that
-    connects the stream with others or changes it by itself, and on disk: the host may not have the memory. `max_replicas`:
-    streams with more get so many."""
+    """Changes to the saved configuration; None keeps the saved value. `isolated`: for a comparison on a separate
+    server, without connections to other streams and without own changes, and on disk: the host may not have the
+    memory. `max_replicas`: the upper limit of replicas."""
 
     stream: Optional[str] = None
     subjects: Optional[Sequence[str]] = None
@@ -128,8 +128,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore sends. `lowered`: consumers that get fewer replicas, as many as the stream has. `strip`: whether the archive
-    is sent without its consumers, and `recreate` has all of them."""
+    """The content of a restore. `lowered`: consumers that get fewer replicas, as many as the stream has. `strip`:
+    whether the archive is sent without its consumers, and `recreate` has all of them."""
 
     config: dict[str, Any]
     recreate: tuple[dict[str, Any], ...]
@@ -171,8 +171,8 @@ def isolated(config: Config) -> dict[str, Any]:
 
 
 def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> RestorePlan:
-    """Return what a restore sends. Raises Refusal, before anything is created, for what a server would refuse at its end or
-    leave half done."""
+    """Return the content of a restore. Raises Refusal before anything is created if a server would refuse it at its
+    end or leave it incomplete."""
     config = wanted_config(manifest, wanted)
     name = config["name"]
     first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
@@ -249,7 +249,8 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
 
 
 def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> list[str]:
-    """Return which messages are delivered again, and how many at most. A recreated consumer knows its ack floor alone."""
+    """Return the messages that are delivered again, with their maximum number. A recreated consumer only has its ack
+    floor."""
     exact, above = [], []
     for entry in consumers:
         pending, again = entry["num_ack_pending"], entry["redelivered"]
@@ -281,7 +282,7 @@ def is_later(created: str, taken: Optional[str]) -> bool:
 
 
 def sources_caveat(again: Mapping[str, int]) -> list[str]:
-    """Return what is to be known of a stream that takes the messages of these sources again."""
+    """Return the caveat of a stream that receives the messages of these sources again."""
     if not again:
         return []
     names = ", ".join(f"{name} ({count})" for name, count in again.items())
@@ -297,8 +298,8 @@ def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
     config.setdefault("name", entry["name"])
     floor, delivered = entry["ack_floor"]["stream_seq"], entry.get("delivered") or {}
     if delivered.get("consumer_seq") == 0:
-        # What has delivered nothing reports the message before its first one as delivered, in 2.10 with an ack floor of 0
-        # (consumer.go selectStartingSeqNo).
+        # A consumer without deliveries reports the message before its first one as delivered, in 2.10 with an ack floor
+        # of 0 (consumer.go selectStartingSeqNo).
         floor = max(floor, delivered["stream_seq"])
     at_the_end = config.get("deliver_policy") in ("new", "last", "last_per_subject")
     if (floor or at_the_end) and retention != "workqueue":
@@ -308,12 +309,12 @@ def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
 
 
 def begins_early(info: Config, last_seq: int) -> bool:
-    """Return whether a consumer that was to begin at a sequence of a stream that ended at `last_seq` begins before it.
+    """Return whether a consumer configured to start at a sequence of a stream that ended at `last_seq` starts before
+    it.
 
-    Its leader clips the beginning to what its own replica of the stream holds at that moment, for good, and a replica is called
-    current while it copies a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go processSnapshot;
-    seen on 2.10.27: at 10 instead of 61). The configuration still says the sequence that was asked for.
-    """
+    Its leader permanently clips the start to the current end of its own replica, and a replica is called current
+    while it is copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go
+    processSnapshot; observed on 2.10.27: at 10 instead of 61). The configuration still has the requested sequence."""
     config = info["config"]
     begin = (config.get("opt_start_seq") or 1) if config.get("deliver_policy") == "by_start_sequence" else 1
     return bool(_delivered(info)["stream_seq"] < min(begin - 1, last_seq))
@@ -329,18 +330,18 @@ def _delivered(info: Config) -> dict[str, int]:
 
 
 def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
-    """Return which consumers count fewer messages than a stream with that state holds behind what they delivered.
+    """Return the consumers with fewer pending messages than a stream with that state has after their position.
 
-    The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a client that
-    does not wait is answered that there are no messages. How many a filter leaves is not in the state.
-    """
+    The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a
+    client that does not wait receives the reply that there are no messages. The state does not show how many
+    messages match a filter."""
     found = []
     for info in consumers:
         config = info["config"]
         filtered = config.get("filter_subject") or config.get("filter_subjects")
         if filtered or config.get("deliver_policy", "all") not in ("all", "by_start_sequence"):
             continue
-        # Deleted messages make what was delivered fewer than this, never more.
+        # Deleted messages can only lower the delivered number below this.
         delivered = max(_delivered(info)["stream_seq"] - max(state.get("first_seq") or 0, 1) + 1, 0)
         least, counted = max((state.get("messages") or 0) - delivered, 0), info.get("num_pending") or 0
         if counted < least:
@@ -367,11 +368,12 @@ def consumers_part(
 
 
 def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers: Sequence[Config]) -> list[str]:
-    """Return in which way a restored stream is not what was saved; what its own limits may have removed since is none."""
+    """Return the differences between a restored stream and its backup, apart from messages removed by its own limits
+    since."""
     contents = manifest.contents
     found = []
     if contents is not None:
-        # From 2.15 a restore leaves out what has expired by then, whatever the configuration is.
+        # From 2.15 a restore omits messages that have expired by then, whatever the configuration is.
         expires = bool(plan.config.get("max_age") or manifest.config.get("allow_msg_ttl"))
         limited = expires or any(
             (plan.config.get(key) or -1) > 0 for key in ("max_msgs", "max_bytes", "max_msgs_per_subject")
@@ -380,7 +382,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
         for key in ("last_seq", "messages", "first_seq"):
             have, want = state.get(key) or 0, contents[key]
             if key == "first_seq":
-                # Of a stream that never had a message it is 0, and 1 once that was restored.
+                # It is 0 for a stream that never had a message, and 1 once the stream was restored.
                 have, want = max(have, 1), max(want, 1)
             fewer = (key == "messages" and have < want) or (key == "first_seq" and have > want)
             if have != want and not (limited and fewer):
@@ -392,7 +394,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
             if entry["config"].get("durable_name"):
                 found.append(f"consumer {name} is missing")
             continue
-        # Its clients may go on at once; back it must not go.
+        # Its clients may continue at once, but the position must not be lower.
         have, want = position(there[name]), entry["ack_floor"]["stream_seq"]
         if have < want:
             found.append(f"consumer {name} has the ack floor {have} instead of {want}")
@@ -400,8 +402,8 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the stream that has the name is what a restore would make: `unfinished` if it does not contain its
-    backup, as after an interrupted restore, otherwise `exists`."""
+    """Raise Refusal unless the existing stream is the result of this restore: `unfinished` if it does not contain
+    its backup, as after an interrupted restore, otherwise `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:
@@ -452,8 +454,8 @@ def _is_durable(entry: Config) -> bool:
 
 
 def position(info: Config) -> int:
-    """Return the sequence of the stream up to which a consumer wants nothing again. One that begins at a sequence has no ack
-    floor until something is acknowledged."""
+    """Return the sequence of the stream after which a consumer resumes. A consumer that starts at a sequence has no
+    ack floor until a message is acknowledged."""
     config = info["config"]
     begin = config.get("opt_start_seq") or 1 if config.get("deliver_policy") == "by_start_sequence" else 1
     return max((info.get("ack_floor") or {}).get("stream_seq") or 0, begin - 1)

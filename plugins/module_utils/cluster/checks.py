@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The checks of `nats server check`: thresholds over what was read. Pure: no I/O.
+"""The checks of `nats server check`: thresholds applied to values. Pure: no I/O.
 
-Rules, perfdata names and units are those of the nats CLI (jsm.go monitor/*.go), except where it is blind or wrong; each
-such place says so, and docs/checks.md lists them. Groups are judged by the rules of the health gate (`health`).
-Options arrive with durations in seconds and sizes in bytes (`prepare`); None switches a threshold off.
-"""
+Rules, perfdata names and units are those of the nats CLI (jsm.go monitor/*.go), except where the CLI is blind or
+wrong; a comment marks each such place, and docs/checks.md lists them. Groups are evaluated by the rules of the
+health gate (`health`). Options arrive with durations in seconds and sizes in bytes (`prepare`); None disables a
+threshold."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 OK, WARNING, UNKNOWN, CRITICAL = "OK", "WARNING", "UNKNOWN", "CRITICAL"
-#: From good to bad. What is not known may be as bad as can be, so only what is known to be bad is worse.
+#: From good to bad. An unknown state may be bad, so only a state known to be bad is worse.
 STATUSES = (OK, WARNING, UNKNOWN, CRITICAL)
 
 Options = Mapping[str, Any]
 
-#: Problems of groups that the gate refuses to go on with, but that pass by themselves.
+#: Temporary problems of groups, which still make the gate wait.
 _TRANSIENT_CODES = ("meta_pending", "stream_moving", "consumer_moving")
 _NO_LIMIT = 2**63
 
@@ -81,7 +81,7 @@ class PerfData:
         }
 
     def __str__(self) -> str:
-        """Return the figure in Nagios' form (perfdata.go): seconds with four digits, everything else whole."""
+        """Return the value in Nagios' form (perfdata.go): seconds with four digits, all others as integers."""
         digits = 4 if self.unit == "s" else 0
         text = f"{self.name}={self.value:.{digits}f}{self.unit}"
         if self.warning is not None or self.critical is not None:
@@ -91,7 +91,7 @@ class PerfData:
 
 @dataclass
 class Result:
-    """What one check found. `name` says what was checked."""
+    """The result of one check. `name` is the checked object."""
 
     check: str
     name: str
@@ -103,7 +103,7 @@ class Result:
         self.reasons.append((status, " ".join(text.split())))
 
     def ok_if_silent(self, text: str) -> None:
-        """Add a reason for OK when there is no reason yet: a check without thresholds still found something out."""
+        """Add a reason for OK if there is no reason yet: a check without thresholds still has a result."""
         if not self.reasons:
             self.add(OK, text)
 
@@ -143,7 +143,7 @@ class Result:
 
 
 def result_name(check: str, options: Options) -> str:
-    """Return what a check looks at, as the nats CLI names it."""
+    """Return the name of the checked object, as in the nats CLI."""
     fixed = {"connection": "Connection", "meta": "JetStream Meta Cluster", "jetstream": "JetStream"}
     if check in fixed:
         return fixed[check]
@@ -185,7 +185,7 @@ class Bound:
         return WARNING if self.reached(value, warning) else OK
 
     def refuses(self, warning: float | None, critical: float | None) -> str | None:
-        """Return what is wrong with these thresholds, None when they make sense."""
+        """Return the problem with these thresholds, None if they are consistent."""
         for threshold in (warning, critical):
             if threshold is not None and (threshold < 0 or (threshold == 0 and self.upper and self.at)):
                 return f"{threshold:g} is reached by every value: raise it, or omit it to disable the check"
@@ -202,7 +202,7 @@ EITHER = None
 
 
 def make_bound(kind: Bound | None, warning: float | None, critical: float | None) -> Bound:
-    """Return how these thresholds are compared: EITHER is decided by their order."""
+    """Return the direction of these thresholds: their order decides for EITHER."""
     if kind is not EITHER:
         return kind
     return AT_MOST if warning is not None and critical is not None and critical < warning else AT_LEAST
@@ -289,7 +289,7 @@ def prepare(check: str, given: Options) -> dict[str, Any]:
 
 
 def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
-    """Return what is wrong with which options of a check: thresholds that always fire, or in the wrong order."""
+    """Return the problems with a check's options: thresholds that always fire, or in the wrong order."""
     found: dict[tuple[str, ...], str | None] = {}
     for stem, kind in PAIRS.get(check, {}).items():
         named = (f"{stem}_warn", f"{stem}_critical")
@@ -308,7 +308,7 @@ def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
 
 
 def _judge(result: Result, options: Options, stem: str, value: float, text: str) -> None:
-    """Judge a value by its pair of thresholds and say so, also when all is well; nothing without thresholds."""
+    """Compare a value with its pair of thresholds and add the result, also if it is OK; nothing without thresholds."""
     warning, critical = options.get(f"{stem}_warn"), options.get(f"{stem}_critical")
     if warning is not None or critical is not None:
         bound = make_bound(PAIRS[result.check][stem], warning, critical)
@@ -379,12 +379,11 @@ METADATA: dict[str, dict[str, Callable[[str], Any]]] = {
 
 
 def with_metadata(result: Result, options: Options, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options with what the asset's metadata sets in their place.
+    """Return the options with the values from the asset's metadata.
 
-    What cannot be read is UNKNOWN, with the option's own value kept; thresholds that make no sense together are UNKNOWN and
-    switched off; a key that no check knows may be a slip of the pen and is a WARNING. `enabled` is for tools that look for
-    assets to check: an asset that is named is checked.
-    """
+    An unreadable value is UNKNOWN, and the option keeps its own value; inconsistent thresholds are UNKNOWN and
+    disabled; a key of no check may be a typing error and is a WARNING. `enabled` is for tools that search for assets
+    to check: a named asset is checked."""
     merged = dict(options)
     if not options["metadata"]:
         return merged
@@ -430,12 +429,11 @@ def _measure_peers(result: Result, peers: Sequence[Peer], limits: Limits) -> Non
 
 
 def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Options) -> None:
-    """Judge the replicas of one stream or consumer.
+    """Check the replicas of one stream or consumer.
 
-    The nats CLI takes no peer-expect for 0 and so finds every replicated stream at fault, never looks at the replicas of
-    consumers, nor at whether a stream with one replica has a leader. `offline` only turns true some 150 s after a crash,
-    so that there are limits by default.
-    """
+    The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. It never
+    checks the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes true
+    some 150 s after a crash, so there are limits by default."""
     if not clustered:
         if group.size > 1:
             result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
@@ -470,7 +468,8 @@ def check_connection(options: Options, connect: float, rtt: float, round_trip: f
 
 
 def check_meta(options: Options, cluster: Cluster) -> Result:
-    """Judge the meta group (meta.go), as every server sees it: the nats CLI only asks the first leader that answers."""
+    """Check the meta group (meta.go) in every server's view: the nats CLI only queries the first leader that
+    answers."""
     result = Result("meta", result_name("meta", options))
     limits = _limits(options["lag_critical"], options["seen_critical"])
     if cluster.meta is None:
@@ -520,7 +519,7 @@ _RESOURCES = (
 
 
 def _judge_usage(result: Result, options: Options, usage: Mapping[str, Any], tier: str, judged: bool = True) -> None:
-    """Judge the usage of an account or of one of its tiers; what has no limit is at 0 %."""
+    """Check the usage of an account or of one of its tiers; resources without a limit are at 0 %."""
     limits = usage.get("limits") or {}
     suffix = f"_{tier}" if tier else ""
     label = f"{tier} " if tier else ""
@@ -665,7 +664,7 @@ def _unseen(origin: Mapping[str, Any], limit: float | None) -> bool:
 
 
 def _judge_origin_error(result: Result, origin: Mapping[str, Any], kind: str) -> None:
-    """Say why a source or mirror does not work, where the server knows; the nats CLI does not look."""
+    """Add the server's reason why a source or mirror does not work; the nats CLI ignores it."""
     error = origin.get("error")
     if error:
         result.add(CRITICAL, f"{kind} {origin.get('name', '')}: {error.get('description', 'unknown error')}")
@@ -674,7 +673,8 @@ def _judge_origin_error(result: Result, origin: Mapping[str, Any], kind: str) ->
 def check_consumer(
     options: Options, info: Mapping[str, Any], stream_config: Mapping[str, Any], now: datetime
 ) -> Result:
-    """Judge one consumer by its CONSUMER.INFO (consumer.go). `now`: for servers that do not tell their time (before 2.10)."""
+    """Check one consumer by its CONSUMER.INFO (consumer.go). `now`: for servers that do not report their time
+    (before 2.10)."""
     result = Result("consumer", result_name("consumer", options))
     config = info.get("config") or {}
     options = with_metadata(result, options, config.get("metadata") or {})
@@ -741,8 +741,8 @@ def _judge_pinned(result: Result, options: Options, info: Mapping[str, Any]) -> 
 
 
 def check_message(options: Options, message: Mapping[str, Any] | None, now: datetime) -> Result:
-    """Judge the newest message of a subject (stream_msg.go). `now`: the time of the stream's leader, so that the clock of
-    who asks does not matter."""
+    """Check the newest message of a subject (stream_msg.go). `now`: the time of the stream's leader, so the client's
+    clock does not matter."""
     result = Result("last_message", result_name("last_message", options))
     if message is None:
         result.add(CRITICAL, f"no message found on {options['subject']}")
@@ -793,7 +793,7 @@ def check_server(options: Options, varz: Mapping[str, Any]) -> Result:
 
 
 def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any], now: datetime) -> None:
-    """Judge how long the server's certificates are valid, by the server's clock. It tells that from 2.12.4 on."""
+    """Check the validity of the server's certificates by the server's clock, reported from 2.12.4 on."""
     if options["tls_cert_warn"] is None and options["tls_cert_critical"] is None:
         return
     ends = certificate_ends(varz)
@@ -857,7 +857,8 @@ def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
 
 
 def check_request(options: Options, body: bytes, headers: Mapping[str, str], seconds: float) -> Result:
-    """Judge a service's reply (request.go). The nats CLI sends the headers that it should look for, and looks for none."""
+    """Check a service's reply (request.go). The nats CLI sends the headers that it should compare, and compares
+    none."""
     result = Result("request", result_name("request", options))
     _measure_pair(result, options, "response", "time", seconds, "s")
     _judge(result, options, "response", seconds, f"response took {human_seconds(seconds)}")
@@ -874,8 +875,8 @@ _DECORATED = re.compile(r"-{3,}[^\n]*JWT[^\n]*-{3,}\r?\n([\w.=-]+)\r?\n-{3,}")
 
 
 def credential_claims(text: str) -> dict[str, Any]:
-    """Return what the JWT of a .creds file says, without looking at its signature. Raises ValueError, which quotes nothing
-    of the file."""
+    """Return the claims of a .creds file's JWT without verifying its signature. Raises ValueError, which quotes no
+    part of the file."""
     found = _DECORATED.search(text)
     token = found[1] if found else text.strip()
     parts = token.split(".")
@@ -892,11 +893,10 @@ def credential_claims(text: str) -> dict[str, Any]:
 
 
 def check_credential(options: Options, claims: Mapping[str, Any], now: datetime) -> Result:
-    """Judge how long a credential is valid (credentials.go).
+    """Check the remaining validity of a credential (credentials.go).
 
-    The nats CLI compares seconds with nanoseconds, so that every threshold fires, and without one finds an expired
-    credential fine.
-    """
+    The nats CLI compares seconds with nanoseconds, so every threshold fires; without a threshold it accepts an
+    expired credential."""
     result = Result("credential", result_name("credential", options))
     moment, expires = now.timestamp(), claims.get("exp", 0)
     if claims.get("nbf", 0) > moment:
@@ -964,7 +964,7 @@ def _judge_oldest(
 
 
 def info_time(info: Mapping[str, Any], otherwise: datetime) -> datetime:
-    """Return the time at which a leader reported an info (2.10+), `otherwise` where it does not say."""
+    """Return the time at which a leader reported an info (2.10+), otherwise `otherwise`."""
     return parse_time(info["ts"]) if info.get("ts") else otherwise
 
 

@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with a cluster and what to do next, from what the info modules and the hosts say. Pure.
+"""The problems of a cluster and the next steps, from the results of the info modules and the hosts. Pure.
 
-`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_page` writes them on one page. The causes
-explain what the health rules find; findings are what else is not as it should be. A check that could not be made says so: unknown
-is never ok.
-"""
+`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_page` writes them on one
+page. The causes explain the problems found by the health rules; findings are all other deviations. A check that
+could not run reports so: unknown is never ok."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ MAX_CLOCK_SPREAD = 0.5
 STORAGE_WARNING, STORAGE_CRITICAL = 75, 90
 CERTIFICATE_WARNING, CERTIFICATE_CRITICAL = 30, 7
 
-#: What VARZ tells of options that should be equal on all servers of a cluster.
+#: Options in VARZ that should be equal on all servers of a cluster.
 _CLUSTER_OPTIONS = (
     "max_payload",
     "max_pending",
@@ -91,7 +90,7 @@ _SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
 #: Those that only change where data is placed.
 _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
 
-#: What to do next, by the beginning of a finding's code; the first match counts.
+#: The next step, by the beginning of a finding's code; the first match counts.
 _NEXT = (
     (
         "routes_",
@@ -160,8 +159,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: whether it is ok, found wanting or could not be looked at, and a short summary. `explained`:
-    it is wanting for a reason that the root causes name."""
+    """One check: whether it is ok, failed or was skipped, and a short summary. `explained`: the root causes explain
+    its failure."""
 
     name: str
     summary: str
@@ -176,8 +175,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was read. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`: what the managed
-    hosts say, empty without any. `marks`: the servers in maintenance; what only they cause is no problem of `info`."""
+    """The data that was read. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`:
+    results of the managed hosts, empty without any. `marks`: the servers in maintenance; problems that only they
+    cause are not in `info`."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]] = ()
@@ -193,7 +193,7 @@ class Evidence:
 
 
 def next_step(code: str) -> str:
-    """Return what to do about a finding."""
+    """Return the next step for a finding."""
     return next((step for start, step in _NEXT if code.startswith(start)), "")
 
 
@@ -247,8 +247,8 @@ def diagnose(
 
 
 def _causes(evidence: Evidence) -> list[RootCause]:
-    """Return the root causes of what the health rules found, of members of the meta group that are not there, and of a cluster
-    that cannot be queried."""
+    """Return the root causes of the problems of the health rules, of missing members of the meta group, and of a
+    cluster that cannot be queried."""
     info = evidence.info
     problems = [problem_of(one) for one in info.get("problems") or ()]
     if "servers" not in info:
@@ -268,7 +268,7 @@ def _causes(evidence: Evidence) -> list[RootCause]:
 
 
 def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return a cause with what the hosts of its servers have to say about it."""
+    """Return a cause with the results from the hosts of its servers."""
     codes = {problem.code for problem in cause.problems if problem.severity == ERROR}
     severe = cause.kind == "cluster_unreachable" or any(code.endswith(_CRITICAL_PROBLEMS) for code in codes)
     row = cause.as_dict()
@@ -352,7 +352,7 @@ def _maintenance(evidence: Evidence) -> Check:
 
 
 def _explained(evidence: Evidence, *starts: str) -> bool:
-    """Return whether nats_cluster_info has a problem whose code starts so: the root causes tell of it."""
+    """Return whether nats_cluster_info has a problem whose code starts like this: the root causes explain it."""
     return any(one["code"].startswith(starts) for one in evidence.info.get("problems") or ())
 
 
@@ -394,7 +394,7 @@ def _routes(evidence: Evidence) -> Check:
     unknown = [
         Finding("routes_unknown", WARNING, f"{name} did not return ROUTEZ") for name in evidence.silent("routez")
     ]
-    # VARZ does not tell the pinned accounts.
+    # VARZ does not contain the pinned accounts.
     pinned = {
         server["name"]: {
             **server["varz"],
@@ -460,7 +460,7 @@ def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, An
     return sorted(kinds.values(), key=lambda kind: ("FTL ERR WRN".index(kind["level"]), -kind["count"], kind["first"]))
 
 
-#: A line of nats-server's log, and what differs from one occurrence of an event to the next: numbers, addresses, ids.
+#: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids.
 _LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
 _VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
 
@@ -500,8 +500,8 @@ def _options(evidence: Evidence) -> Check:
 
 
 def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:
-    """Yield a finding for each option whose values differ. Servers without JetStream are not compared in its options,
-    and of different versions only what both tell."""
+    """Yield a finding for each option with different values. Servers without JetStream are not compared in its
+    options, and different versions only in the options that both report."""
     for option in options:
         values: dict[str, list[str]] = {}
         for server in servers:
@@ -654,7 +654,7 @@ _OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versio
 
 
 def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return what the servers themselves show beside the health rules: rows of nats_server_info with varz, where it answered."""
+    """Return the servers' own findings besides the health rules: rows of nats_server_info with varz, if it answered."""
     evidence = Evidence({"servers": servers}, servers)
     return [finding for check in _OF_SERVERS for finding in check(evidence).findings]
 
@@ -724,7 +724,7 @@ def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Pa
 
 
 def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
-    """Return a cause for people: how bad, what, since when, what shows it, what to run."""
+    """Return a cause for operators: severity, title, age, evidence, commands."""
     age = "for an unknown time" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
     return [
         f"  {number}. {cause['severity']}: {cause['title']} ({age})",

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The reports of the nats command, from what nats_cluster_info and nats_server_info return. Pure.
+"""The reports of the nats command, from the results of nats_cluster_info and nats_server_info. Pure.
 
-`report_data` makes them as plain data for programs, `report_page` writes that data as tables for people. Columns are those
-of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go).
-"""
+`report_data` builds them as plain data for programs, `report_page` writes that data as tables for operators. Columns
+are those of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go)."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 
 SCHEMA = 1
 DEFAULT_REPORTS = ("servers", "jetstream")
-#: What a user of an account can know.
+#: The reports available to a user of an account.
 ACCOUNT_TABLES = ("streams", "consumers", "backups")
 
 _BAR_WIDTH = 30
@@ -90,9 +89,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Source:
-    """What the reports are made of, after the filters. `absent`: servers that should be there and did not answer.
-    `endpoints`: server → its row of nats_server_info, `asked`: the endpoints that it was asked for. `catalogue`: of the
-    backups, None where it was not read. `route_compression`: what the servers are configured with."""
+    """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its
+    row of nats_server_info, `asked`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
+    `route_compression`: the configuration of the servers."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]]
@@ -110,7 +109,7 @@ class Source:
 
     @property
     def account_names(self) -> dict[str, str]:
-        """Return how accounts with streams are displayed, by identity, which is all that other endpoints have."""
+        """Return the display names of accounts with streams, by identity, the only key that other endpoints have."""
         return {stream["account"]: stream["account_name"] for stream in self.info.get("streams") or ()}
 
     @property
@@ -121,10 +120,9 @@ class Source:
                 yield stream, consumer
 
     def read(self, endpoint: str) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-        """Yield each server with its answer to one endpoint, None where it gave none.
+        """Yield each server with its reply to one endpoint, None without one.
 
-        Raises ValueError when nats_server_info was not asked for it.
-        """
+        Raises ValueError if nats_server_info was not called with it."""
         if endpoint not in self.asked and self.servers:
             raise ValueError(
                 f"{endpoint} is missing: server_info must be a result of nats_server_info with this endpoint"
@@ -190,13 +188,13 @@ def _servers(source: Source) -> list[Table]:
 
 
 _STORED = ("streams", "consumers", "messages", "bytes", "memory", "storage")
-#: Bytes that streams with max_bytes reserve, written or not, and what a server may reserve and use at most.
+#: Bytes that streams with max_bytes reserve, written or not, and the limits of reservation and use on a server.
 _LIMITS = ("reserved_storage", "max_storage")
 _API = ("api_total", "api_errors", "pending")
 
 
 def _jetstream(source: Source) -> list[Table]:
-    """Return what each server holds, who leads how much, and the meta group."""
+    """Return the usage and the leaders of each server, and the meta group."""
     held = _held_by_account(source) if source.account else _held(source)
     leader = source.meta.get("leader")
     domains = any(server.get("domain") for server in source.servers)
@@ -256,7 +254,7 @@ def _held(source: Source) -> dict[str, Mapping[str, Any]]:
 
 
 def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
-    """Return what each server holds of one account: its replicas, as JSZ of that account counts them."""
+    """Return the usage of one account on each server: its replicas, as counted by JSZ for that account."""
     held: dict[str, Mapping[str, Any]] = {}
     for server, jsz in source.read("jsz"):
         if jsz is None or jsz.get("disabled"):
@@ -752,15 +750,16 @@ def report_data(
     consumer_info: Mapping[str, Any] | None = None,
     marks: Mapping[str, Mark] | None = None,
 ) -> dict[str, Any]:
-    """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
+    """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root
+    causes.
 
-    `info` is what nats_cluster_info returned, or nats_stream_info, which has the reports ACCOUNT_TABLES, and then `consumer_info`
-    what nats_consumer_info returned. `server_info` is what nats_server_info returned, with the endpoints that the reports need.
-    `cluster` and `server_names` narrow the tables; `account` says that both were read for this account. `catalogue`: of the
-    backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is configured as, None
-    where that is not known. `marks`: the servers in maintenance, of which each is a problem of its own, and what only they cause
-    is none. Raises ValueError for an unknown report, and for an endpoint or a catalogue that was not read.
-    """
+    `info` is the result of nats_cluster_info, or of nats_stream_info, which supports the reports ACCOUNT_TABLES, and
+    then `consumer_info` is the result of nats_consumer_info. `server_info` is the result of nats_server_info with
+    the endpoints that the reports need. `cluster` and `server_names` narrow the tables; with `account` both were
+    read for this account. `catalogue`: of the backups, as returned by nats_backup_info. `route_compression`: the
+    configured `cluster.compression` of all servers, None if unknown. `marks`: the servers in maintenance; each is a
+    problem, and problems that only they cause are omitted. Raises ValueError for an unknown report, and for an
+    endpoint or a catalogue that was not read."""
     unknown = [name for name in reports if name not in REPORTS]
     if unknown:
         raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
@@ -818,7 +817,8 @@ def report_data(
 
 
 def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what nats_stream_info and nats_consumer_info returned in the shape of nats_cluster_info. It knows of no servers."""
+    """Return the results of nats_stream_info and nats_consumer_info in the form of nats_cluster_info, without
+    servers."""
     of_streams = _by([*consumers.get("consumers", ())], "stream")
     return {
         "view": streams["view"],
@@ -854,13 +854,13 @@ def _consumer_of_account(consumer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _online(info: Mapping[str, Any]) -> frozenset[str]:
-    """Return the servers that leaders hear."""
+    """Return the servers that are in contact with leaders."""
     groups = [group for stream in info["streams"] for group in (stream, *stream["consumers"])]
     return frozenset(replica["name"] for group in groups for replica in group["replicas"] if replica["online"])
 
 
 def report_page(data: Mapping[str, Any]) -> Page:
-    """Return the tables of `report_data` and whatever is wrong, for people."""
+    """Return the tables of `report_data` and all problems, for operators."""
     return fitting(lambda most: _report_page(data, most))
 
 
@@ -872,7 +872,7 @@ def _report_page(data: Mapping[str, Any], most: int) -> Page:
 
 
 def _causes_page(data: Mapping[str, Any]) -> Page:
-    """Return the root causes of what is wrong, or that there is nothing."""
+    """Return the root causes of the problems, or that there are none."""
     if not data["problems"]:
         return page("No problems found.")
     counts = Counter(one["severity"] for one in data["problems"])
@@ -898,7 +898,7 @@ def _table_page(data: Mapping[str, Any], most: int) -> Page:
     columns, rows, notes = data["columns"], data["rows"], data["notes"]
     if not rows and notes:
         return _notes_page(notes, page(data["title"]))
-    # A bar is as long as the largest value; for CPU at least 100 %, or an idle cluster would look busy.
+    # A bar is as long as the largest value; for CPU at least 100 %, otherwise an idle cluster would appear busy.
     scale = {
         column["key"]: max(
             [100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)]
@@ -911,7 +911,7 @@ def _table_page(data: Mapping[str, Any], most: int) -> Page:
     bad = {place for place, row in enumerate(rows) if _is_bad(row)}
     found = table_page(data["title"], headings, rows, totals, bad, lambda chosen: _cells(columns, chosen, scale), most)
     if data["name"] == "clusters" and len(rows) == 1:
-        # The totals of the servers say the same.
+        # The totals of the servers contain the same.
         found = Page(found.lines)
     if data["name"] == "health" and not bad:
         found = Page(found.lines, (f"{data['title']}: {data['totals'][0]['status']}",))
@@ -926,7 +926,7 @@ def _notes_page(notes: Sequence[str], above: Page) -> Page:
 
 
 def _is_bad(row: Mapping[str, Any]) -> bool:
-    """Return whether somebody has to look at a row: a screen shows it before the others."""
+    """Return whether a row needs attention: a screen shows it before the others."""
     if False in (row.get("answers"), row.get("online"), row.get("current")):
         return True
     if "replicas" in row and (row["leader"] is None or "!" in row["replicas"]):
@@ -994,7 +994,7 @@ def _placement(placement: Mapping[str, Any]) -> str:
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the replicas of a group: `*` leads, `!` is away or behind, `?` is not known because no server leads."""
+    """Return the replicas of a group: `*` leads, `!` is unavailable or behind, `?` is unknown without a leader."""
     if group["leader"] is None:
         names = [f"{name}?" for name in group["members"]]
         why = f"{len(group['leaders'])} LEADERS" if group["leaders"] else "NO LEADER"
@@ -1007,7 +1007,8 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marks(rows: Sequence[Row]) -> list[str]:
-    """Return what the marks in the column of replicas mean, as far as they occur, and how many groups no server leads."""
+    """Return the meanings of the marks that occur in the column of replicas, and the number of groups without a
+    leader."""
     text = "".join(row["replicas"] for row in rows)
     meanings = (("*", "leads"), ("!", "is unavailable or behind"), ("?", "unknown, because there is no leader"))
     notes = ["; ".join(f"{mark} {meaning}" for mark, meaning in meanings if mark in text)] if text else []

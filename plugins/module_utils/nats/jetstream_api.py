@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The JetStream API as typed calls.
 
-Streams and consumers belong to an account and are asked for by one of its users (`JetStreamApi`); the meta group
-belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, server/errors.json.
-"""
+Streams and consumers belong to an account and are requested by one of its users (`JetStreamApi`); the meta group
+belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, server/errors.json."""
 
 from __future__ import annotations
 
@@ -64,7 +63,8 @@ _SUBJECTS: Members = {
 }
 _ACCOUNT: Members = {"api": optional(object_shape({"level": optional(whole)}))}
 
-#: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
+#: Simultaneous requests: the meta leader drops requests beyond its queue (jetstream_api.go,
+#: JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
@@ -73,10 +73,10 @@ STREAM_EXISTS, CONSUMER_EXISTS = 10058, 10148
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is off for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
-#: How long a server may take to read the JWT of an account that it meets for the first time. Another request that comes meanwhile
-#: finds the account without JetStream (accounts.go registerAccount, then UpdateAccountClaims).
+#: How long a server may take to read the JWT of an account that it meets for the first time. Until then other requests
+#: find the account without JetStream (accounts.go registerAccount, then UpdateAccountClaims).
 _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
-#: How long the leader of a group is asked for when another member answers in its place.
+#: How long to query the leader of a group if another member answers instead.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
 #: Rows of a listing, rows that a server sends in a page at least while there are more (jetstream_api.go JSApiListLimit), and
@@ -90,8 +90,8 @@ _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
 
 
 def require_name(option: str, value: str) -> str:
-    """Return the name of one stream or consumer. Raises NatsFailure invalid_option for wildcards and what no name may hold
-    (jetstream_api.go isValidAssetName)."""
+    """Return the name of one stream or consumer. Raises NatsFailure invalid_option for wildcards and characters that
+    names may not contain (jetstream_api.go isValidAssetName)."""
     if not value or _FORBIDDEN_IN_NAMES.search(value):
         raise NatsFailure(
             "invalid_option",
@@ -132,13 +132,14 @@ class RestoreFailed(NatsFailure):
 
 @dataclass(frozen=True)
 class Listing:
-    """The infos of a listing, and the names (with the reason) of what exists, but whose state no leader reported."""
+    """The infos of a listing, and the names (with the reason) of existing assets without a leader that reported
+    their state."""
 
     rows: tuple[Any, ...]
     unknown: Mapping[str, str]
 
 
-#: What to look at after some errors of JetStream.
+#: Hints after some errors of JetStream.
 _NO_ROOM = ": max_bytes of all streams on a server count in full; natsops.jetstream.report shows the reservations"
 _HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
 #: The names in the subject of a request: those of a stream and of a consumer.
@@ -288,7 +289,7 @@ class JetStreamApi(_Api):
         return self._of_leader(f"STREAM.INFO.{name}", STREAM_INFO)
 
     def find_stream(self, name: str) -> dict[str, Any] | None:
-        """Return the STREAM.INFO of one stream, None when there is no such stream."""
+        """Return the STREAM.INFO of one stream, None if it does not exist."""
         return _unless_missing(lambda: self.stream(name), STREAM_NOT_FOUND)
 
     def deleted_sequences(self, name: str) -> list[int]:
@@ -314,16 +315,15 @@ class JetStreamApi(_Api):
             time.sleep(0.5)
 
     def update_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a stream this whole configuration and return its info."""
+        """Replace the configuration of a stream and return its info."""
         return self._call_for(f"STREAM.UPDATE.{config['name']}", STREAM_INFO, config)
 
     def renew_assignment(self, config: Mapping[str, Any]) -> None:
-        """Have the meta group assign a stream again as it is, before its replicas move.
+        """Make the meta group write the assignment of a stream again, unchanged, before its replicas move.
 
-        In 2.15 the assignment of a restored stream may keep saying that a restore is under way, and the server that restored it
-        ignores each change of the members that is made from it. An update replaces it (server/jetstream_cluster.go
-        streamAssignment.clone, processClusterCreateStream; seen on 2.15.1).
-        """
+        In 2.15 the assignment of a restored stream may keep the state of a restore in progress, and the server that
+        restored it ignores all membership changes derived from it. An update replaces it
+        (server/jetstream_cluster.go streamAssignment.clone, processClusterCreateStream; observed on 2.15.1)."""
         self.update_stream(config)
 
     def delete_stream(self, name: str) -> None:
@@ -357,7 +357,7 @@ class JetStreamApi(_Api):
             found = (page.get("state") or {}).get("subjects") or {}
             counts.update(found)
             offset += len(found)
-            # Subjects that come meanwhile are not a part of it.
+            # Subjects that appear during the listing are not part of it.
             total = page.get("total") or 0 if total is None else total
             if not found or offset >= total:
                 return counts
@@ -400,16 +400,15 @@ class JetStreamApi(_Api):
         self._client.download(Download(request, started, on_chunk, timeout=idle, idle=idle, rate=pace.rate))
 
     def _snapshot_started(self, reply: dict[str, Any]) -> dict[str, Any]:
-        """Return what `snapshot_stream` says of the stream (config, state)."""
+        """Return the stream in the reply to `snapshot_stream` (config, state)."""
         return reply
 
     def restore_stream(
         self, config: Mapping[str, Any], state: Mapping[str, Any], chunks: Iterable[bytes], pace: TransferPace
     ) -> dict[str, Any]:
-        """Create a stream from the parts of an archive and return the reply that ends it (config, state).
+        """Create a stream from the chunks of an archive and return the final reply (config, state).
 
-        Raises NatsFailure. With `RestoreFailed` the servers had accepted the request, so that there may be a part of a stream.
-        """
+        Raises NatsFailure. With `RestoreFailed` the servers had accepted the request, so a partial stream may exist."""
         body = {"config": config, "state": state}
         subject = f"STREAM.RESTORE.{config['name']}"
         accepted = self.call(subject, body, pace.idle)
@@ -434,8 +433,8 @@ class JetStreamApi(_Api):
         return answer
 
     def _require_taken(self, reply: Reply) -> None:
-        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text, such as a full
-        disk)."""
+        """Raise NatsFailure for the reply to a chunk unless it is empty (2.10 sends some errors as plain text, such
+        as a full disk)."""
         if not reply.body:
             return
         answer = self._answer(reply)
@@ -455,12 +454,13 @@ class JetStreamApi(_Api):
         return self._list(f"CONSUMER.LIST.{stream}", "consumers")
 
     def list_consumers(self, streams: Sequence[str]) -> list[Listing | NatsFailure]:
-        """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or why there is no such listing."""
+        """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or the failure of that
+        listing."""
         return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
 
     def consumers_soon(self, stream: str, seconds: float) -> Listing:
-        """Return the CONSUMER.INFO of every consumer of a stream whose leader reports within so many seconds. A listing takes
-        servers 4 s as long as one of its consumers is electing a leader."""
+        """Return the CONSUMER.INFO of every consumer of a stream whose leader reports within this many seconds. A
+        listing takes servers 4 s while one of its consumers is electing a leader."""
         names = self.consumer_names(stream)
         rows, unknown = [], {}
         for name, answer in zip(
@@ -483,8 +483,8 @@ class JetStreamApi(_Api):
         return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
 
     def save_consumer(self, stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
-        """Give a consumer this whole configuration and return its info. `action`: `create` refuses one that exists with
-        another configuration (10148), `update` one that does not exist (10149)."""
+        """Save the complete configuration of a consumer and return its info. `action`: `create` refuses a consumer
+        with a different configuration (10148), `update` a missing one (10149)."""
         body = {"stream_name": stream, "config": config, "action": action}
         return self._call_for(f"CONSUMER.CREATE.{stream}.{config['name']}", CONSUMER_INFO, body)
 
@@ -493,24 +493,23 @@ class JetStreamApi(_Api):
         self.call(f"CONSUMER.DELETE.{stream}.{name}")
 
     def pause_consumer(self, stream: str, name: str, until: str | None) -> None:
-        """Let a consumer deliver nothing until a moment (RFC 3339), or for None let it go on (2.11)."""
+        """Pause a consumer until a time (RFC 3339), or resume it with None (2.11)."""
         self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
 
     def reset_consumer(self, stream: str, name: str, seq: int) -> int:
         """Let a consumer deliver from a sequence on, and return that sequence (2.14, ADR-60).
 
-        What is pending and redelivered is forgotten. The server accepts a sequence beyond the end of the stream, too.
-        """
+        Pending and redelivered messages are forgotten. The server also accepts a sequence beyond the end of the
+        stream."""
         answer = self._call_for(f"CONSUMER.RESET.{stream}.{name}", {"reset_seq": optional(count)}, {"seq": seq})
         return int(answer.get("reset_seq") or 0)
 
     def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
-        """Return what the leader of a group says, and of a group that has none what a member says.
+        """Return the reply of a group's leader, or of a member if the group has no leader.
 
-        A member that the assignment prefers answers beside the leader, and perhaps first, while it has just started its replica:
-        with the messages that it holds by then, and without a leader (jetstream_api.go jsStreamInfoRequest; on 2.10.27 with 6
-        messages of 20 that were acknowledged).
-        """
+        A member that the assignment prefers also answers, and perhaps first, when it has just started its replica:
+        with its messages so far, and without a leader (jetstream_api.go jsStreamInfoRequest; on 2.10.27 with 6 of 20
+        acknowledged messages)."""
         end = time.monotonic() + _LEADER_SECONDS
         while True:
             info = self._call_for(subject, members)
@@ -530,8 +529,8 @@ class JetStreamApi(_Api):
     def _lists(
         self, subjects: Sequence[str], key: str, body: Mapping[str, Any] | None = None
     ) -> list[Listing | NatsFailure]:
-        """Return whole listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once), or why
-        there is none."""
+        """Return complete listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once),
+        or their failures."""
         listings = [_Pages(subject, self.account) for subject in subjects]
         pending = dict.fromkeys(range(len(subjects)), 0)
         deadline = math.inf
@@ -555,8 +554,8 @@ _ROWS: dict[str, Shape] = {
 
 
 class _Pages:
-    """One listing, page by page. Any client of the account may send pages in place of the server: what a server never sends, or
-    more than it could, is a bad_reply."""
+    """One listing, page by page. Any client of the account may send pages instead of the server: a page that a
+    server would never send, or that is too large, is a bad_reply."""
 
     def __init__(self, subject: str, account: str | None) -> None:
         self._subject = subject
@@ -569,7 +568,7 @@ class _Pages:
 
     @property
     def result(self) -> Listing | NatsFailure:
-        """Return the whole listing, or why there is none."""
+        """Return the complete listing, or its failure."""
         return self._failure or Listing(tuple(self._rows), self._absent)
 
     def add(self, page: Answer, key: str, deadline: float) -> int | None:
@@ -597,7 +596,7 @@ class _Pages:
         self._absent.update({str(name): str(reason) for name, reason in offline.items()})
         if not self._offset:
             self._total = total
-        # What is created meanwhile is not a part of the listing.
+        # Assets created during the listing are not part of it.
         total = min(total, self._total)
         self._offset += max(limit, 1)
         if self._offset >= total:
@@ -619,7 +618,7 @@ class MetaApi(_Api):
     silence = "no meta leader, or the wrong account (this requires a user of the system account)"
 
     def step_down(self, body: Mapping[str, Any] | None = None) -> None:
-        """Ask the meta leader to step down. The reply comes before an election happened; `body` is a
+        """Request a step-down from the meta leader. The reply precedes the election; `body` is a
         JSApiLeaderStepdownRequest and is honoured from 2.11."""
         self.call("META.LEADER.STEPDOWN", body)
 
@@ -628,11 +627,11 @@ class MetaApi(_Api):
         self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
 
     def rescue(self, quorum: int, servers: int) -> list[dict[str, Any]]:
-        """Let every server of the system account that hears it elect a meta leader with `quorum` votes for five minutes (2.15,
-        ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`: how many should reply.
+        """Let every server of the system account that receives it elect a meta leader with `quorum` votes for five
+        minutes (2.15, ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`:
+        the expected number of replies.
 
-        It cannot be addressed to some of them. Raises NatsFailure when nobody replies.
-        """
+        It cannot be sent to selected servers only. Raises NatsFailure without any reply."""
         answers: list[dict[str, Any]] = []
 
         def on_reply(reply: Reply) -> Progress:

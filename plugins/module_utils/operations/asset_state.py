@@ -1,10 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Streams and consumers brought to a desired state: read, compare, refuse or act, read again.
+"""Changes of streams and consumers to a desired state: read, compare, refuse or act, read again.
 
-What a change means is decided in `_asset_config`; here is what talks to the servers.
-"""
+The rules of a change are in `assets.config`; this module communicates with the servers."""
 
 from __future__ import annotations
 
@@ -35,10 +34,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 Info = Mapping[str, Any]
 
-#: How often an asset is compared again because somebody else changed it in the meantime.
+#: How often an asset is compared again after another client has changed it.
 ATTEMPTS = 3
 
-#: Subjects of a stream that are counted one by one, at most, to tell what a limit would remove.
+#: Maximum number of subjects that are counted individually to predict the effect of a limit.
 COUNTED_SUBJECTS = 200_000
 
 
@@ -51,7 +50,7 @@ COMMON_SPEC: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run may do: whether it acts, which dangers are allowed, and how long (seconds) it waits to see its success."""
+    """The options of a run: whether it acts, the allowed dangers, and the seconds to wait for its success."""
 
     check_mode: bool
     allow: frozenset[str]
@@ -68,7 +67,7 @@ class Asset(ABC):
     fields: tuple[rules.Field, ...]
     #: Keys that have to be changed in an update of their own, in this order, after all others.
     own_steps: tuple[str, ...]
-    #: The name, where it may say whose the asset is.
+    #: The name, with the owner of the asset if it matters.
     reserved_name = ""
 
     def __init__(self, api: JetStreamApi, name: str, label: str) -> None:
@@ -79,7 +78,7 @@ class Asset(ABC):
 
     @abstractmethod
     def find(self) -> Info | None:
-        """Return the asset's INFO, None when there is no such asset."""
+        """Return the asset's INFO, None if it does not exist."""
 
     @abstractmethod
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
@@ -87,7 +86,8 @@ class Asset(ABC):
 
     @abstractmethod
     def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return, for a new asset, the server's keys that are no fields, and the desired with our own defaults."""
+        """Return, for a new asset, the server's keys that are not fields, and the desired configuration with our
+        defaults."""
 
     @abstractmethod
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
@@ -95,18 +95,18 @@ class Asset(ABC):
 
     @abstractmethod
     def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
-        """Return what is dangerous about a change."""
+        """Return the dangers of a change."""
 
     @abstractmethod
     def deletion_dangers(self, info: Info) -> list[Danger]:
-        """Return what is dangerous about the asset's deletion."""
+        """Return the dangers of deleting the asset."""
 
     @abstractmethod
     def group(self, info: Info) -> RaftGroup:
         """Return its group, as its leader sees it."""
 
     def incomplete(self, info: Info) -> str:
-        """Return what is missing until its group is whole and in step, "" when it is."""
+        """Return the conditions missing until its group is complete and in step, "" if none."""
         return rules.unsettled(self.group(info))
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Asset(ABC):
 
     @abstractmethod
     def update(self, config: rules.Config, keys: Sequence[str]) -> None:
-        """Change these keys of the asset; `config` is its whole new configuration."""
+        """Change these keys of the asset; `config` is its complete new configuration."""
 
     @abstractmethod
     def delete(self) -> None:
@@ -132,9 +132,8 @@ class Asset(ABC):
 class StreamAsset(Asset):
     """A stream.
 
-    `bucket`: what it is called as a bucket, whose modules may change streams with the names of buckets; `defaults`: what a
-    new one has besides what is asked for; `fits`: whether a configuration in normal form works as such a bucket.
-    """
+    `bucket`: its name as a bucket, whose modules may change streams with the names of buckets; `defaults`: values of
+    a new stream besides the requested ones; `fits`: whether a configuration in normal form works as such a bucket."""
 
     fields = rules.STREAM_FIELDS
     #: A stream is not moved and scaled at once (10123).
@@ -239,7 +238,7 @@ class ConsumerAsset(Asset):
 
     @property
     def stream_config(self) -> Info:
-        """Return the configuration of the consumer's stream. Raises NatsFailure when there is no such stream."""
+        """Return the configuration of the consumer's stream. Raises NatsFailure if the stream does not exist."""
         if self._stream_raw is None:
             self._stream_raw = self.api.stream(self.stream)["config"]
         return self._stream_raw
@@ -301,7 +300,7 @@ def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done: the asset's configuration now and as the server will have it, the keys that change, dangers."""
+    """The planned change: the asset's current and future configuration, the keys that change, dangers."""
 
     old: dict[str, Any] | None
     new: dict[str, Any]
@@ -373,7 +372,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
 
 
 def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
-    """Raise NatsFailure unsupported for what the servers do not know."""
+    """Raise NatsFailure unsupported for settings that the servers do not support."""
     missing = rules.too_new(fields, desired, asset.release)
     if missing:
         raise asset.failure(
@@ -432,10 +431,10 @@ def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> In
 
 
 def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, whole: bool) -> Info:
-    """Return the asset's INFO once it has these values of `keys`, and with `whole` its group is whole and in step.
+    """Return the asset's INFO once it has these values of `keys`, and with `whole` once its group is complete and in
+    step.
 
-    Raises NatsFailure conflict or not_seen.
-    """
+    Raises NatsFailure conflict or not_seen."""
     wanted = list(keys)
 
     def differing(info: Info | None) -> list[str]:
@@ -497,7 +496,7 @@ def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) 
 
 
 def _messages(info: Info | None) -> int:
-    """Return whether there are messages (1 or 0): what matters about them coming in is that there are some at all."""
+    """Return whether there are messages (1 or 0): the exact number changes while messages arrive."""
     return int(bool(((info or {}).get("state") or {}).get("messages")))
 
 
@@ -537,7 +536,7 @@ def ensure_purged(
     purged = asset.api.purge_stream(asset.name, selection)
 
     def done(now: Info) -> bool:
-        # What was stored after the first reading may stay.
+        # Messages stored after the first reading may stay.
         return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
 
     seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)
@@ -548,10 +547,9 @@ def ensure_purged(
 
 
 def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return which messages a purge means, {} for all of them.
+    """Return the messages that a purge selects, {} for all of them.
 
-    Raises NatsFailure invalid_option for what says nothing: an empty filter must not turn into everything.
-    """
+    Raises NatsFailure invalid_option for an empty filter, which must not select everything."""
     given = {key: value for key, value in (purge or {}).items() if value is not None}
     for key, value in given.items():
         if value == "" or (isinstance(value, int) and value < 1):
@@ -593,7 +591,7 @@ def ensure_bucket(
     fits: Callable[[rules.Config], bool],
     select: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the result of a bucket's module; the arguments say which stream it is, and what its options mean for that."""
+    """Return the result of a bucket's module; the arguments map the bucket to its stream and its options."""
     run_options = RunOptions.of(params, check_mode)
     given = desired_config(fields, params)
     try:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bundle holds: the answers of all servers that answer, what their hosts reported, the roll journal and the findings."""
+"""The content of a bundle: the replies of all answering servers, the hosts' parts, the roll journal and the
+findings."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: What each server is asked for, what matters most first: endpoint, type of the artifact (jsm.go audit/archive/tag.go), options,
-#: and the first version that answers. Subscriptions are counted and not listed: subjects are data.
+#: The requests to each server, the most important first: endpoint, type of the artifact (jsm.go audit/archive/tag.go),
+#: options, and the first version that supports it. Subscriptions are counted and not listed: subjects are data.
 _SERVER_ARTIFACTS: tuple[tuple[str, str, dict[str, Any], tuple[int, int, int]], ...] = (
     ("VARZ", "variables", {}, (0, 0, 0)),
     ("HEALTHZ", "health", *ENDPOINTS["healthz"]),
@@ -52,7 +53,7 @@ _SERVER_ARTIFACTS: tuple[tuple[str, str, dict[str, Any], tuple[int, int, int]], 
     ("EXPVARZ", "exp_variables", {}, (2, 10, 26)),
 )
 
-#: The profiles: name → the debug levels that are asked for, 0 for the binary form. A level is a text.
+#: The profiles: name → the requested debug levels, 0 for the binary form. A level is a text.
 PROFILES: dict[str, tuple[int, ...]] = {
     "goroutine": (1, 2),
     "heap": (0,),
@@ -81,8 +82,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a bundle shall hold. `work`: a folder with SERVER.tar.gz for each host, and perhaps journal.jsonl. `deadline`: seconds
-    after which no server is asked any more."""
+    """The requested content of a bundle. `work`: a folder with SERVER.tar.gz for each host, and perhaps
+    journal.jsonl. `deadline`: seconds after which no server is queried any more."""
 
     expected: Sequence[str] = ()
     profiles: Sequence[str] = ()
@@ -96,7 +97,8 @@ class Contents:
 def bundle(
     options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int
 ) -> dict[str, Any]:
-    """Write a bundle and return its index, with `servers`: those that answered. Without any there is what the hosts reported."""
+    """Write a bundle and return its index, with `servers`: those that answered. Without any it contains the hosts'
+    parts."""
     taken = datetime.now(timezone.utc)
     with BundleWriter(path, redactor, max_size, taken) as writer:
         servers: list[Server] = []
@@ -140,7 +142,7 @@ def _user() -> str:
 
 
 class _Servers:
-    """Asks the servers, all at once for one thing after another, and writes what they answer as it comes."""
+    """Queries all servers at once, one request after another, and writes the replies as they arrive."""
 
     def __init__(self, client: Client, writer: BundleWriter, contents: Contents, taken: datetime) -> None:
         self._client = client
@@ -148,7 +150,7 @@ class _Servers:
         self._contents = contents
         self._until = time.monotonic() + contents.deadline
         self._api = SystemApi(client, deadline=self._until)
-        #: server id → the accounts that it knows.
+        #: server id → the accounts on it.
         self._accounts: dict[str, set[str]] = {}
 
     def write(self) -> list[Server]:
@@ -168,7 +170,7 @@ class _Servers:
         return servers
 
     def _able(self, servers: Sequence[Server], endpoint: str, since: tuple[int, int, int]) -> list[Server]:
-        """Return the servers that know an endpoint; the others are asked for nothing and named."""
+        """Return the servers that support an endpoint; the others are recorded without a request."""
         able = [server for server in servers if reported_version(server.version) >= since]
         for server in servers:
             if server not in able:
@@ -209,7 +211,7 @@ class _Servers:
                     self._writer.page({**named, "artifact_type": "stream_info"}, without_secrets(stream))
 
     def _write_accounts(self, servers: Sequence[Server]) -> None:
-        """Write what servers tell of each account that they know."""
+        """Write the servers' data of each of their accounts."""
         raft, queues = (self._able(servers, name, ENDPOINTS[name.lower()][1]) for name in ("RAFTZ", "IPQUEUESZ"))
         for account in sorted(set().union(*self._accounts.values())):
             knowing = [server for server in servers if account in self._accounts.get(server.id, ())]
@@ -259,7 +261,7 @@ class _Servers:
         self._each(servers, "PROFILEZ", options, write, f"profile {label}")
 
     def _write_findings(self) -> None:
-        """Write what is wrong with the cluster by the rules of the health gate."""
+        """Write the cluster's problems by the rules of the health gate."""
         given = {"detail": "assets", "expected_servers": list(self._contents.expected) or None}
         try:
             found = read_cluster_info(self._client, {**given, "cluster": None, "account": None, "stream": None})
@@ -288,12 +290,12 @@ def _enveloped(server: Server, data: Any) -> dict[str, Any]:
     return {"server": {key: value for key, value in info.items() if value not in ("", [])}, "data": data}
 
 
-#: Artifacts that begin with names, which are no keys and may be called anything: how many levels of them.
+#: Artifacts that begin with arbitrary names instead of keys: how many levels of them.
 _NAMED = {"account_raftz": 2, "account_ipqueues": 1}
 
 
 def _cleaned(artifact: str, data: dict[str, Any]) -> Any:
-    """Return an answer without what its keys call a secret, and without the command line, which may hold some."""
+    """Return a reply without the values of secret keys and without the command line, which may contain secrets."""
     if artifact == "exp_variables":
         data = {key: value for key, value in data.items() if key != "cmdline"}
     if artifact == "account_info":
@@ -334,7 +336,7 @@ def _add_journal(writer: BundleWriter, contents: Contents) -> None:
 
 
 def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
-    """Write what a host reported; its archive comes from elsewhere, and no more of it is believed than its texts."""
+    """Write a host's part; its archive is untrusted, and only its texts are used."""
     path = work / f"{host.server}.tar.gz" if work else None
     if host.failure or path is None or not path.exists():
         writer.miss("host", host.failure or "it sent nothing", host.server)
@@ -368,7 +370,7 @@ def _add_evidence(writer: BundleWriter, server: str, reported: Mapping[str, Any]
 
 
 def summary(index: Mapping[str, Any], path: Path, size: int) -> list[str]:
-    """Return what a bundle is, for people: at most 25 lines."""
+    """Return a summary of the bundle for operators: at most 25 lines."""
     expected = sorted({*index["expected"], *index["servers"]})
     lines = [
         f"{path}: {human_bytes(size)}, {len(index['files'])} files",
@@ -384,12 +386,12 @@ def _is_silent(index: Mapping[str, Any], host: str) -> bool:
     return any(one["what"] == "host" and one["server"] == host for one in index["missing"])
 
 
-#: Lines of the summary for what is missing, and for what is there in part.
+#: Lines of the summary for missing parts, and for truncated parts.
 _LINES = 10
 
 
 def _grouped(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a line for each thing and reason, with all servers that it is about; what concerns whole servers and hosts first."""
+    """Return a line for each part and reason, with all its servers; complete servers and hosts come first."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         found.setdefault((row["what"], row["reason"]), []).append(row["server"])

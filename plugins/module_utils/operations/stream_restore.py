@@ -51,7 +51,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 
 T = TypeVar("T")
 
-#: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
+#: A server abandons an upload 5 s after the last chunk, and may create a stream from the data so far until then
 #: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
 _GIVEN_UP = 7.0
 #: Seconds in which the leader of a consumer reports.
@@ -63,8 +63,9 @@ _SILENT = 5_000_000_000
 
 @dataclass(frozen=True)
 class WantedRestore:
-    """What is to be restored, and how. `level`: how the archive is verified before; `wait_timeout`: seconds until all replicas
-    and consumers are there, and until what a failure left is gone. `report` is called with the bytes that were sent."""
+    """The options of a restore. `level`: how to verify the archive first; `wait_timeout`: seconds until all replicas
+    and consumers exist, and until the remains of a failure are gone. `report` is called with the number of bytes
+    sent."""
 
     changes: Changes
     level: str
@@ -93,11 +94,11 @@ class _Prepared:
 def restore(
     client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore, check_mode: bool
 ) -> dict[str, Any]:
-    """Return the result of restoring a stream; one that is there and just as saved stays as it is.
+    """Return the result of restoring a stream; an existing stream identical to the backup is left unchanged.
 
-    Raises NatsFailure. Before anything is created: damaged, exists, overlap, unsupported. Later: interrupted, idle, api_error and
-    the like, after what was created is removed again; incomplete where the stream is whole but not as it was saved.
-    """
+    Raises NatsFailure. Before anything is created: damaged, exists, overlap, unsupported. Later: interrupted, idle,
+    api_error and the like, after the partial stream has been removed; incomplete if the stream is complete but
+    differs from the backup."""
     started = time.monotonic()
     prepared = wait_until(lambda: _prepare(client, api, backup, wanted), lambda _found: True, ELECTION_SECONDS).value
     if prepared.existing is not None:
@@ -130,7 +131,8 @@ def restore(
 
 
 def new_stream(request: Callable[[], T]) -> T:
-    """Return what a request for a stream that has just been created returns. A server may not have heard of it yet."""
+    """Return the result of a request for a stream that has just been created, which some servers may not have
+    received yet."""
     end = time.monotonic() + ELECTION_SECONDS
     while True:
         try:
@@ -142,8 +144,8 @@ def new_stream(request: Callable[[], T]) -> T:
 
 
 def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore) -> _Prepared:
-    """Verify the archive and see what it meets. Raises NatsFailure; nothing has been created then."""
-    # What was never read back is read now: a server would find out only half way.
+    """Verify the archive and check for conflicts. Raises NatsFailure before anything is created."""
+    # An archive that was never read back is read now: a server would only notice half way.
     level = CONTENTS if wanted.level == CHECKSUM and backup.manifest.contents is None else wanted.level
     contents = verify(backup, level)
     require_opened(backup)
@@ -164,7 +166,7 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
 
 
 def known_manifest(manifest: Manifest, contents: Contents | None) -> Manifest:
-    """Return the manifest with what an archive that was read shows where the manifest lacks it."""
+    """Return the manifest, completed with data from the archive if it was read."""
     if contents is None or manifest.contents is not None:
         return manifest
     consumers = manifest.consumers or consumer_entries((), contents)
@@ -199,18 +201,18 @@ def _counted(parts: Iterable[bytes], report: Callable[[int], None]) -> Iterator[
 
 
 def _left(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
-    """Return what became of what a failed restore left. In isolation it goes with its server."""
+    """Return the remains of a failed restore. In isolation they are removed with their server."""
     return "" if wanted.changes.isolated else f"; {_remove(api, name, wanted)}"
 
 
 def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
-    """Delete what a failed restore left, and return what became of it. There was no stream of that name before."""
+    """Delete the remains of a failed restore, and return the result. There was no stream of that name before."""
     absent_since: float | None = None
 
     def gone() -> bool:
         nonlocal absent_since
         try:
-            # The meta leader may know of a stream whose own leader does not have it yet.
+            # The meta leader may list a stream whose own leader does not have it yet.
             there = name in api.stream_names()
             if there:
                 api.delete_stream(name)
@@ -250,7 +252,7 @@ def _parts(prepared: _Prepared) -> Iterator[bytes]:
 
 
 def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
-    """Return the plain bytes of the archive that are to be others, and those others; None where there are no consumers."""
+    """Return the plain bytes of the archive to replace, and their replacement; None without consumers."""
     plan, manifest = prepared.plan, prepared.backup.manifest
     if manifest.format == ENTRIES:
         with prepared.backup.open() as file:
@@ -297,8 +299,8 @@ def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dic
 
 
 def in_step(info: Mapping[str, Any], replicas: int, waited: float) -> bool:
-    """Return whether a stream has a leader and all of its replicas are as far. After an election's time those do not count from
-    which the leader hears nothing while the others are a majority: they copy the stream once their servers are back."""
+    """Return whether a stream has a leader and all of its replicas are in step. After an election's time, replicas
+    without contact do not count if the others are a majority: they copy the stream once their servers return."""
     peers = _peers(info)
     led = replicas == 1 or bool((info.get("cluster") or {}).get("leader"))
     current = 1 + sum(bool(peer.get("current")) for peer in peers)
@@ -307,7 +309,8 @@ def in_step(info: Mapping[str, Any], replicas: int, waited: float) -> bool:
 
 
 def _is_silent(peer: Mapping[str, Any]) -> bool:
-    """Return whether the leader of a group hears nothing of a replica. Of one that it never heard of it reports 0 nanoseconds."""
+    """Return whether the leader of a group receives nothing from a replica. It reports 0 nanoseconds for one that it
+    never heard from."""
     active = peer.get("active") or 0
     return not peer.get("current") and (not active or active > _SILENT)
 
@@ -326,12 +329,12 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
     stream, retention = plan.config["name"], plan.config.get("retention", "limits")
     created = []
     for entry in plan.recreate:
-        # Where it is not known what the archive has, it may have brought it.
+        # If the content of the archive is unknown, it may have brought the consumer.
         if entry["config"].get("durable_name") and api.find_consumer(stream, entry["name"]) is None:
             try:
                 api.save_consumer(stream, recreated_config(entry, retention), "create")
             except NatsFailure as failure:
-                # Brought meanwhile; its position is compared later.
+                # Brought by the archive; its position is compared later.
                 if failure.err_code != CONSUMER_EXISTS:
                     raise
                 continue
@@ -354,7 +357,7 @@ def _pending_settled(api: JetStreamApi, prepared: _Prepared, wanted: WantedResto
     _all_consumers(api, prepared, wanted)
 
     def read() -> list[str]:
-        # The state first: what is stored in between is one more for the consumers.
+        # The state first: messages stored in between only raise the consumers' numbers.
         state = new_stream(lambda: api.stream(stream))["state"]
         return too_few_pending(state, list(new_stream(lambda: api.consumers_soon(stream, ELECTED)).rows))
 
