@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host can tell of an incident: outputs of commands and files, each bounded in seconds and bytes, in one tar archive.
+"""A host's part of an incident bundle: outputs of commands and files, each limited in seconds and bytes, in one tar
+archive.
 
-Nothing here changes anything on the host. What is not there, takes too long or is too big is recorded with its reason.
-"""
+Nothing is changed on the host. Parts that are missing, too slow or too large are recorded with the reason."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, configuration
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
-#: The member of the archive that says what is not in it.
+#: The archive member that lists the missing parts.
 INDEX = "evidence.json"
 
-#: Bytes of an output, of its end; logs may be as large as the whole.
+#: Maximum bytes of an output, from its end; logs may be as large as the whole archive.
 _OUTPUT = 2 << 20
 #: Entries of the listing of the store.
 _LISTED = 50_000
@@ -53,9 +53,9 @@ _SYSCTLS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """What the evidence is about. `unit` is empty where systemd does not run the server, `pid` 0 where none runs. `since`:
-    seconds of the logs. `files`: configuration files, which lose their secrets. `left_out`: those that are not to be
-    read, with the reason."""
+    """The server to collect evidence for. `unit` is empty if systemd does not run the server, `pid` 0 if it is not
+    running. `since`: seconds of the logs. `files`: configuration files, which are redacted. `left_out`: files that
+    must not be read, with the reason."""
 
     unit: str = ""
     pid: int = 0
@@ -68,7 +68,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Bounds:
-    """`command`: seconds of each command, `whole`: of all together. `size`: bytes of all that is kept."""
+    """`command`: seconds of each command, `whole`: of all together. `size`: bytes of everything kept."""
 
     command: float = 20.0
     whole: float = 120.0
@@ -77,7 +77,8 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Probe:
-    """A command whose output becomes the member `name`. `limit`: bytes of it; what is more loses its beginning."""
+    """A command whose output becomes the member `name`. `limit`: its maximum bytes; a longer output loses its
+    beginning."""
 
     name: str
     argv: tuple[str, ...]
@@ -86,8 +87,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command printed, the end of it. `reason`: why it is not, or not all, of use; empty when it is. `dropped`: bytes that
-    were too many."""
+    """The end of a command's output. `reason`: why it is incomplete or unusable; otherwise empty. `dropped`: excess
+    bytes."""
 
     text: bytes
     reason: str = ""
@@ -96,19 +97,19 @@ class Output:
 
 @dataclass
 class Evidence:
-    """What was collected, and what was not."""
+    """The collected parts and the missing ones."""
 
     files: list[str] = field(default_factory=list)
     missing: list[dict[str, str]] = field(default_factory=list)
     cut: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the archive and the module say it."""
+        """Return it in the form of the archive and of the module."""
         return {"files": self.files, "missing": self.missing, "cut": self.cut}
 
 
 def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
-    """Return the commands that are run, what matters most first. `logs`: bytes of a log."""
+    """Return the commands to run, the most important first. `logs`: bytes of a log."""
     since = f"--since=-{subject.since}s"
     systemd_directives = (
         [
@@ -149,12 +150,12 @@ _JOURNAL = ("--no-pager", "--quiet", "--output=short-iso-precise")
 
 
 def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
-    """Run a command for so long at most and return the last `limit` bytes of what it printed; it ends with all it has started."""
+    """Run a command for at most this long and return the last `limit` bytes of its output; its children end with it."""
     if shutil.which(argv[0]) is None:
         return Output(b"", f"{argv[0]} is not installed")
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
-        # run_command knows no timeout, and holds any output as a whole.
+        # run_command has no timeout, and keeps any output in memory.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -178,7 +179,7 @@ def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple[bytes, int, bool]:
-    """Return the end of what a process prints, how much was before it, and whether it closed its output in time."""
+    """Return the end of a process's output, the bytes before it, and whether it closed its output in time."""
     if process.stdout is None:
         raise AssertionError("the process has a pipe")
     kept, dropped = bytearray(), 0
@@ -216,7 +217,7 @@ def find_disks(store_dir: str) -> list[str]:
 
 
 class Collector:
-    """Writes the evidence of a host into an archive. `redactor` knows the secrets of the host's own configuration."""
+    """Writes the evidence of a host into an archive. `redactor` has the secrets of the host's own configuration."""
 
     def __init__(self, archive: tarfile.TarFile, redactor: Redactor, bounds: Bounds) -> None:
         self._archive = archive
@@ -227,7 +228,7 @@ class Collector:
         self.evidence = Evidence()
 
     def collect(self, subject: Subject) -> Evidence:
-        """Collect all of it and return what is there and what is not."""
+        """Collect all parts and return the existing and the missing ones."""
         disks = find_disks(subject.store_dir)
         for path in subject.files:
             name = f"configuration/{os.path.basename(path)}"
@@ -312,7 +313,7 @@ class Collector:
         self._add("process/files.txt", "".join(lines))
 
     def _listing(self, store_dir: str) -> None:
-        """List the files of the store with size and time; never what is in them."""
+        """List the files of the store with size and time, never their content."""
         lines: list[str] = []
         whole = True
         for line in store_listing(store_dir):
@@ -364,7 +365,7 @@ def store_listing(store_dir: str) -> Iterator[str]:
 
 
 def _whole_lines(output: Output) -> str:
-    """Return the text, from the first line that is whole where its beginning is lost: half a secret is not recognised."""
+    """Return the text from its first complete line if its beginning is lost: half a secret is not recognised."""
     text = output.text.decode(errors="replace")
     return text.partition("\n")[2] if output.dropped else text
 

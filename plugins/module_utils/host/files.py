@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All files of a host in one transaction: either every one is replaced, or none.
+"""Replacement of all files of a host in one transaction: either all files or none.
 
-New contents are written completely beside their targets before the first target is touched, so that a full disk changes nothing.
-Then the targets are replaced one after another by rename, each with a link to what it was: a failure puts those back. A process
-that is killed in between leaves whole files, some of them new, and its temporary ones, which the next transaction removes.
-"""
+New contents are written completely next to their targets before the first target is touched, so a full disk changes
+nothing. Then the targets are replaced one by one by rename, each with a link to its previous content: a failure
+restores these. A process killed in between leaves complete files, some of them new, and its temporary files, which
+the next transaction removes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MAX_DIFF = 104448
 
 
 class FilesError(Exception):
-    """The files cannot be what is wanted; the message says what became of them."""
+    """The files cannot be brought to the desired state; the message describes the resulting state."""
 
 
 @dataclass(frozen=True)
 class Owned:
-    """What files and directories have in common; None leaves it as it is."""
+    """The common options of files and directories; None leaves a value unchanged."""
 
     path: str
     mode: int
@@ -51,7 +51,7 @@ class Owned:
         return uid, gid
 
     def fits(self, found: os.stat_result) -> bool:
-        """Return whether mode and owners are those that are wanted."""
+        """Return whether mode and owners are as desired."""
         try:
             wanted = self.ids()
         except FilesError:
@@ -71,7 +71,7 @@ class Owned:
 
 @dataclass(frozen=True)
 class Directory(Owned):
-    """A directory that shall exist. With `leave_foreign` one that belongs to another user stays as it is."""
+    """A directory that must exist. With `leave_foreign` a directory of another user is left unchanged."""
 
     leave_foreign: bool = False
 
@@ -79,7 +79,7 @@ class Directory(Owned):
         return not os.path.isdir(self.path)
 
     def differs(self) -> bool:
-        """Return whether it is not what is wanted. Raises FilesError where something else is in its place."""
+        """Return whether it differs from the desired state. Raises FilesError if something else exists there."""
         if self.missing():
             if os.path.lexists(self.path):
                 raise FilesError(f"{self.path} exists and is not a directory")
@@ -95,7 +95,7 @@ class Directory(Owned):
         return found.st_uid != own
 
     def make(self) -> None:
-        """Make it, and those above it that are missing, and grant what is wanted to all of these."""
+        """Create it and its missing parents, and set the desired mode and owners on them."""
         made, path = [self.path], os.path.dirname(self.path)
         while not os.path.isdir(path):
             made.append(path)
@@ -108,13 +108,13 @@ class Directory(Owned):
 
 @dataclass(frozen=True)
 class File(Owned):
-    """A file that shall have this content; None: it shall not be there. The content of a secret one is in no diff."""
+    """A file that must have this content; None: it must not exist. The content of a secret file is in no diff."""
 
     content: bytes | None = b""
     secret: bool = False
 
     def before(self) -> bytes | None:
-        """Return what it holds, None when it does not exist. Raises FilesError where something else is in its place."""
+        """Return its current content, None if it does not exist. Raises FilesError if something else exists there."""
         if os.path.lexists(self.path) and not os.path.isfile(self.path):
             raise FilesError(f"{self.path} exists and is not a file")
         try:
@@ -124,14 +124,14 @@ class File(Owned):
             return None
 
     def differs(self) -> bool:
-        """Return whether content, mode or owners are not what is wanted."""
+        """Return whether content, mode or owners differ from the desired state."""
         if self.content is None:
             return os.path.lexists(self.path)
         return self.before() != self.content or not self.fits(os.stat(self.path))
 
 
 def leftovers(paths: Sequence[str]) -> list[str]:
-    """Return the temporary files that a killed transaction left beside these files."""
+    """Return the temporary files that a killed transaction left next to these files."""
     found = []
     for folder in sorted({os.path.dirname(path) for path in paths}):
         with contextlib.suppress(OSError):
@@ -140,9 +140,9 @@ def leftovers(paths: Sequence[str]) -> list[str]:
 
 
 def replace_all(files: Sequence[File]) -> None:
-    """Bring all files to what is wanted, in this order, or leave all as they were and raise FilesError."""
+    """Bring all files to the desired state, in this order, or leave all unchanged and raise FilesError."""
     staged: dict[str, str] = {}
-    # One whose mode alone differs keeps its time, by which a run tells what a process has not read yet.
+    # A file with only a different mode keeps its time, by which a run finds files that a process has not read yet.
     only_granted = [file for file in files if file.content is not None and file.content == file.before()]
     replaced = [file for file in files if file not in only_granted]
     try:
@@ -170,7 +170,7 @@ def replace_all(files: Sequence[File]) -> None:
 
 
 def diff(files: Sequence[File], before: dict[str, bytes | None]) -> list[dict[str, Any]]:
-    """Return Ansible's diff of each file that is no secret; of one that is too big or no text there are only the names."""
+    """Return Ansible's diff of each file that is not secret; for a large or binary file only the names."""
     return [entry for file in files if not file.secret for entry in _diff(file, before.get(file.path))]
 
 
@@ -214,7 +214,7 @@ def _stage(file: File, content: bytes) -> str:
 
 
 def _keep(path: str) -> str:
-    """Return a second name of what is there, empty when nothing is."""
+    """Create a second name for the existing file and return it, empty if there is none."""
     if not os.path.lexists(path):
         return ""
     kept = os.path.join(os.path.dirname(path), f"{PREFIX}{token_hex(8)}")

@@ -55,7 +55,7 @@ LARGEST_REPLY = 512 << 20
 #: For zlib: with the header and the checksum of gzip.
 _GZIP = 16 + zlib.MAX_WBITS
 
-#: How often a transfer is begun when the sender did not know yet that somebody listens.
+#: How often a transfer is started again if the sender did not see the receiver yet.
 _ATTEMPTS = 5
 
 #: Seconds without a further reply after which a gathering of unknown size counts as complete.
@@ -83,7 +83,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Observed:
-    """One message that was seen: where it went, whether it asks for a reply, and the bytes of its payload."""
+    """An observed message: its subject, whether it requests a reply, and the bytes of its payload."""
 
     subject: str
     wants_reply: bool
@@ -105,8 +105,9 @@ class Download:
 
 @dataclass(frozen=True)
 class Upload:
-    """A transfer from here. `on_reply` gets the reply to each chunk and raises what is wrong. `window`: chunks under way.
-    `idle`: seconds until a chunk is answered, `finish`: until the empty one is. `rate`: bytes in a second, None for any."""
+    """A transfer from here. `on_reply` receives the reply to each chunk and raises its error. `window`: chunks in
+    transfer. `idle`: seconds until a chunk is answered, `finish`: until the empty one is. `rate`: bytes per second,
+    None for no limit."""
 
     on_reply: Callable[[Reply], None]
     idle: float
@@ -137,7 +138,7 @@ def refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-#: What a gathering does after a reply: True stops, False waits for more until the deadline, None until it is quiet.
+#: The next step after a reply: True stops, False waits for more until the deadline, None until no more arrive.
 Progress = Optional[bool]
 RequestOutcome = Union[Reply, NatsFailure]
 
@@ -145,11 +146,10 @@ RequestOutcome = Union[Reply, NatsFailure]
 class Client(Session):
     """A connection to NATS for synchronous code, used as a context manager.
 
-    Connects on first use and again when the connection was lost between two calls, so that a long wait survives
-    the restart of the server that it was connected to. When the connection is lost during a call, an idempotent
-    request is sent again over another one while its timeout lasts. Everything else fails with code `connection_lost`:
-    only the caller knows whether it may be repeated.
-    """
+    Connects on first use and again if the connection was lost between two calls, so a long wait survives the restart
+    of the connected server. If the connection is lost during a call, an idempotent request is sent again over a new
+    connection within its timeout. All other calls fail with code `connection_lost`: only the caller can decide
+    whether to repeat them."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         super().__init__(options)
@@ -194,8 +194,8 @@ class Client(Session):
         self._run(self._connected())
 
     def announcements(self, timeout: float) -> list[Announcement]:
-        """Return what each address answers to a login, all at the same time, within `timeout` seconds. Raises NatsFailure for
-        options that no connection can be made with."""
+        """Return each address's reply to a login, all at the same time, within `timeout` seconds. Raises NatsFailure
+        for invalid connection options."""
         return self._run(self._announcements(timeout))
 
     def prefer(self, address: str) -> None:
@@ -204,10 +204,9 @@ class Client(Session):
         self._run(self._disconnect())
 
     def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[RequestOutcome]:
-        """Send all requests at once and return, in the same order, each one's reply or the failure it met.
+        """Send all requests at once and return, in the same order, the reply or the failure of each.
 
-        Raises NatsFailure only when there is no connection to send them over.
-        """
+        Raises NatsFailure only without a connection to send them."""
         return self._run(self._request_many(calls, timeout or self.options.timeout))
 
     def request(self, call: Call, timeout: float | None = None) -> Reply:
@@ -225,20 +224,19 @@ class Client(Session):
         quiet: float = QUIET,
         on_repeat: Callable[[], None] | None = None,
     ) -> None:
-        """Send one request that many servers answer and hand each reply to `on_reply`, whose result says when to stop.
+        """Send one request to many servers and pass each reply to `on_reply`, whose result controls the end.
 
-        Returns when asked to stop, at the deadline (`timeout` seconds), or after `quiet` seconds without a reply. Before an
-        idempotent request is sent again over another connection, `on_repeat` is called: all servers answer once more.
-        Raises NatsFailure with code no_responders when nobody listens, timeout when not even one reply came, and
-        connection_lost.
-        """
+        Returns on its request, at the deadline (`timeout` seconds), or after `quiet` seconds without a reply. Before
+        an idempotent request is sent again over a new connection, `on_repeat` is called: all servers answer once
+        more. Raises NatsFailure with code no_responders without a receiver, timeout without any reply, and
+        connection_lost."""
         self._run(self._gather(call, on_reply, timeout or self.options.timeout, quiet, on_repeat))
 
     def publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
-        """Send messages that nobody answers and return, in the same order, None for each that the server took, or its failure.
+        """Send messages without replies and return, in the same order, None for each that the server received, or
+        its failure.
 
-        Raises NatsFailure only when there is no connection to send them over.
-        """
+        Raises NatsFailure only without a connection to send them."""
         return self._run(self._publish(calls))
 
     def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
@@ -250,12 +248,11 @@ class Client(Session):
         return self._run(self._observe(subjects, seconds, on_message))
 
     def download(self, transfer: Download) -> None:
-        """Send a request that is answered by one reply and many chunks, and hand over all of these.
+        """Send a request that is answered by one reply and many chunks, and pass on all of these.
 
-        A chunk is acknowledged first and handed over then, so that a slow disk is no silent receiver; what is under way is never
-        more than the sender's window. Raises NatsFailure: `idle` where nothing came for so long, and what the sender said in
-        place of the last chunk as `interrupted`.
-        """
+        A chunk is acknowledged first and passed on then, so a slow disk is not mistaken for a silent receiver; at
+        most the sender's window is in transfer. Raises NatsFailure: `idle` if nothing arrived for so long, and
+        `interrupted` with the sender's message instead of the last chunk."""
         self._run(self._download(transfer))
 
     def upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
@@ -286,8 +283,8 @@ class Client(Session):
         return self._connection
 
     async def _connect_again(self, lost: Collection[NatsFailure], deadline: float) -> Connection | None:
-        """Return a connection in place of the lost one, or None when there is none until the deadline; the failures of the calls
-        that lost it then say why."""
+        """Return a connection to replace the lost one, or None if none is possible until the deadline; the failures
+        of the calls that lost it then have the reason."""
         await self._disconnect()
         reason = ""
         while time.monotonic() < deadline:
@@ -469,7 +466,8 @@ class Client(Session):
             return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
 
         async def taken(chunk: bytes | None = None) -> None:
-            """Wait until one more chunk is answered. `chunk`: the first; servers elsewhere may not know yet who takes it."""
+            """Wait until one more chunk is answered. `chunk`: the first; other servers may not have its subscription
+            yet."""
             message = await reply(transfer.idle)
             while reply_status(message) == "503" and chunk is not None and time.monotonic() < deadline:
                 await asyncio.sleep(_RECONNECT_INTERVAL)
@@ -536,14 +534,14 @@ class Client(Session):
 
 
 class _NoInterest(NatsFailure):
-    """The sender of a transfer saw nobody listen. `began`: whether something had come. A subscription and the request after it
-    may reach another server on different routes, and so in the other order."""
+    """The sender of a transfer saw no receiver. `began`: whether any data had arrived. A subscription and the
+    request after it may reach another server on different routes, and so in the other order."""
 
     began = False
 
 
 def _require_ended(message: Any, subject: str, began: bool) -> None:
-    """Raise NatsFailure interrupted where the message that ends a transfer says that there is more."""
+    """Raise NatsFailure interrupted if the message that ends a transfer announces more data."""
     status = reply_status(message) or "204"
     if status == "204":
         return

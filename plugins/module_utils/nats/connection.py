@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection to NATS: servers, credentials, TLS, and what nats-py raises as a NatsFailure.
+"""A connection to NATS: servers, credentials, TLS, and nats-py's errors as a NatsFailure.
 
-The only file that imports nats-py. Requests of synchronous code are in client.py, subscriptions of asynchronous code in
-listener.py.
-"""
+The only file that imports nats-py. Requests of synchronous code are in client.py, subscriptions of asynchronous code
+in listener.py."""
 
 from __future__ import annotations
 
@@ -85,9 +84,9 @@ class MissingLibrary(Exception):
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where to connect and as whom. At most one kind of credentials is used: the first one set in the order
+    """The servers and the login. At most one kind of credentials is used: the first one set in the order
     credentials, nkey_seed, user, token. `timeout` is in seconds and bounds each connection attempt and each request.
-    `jetstream_domain`: whose streams are meant, where leafnodes connect several."""
+    `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
     servers: tuple[str, ...]
     user: str | None = None
@@ -125,8 +124,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What an address answers to a login: the name of the server there, empty if none announced itself, and why the login
-    failed, None if it did not."""
+    """The reply of an address to a login: the name of the server there, empty without an announcement, and the
+    reason of a failed login, otherwise None."""
 
     address: str
     server_name: str
@@ -134,11 +133,10 @@ class Announcement:
 
 
 class _NatsPy(NatsPyClient):
-    """nats-py's client, made to insist on TLS when the caller asked for TLS, and to say when its connection is lost.
+    """nats-py's client, changed to insist on TLS if the caller requested TLS, and to report a lost connection.
 
-    nats-py upgrades to TLS only when the server says that it requires TLS, and would otherwise send the password in
-    the clear. A server with `allow_non_tls` only says that TLS is available.
-    """
+    nats-py upgrades to TLS only if the server requires TLS, and would otherwise send the password in plain text. A
+    server with `allow_non_tls` only reports that TLS is available."""
 
     def __init__(self, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         super().__init__()
@@ -152,12 +150,13 @@ class _NatsPy(NatsPyClient):
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """Return the context for a server that wants TLS."""
+        """Return the context for a server that requires TLS."""
         return self._make_context()
 
     @property
     def cause(self) -> Exception | None:
-        """Return why the connection was lost: what the socket raised, of which a writer may only learn "Connection lost"."""
+        """Return the reason of a lost connection: the socket's error, of which a writer may only get "Connection
+        lost"."""
         reader = getattr(self._transport, "_io_reader", None)
         return (reader.exception() if reader else None) or self.last_error
 
@@ -185,8 +184,8 @@ class _NatsPy(NatsPyClient):
 
 
 class Connection:
-    """One connection, until it is lost. The only place that awaits nats-py: whatever nats-py, asyncio, TLS or the socket
-    raise there leaves as a NatsFailure (`complete`)."""
+    """One connection, until it is lost. The only place that awaits nats-py: all errors of nats-py, asyncio, TLS or
+    the socket leave it as a NatsFailure (`complete`)."""
 
     def __init__(self, server: str, address: str, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         self.server = server
@@ -215,7 +214,7 @@ class Connection:
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """Return what the server has announced last: server_name, host, port, cluster, connect_urls, ... (INFO)."""
+        """Return the server's last announcement: server_name, host, port, cluster, connect_urls, ... (INFO)."""
         return self._library.info
 
     @property
@@ -236,7 +235,7 @@ class Connection:
             raise _connect_failure(self.address, error, arguments.get("user"), timeout, awaits_greeting) from error
 
     async def close(self) -> None:
-        """Close the connection, in whatever state it is."""
+        """Close the connection in any state."""
         try:
             await asyncio.wait_for(self._library.close(), 1)
         except Exception:  # pylint: disable=broad-except  # it is given up in any case
@@ -255,7 +254,7 @@ class Connection:
         return await self.complete(work, call.subject, timeout)
 
     async def publish(self, call: Call, reply: str = "") -> None:
-        """Send a message; `ping` tells when the server has taken it. Raises NatsFailure."""
+        """Send a message; with `ping`, wait until the server has received it. Raises NatsFailure."""
         work = self._library.publish(call.subject, call.payload, reply=reply, headers=_headers(call))
         await self.complete(work, call.subject, None)
 
@@ -283,11 +282,11 @@ class Connection:
     async def complete(
         self, work: Awaitable[T], subject: str | None, timeout: float | None, silence: str = "no reply"
     ) -> T:
-        """Return the result of `work`, which is nats-py's or waits for it.
+        """Return the result of `work`, a call of nats-py or a wait for it.
 
-        Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py's own waiting does not notice;
-        timeout after `timeout` seconds, if given, or permission when the server has refused the subject meanwhile.
-        """
+        Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py's own waiting does not
+        notice; timeout after `timeout` seconds, if set, or permission if the server has refused the subject in the
+        meantime."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # nobody else asks for it
         try:
@@ -310,7 +309,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         if not self._library.is_connected and not self._library.is_closed:
-            # nats-py would go on trying the same server; one attempt and its reason is what the caller needs.
+            # nats-py would keep trying the same server; the caller needs one attempt and its reason.
             raise error
         if "permissions violation" in str(error).lower():
             self.refusal = str(error)
@@ -346,7 +345,7 @@ class Session:
     async def _connect_to_first(
         self, make_context: Callable[[], ssl.SSLContext], deadline: float = math.inf
     ) -> Connection:
-        """Return a connection to the first server that accepts one; the server whose connection was lost is asked last."""
+        """Return a connection to the first server that accepts one; the server of a lost connection is tried last."""
         reasons: list[NatsFailure] = []
         for server in sorted(
             self.options.servers, key=lambda server: (server != self._preferred, server == self._lost_server)
@@ -423,10 +422,10 @@ class Session:
         return {}
 
     def _context_maker(self) -> Callable[[], ssl.SSLContext]:
-        """Return what makes the TLS context, once: reading the system's authorities takes longer than connecting in the clear.
+        """Return a function that creates the TLS context once: reading the system's authorities takes longer than
+        connecting without TLS.
 
-        Raises NatsFailure for files that cannot be used, where TLS is asked for.
-        """
+        Raises NatsFailure for unusable files, if TLS is requested."""
         _require_readable(self.options)
         make_context = cache(partial(_ssl_context, self.options))
         if self.options.wants_tls:
@@ -474,7 +473,7 @@ def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
 
 
 def _require_readable(options: ConnectionOptions) -> None:
-    """Raise NatsFailure invalid_option for a file that cannot be read, before any server is asked."""
+    """Raise NatsFailure invalid_option for an unreadable file, before any connection."""
     for name in ("credentials", "tls_ca_file", "tls_cert_file", "tls_key_file"):
         path = getattr(options, name)
         try:
@@ -490,7 +489,7 @@ def _headers(call: Call) -> dict[str, str] | None:
 
 
 def reply_status(message: Any) -> str | None:
-    """Return the status that a server sends in place of a reply, such as 503: nobody answers the subject."""
+    """Return the status that a server sends instead of a reply, such as 503 for a subject without responders."""
     return (message.headers or {}).get("Status")
 
 
@@ -501,7 +500,7 @@ def require_subscribed(refusal: str | None, subjects: str) -> None:
 
 
 def no_responders(subject: str | None) -> NatsFailure:
-    """Return the failure of a request that nobody answers."""
+    """Return the failure of a request without responders."""
     return NatsFailure("no_responders", "no responders on this subject in this account", subject=subject)
 
 
@@ -521,7 +520,8 @@ def _connection_lost(subject: str | None, address: str, cause: BaseException | N
 def _call_failure(
     error: BaseException, subject: str | None, address: str, connection_error: BaseException | None
 ) -> NatsFailure:
-    """Return the failure for what a call of nats-py raised; `connection_error` is why the connection was closed, if it was."""
+    """Return the failure for an error of nats-py; `connection_error` is the reason why the connection was closed, if
+    it was."""
     if isinstance(error, nats.errors.NoRespondersError):
         return no_responders(subject)
     # By its name, because older releases of nats-py lack it.

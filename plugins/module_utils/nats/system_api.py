@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server's operational API as typed calls.
 
-`$SYS.REQ.*` needs a user of the system account. Servers are found by one scatter-gather and from then on asked by
-their id: the server's own name filter matches substrings (n1 also hits n10) up to 2.11.
-"""
+`$SYS.REQ.*` needs a user of the system account. Servers are found by one scatter-gather and then queried by their
+id: the server's own name filter matches substrings (n1 also matches n10) up to 2.11."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ _ACCOUNTS_PER_PAGE = 256
 #: Rows that the pages of one server may have: a reply that claims more is a bad_reply.
 _MOST_ROWS = 1_000_000
 
-#: SUBSZ lists subscriptions in no stable order, so that its pages cannot be put together: one page for all.
+#: SUBSZ lists subscriptions in no stable order, so its pages cannot be joined: one page for all.
 _ALL_SUBSCRIPTIONS = 10_000_000
 
 Answer = Union[dict[str, Any], NatsFailure]
@@ -85,11 +84,11 @@ class Discovery:
 
 
 class SystemApi:
-    """Questions to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
-    time.monotonic) nothing is asked any more, also no further page: the answer then is a NatsFailure with code deadline.
+    """Requests to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
+    time.monotonic) no request is sent, not even for a further page: the reply is then a NatsFailure with code
+    deadline.
 
-    `arrived`: when the last answer of each server came, by server id.
-    """
+    `arrived`: the arrival time of each server's last reply, by server id."""
 
     def __init__(
         self, client: Client, page_size: int | None = None, deadline: float | None = None, decode: Decode = _plain
@@ -109,10 +108,9 @@ class SystemApi:
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
 
-        Ends when all expected servers answered and as many as the servers themselves know of (STATSZ
-        `active_servers`), otherwise when it stays quiet or, with a name missing, at the connection's timeout.
-        Raises NatsFailure wrong_account when nobody answers: the user is not in the system account.
-        """
+        Ends when all expected servers have answered and as many as the servers themselves count (STATSZ
+        `active_servers`), otherwise when no more replies arrive or, with a name missing, at the connection's
+        timeout. Raises NatsFailure wrong_account without any reply: the user is not in the system account."""
         servers: dict[str, Server] = {}
         awaited = set(expected)
 
@@ -141,10 +139,9 @@ class SystemApi:
     def ask(
         self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
     ) -> dict[str, Answer]:
-        """Return each server's answer to one endpoint (VARZ, JSZ, ...) by server id: its data, or why there is none.
+        """Return each server's reply to one endpoint (VARZ, JSZ, ...) by server id: its data, or the failure.
 
-        Long lists are read page by page and returned whole; offset and limit are not for the caller.
-        """
+        Long lists are read page by page and returned complete; callers must not set offset and limit."""
         answers: dict[str, Answer] = {}
         for server, page in self.pages(servers, endpoint, options):
             answers[server.id] = _joined(answers.get(server.id), page)
@@ -153,8 +150,9 @@ class SystemApi:
     def pages(
         self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[Server, Answer]]:
-        """Yield each server's answer to one endpoint, long lists page by page, so that no more than one page of each server is
-        held. A page has the figures of the whole server and rows that no earlier page had; after a failure no more come."""
+        """Yield each server's reply to one endpoint, long lists page by page, so at most one page of each server is
+        in memory. A page has the figures of the complete server and rows that no earlier page had; after a failure
+        no more pages follow."""
         request = dict(options or {})
         if endpoint == "JSZ" and not request.get("account"):
             yield from self._account_pages(servers, request)
@@ -169,11 +167,11 @@ class SystemApi:
                 yield server, _only_account(answer, request["account"]) if endpoint == "JSZ" else answer
 
     def account_id(self, servers: Sequence[Server], account: str) -> str:
-        """Return the identity of the account that a user specifies by identity or name, to which endpoints limit their answers.
+        """Return the identity of the account that a user selects by identity or name, to which endpoints limit their
+        replies.
 
-        That is the name itself, unless accounts come as JWTs. Raises NatsFailure account_ambiguous, and what prevents a server
-        from listing its accounts.
-        """
+        That is the name itself, unless accounts are JWTs. Raises NatsFailure account_ambiguous, and the failure of a
+        server to list its accounts."""
         if is_account_key(account):
             return account
         if account not in self._account_ids:
@@ -181,7 +179,7 @@ class SystemApi:
         return self._account_ids[account]
 
     def _account_names(self, servers: Sequence[Server], wanted: str) -> dict[str, str]:
-        """Return the names of the accounts of JWTs by identity, if none is called `wanted` itself."""
+        """Return the names of the accounts of JWTs by identity, if none is named `wanted`."""
         listing: dict[str, Server] = {}
         for server, answer in zip(servers, self.ask(servers, "ACCOUNTZ").values()):
             if not isinstance(answer, NatsFailure):
@@ -219,10 +217,10 @@ class SystemApi:
     def gather_account_statistics(
         self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
     ) -> None:
-        """As `account_statistics`, handing on each server's answer as it arrives, and in the end the failures of the silent.
+        """Like `account_statistics`, passing on each server's reply as it arrives, and at the end the failures of
+        the silent servers.
 
-        There is no subject for one server, so all are asked at once.
-        """
+        There is no subject for a single server, so all are queried at once."""
         awaited = {server.id: server for server in servers}
         timeout = self._timeout()
 
@@ -248,11 +246,10 @@ class SystemApi:
             on_answer(server, NatsFailure("timeout", "no reply", subject=call.subject, server=server.name))
 
     def reload(self, server: Server) -> None:
-        """Ask a server to read its configuration file again; returns when it says it did (2.10+).
+        """Request a reload of a server's configuration file; returns after its confirmation (2.10+).
 
-        Raises NatsFailure reload_rejected with the server's reason. The reason of some options quotes their old
-        and new values, which may be secrets (jetstream.key, gateway passwords): everything after `old=` is masked.
-        """
+        Raises NatsFailure reload_rejected with the server's reason. The reason of some options quotes their old and
+        new values, which may be secrets (jetstream.key, gateway passwords): everything after `old=` is masked."""
         subject = f"$SYS.REQ.SERVER.{server.id}.RELOAD"
         try:
             answer = _data(self._client.request(Call(subject)))
@@ -293,8 +290,8 @@ class SystemApi:
         return next(iter(self.own_account_name()), None)
 
     def own_account_name(self) -> dict[str, str]:
-        """Return the name of the connected user's account by its identity; nothing before 2.10. 2.10.27 does not report the name
-        in an account's JWT, in place of which the identity is returned; 2.15.1 does."""
+        """Return the name of the connected user's account by its identity; nothing before 2.10. 2.10.27 does not
+        report the name in an account's JWT and returns the identity instead; 2.15.1 does."""
         try:
             answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO", idempotent=True), timeout=1))
         except NatsFailure:
@@ -312,12 +309,12 @@ class SystemApi:
         consumers: bool = True,
         health: bool = True,
     ) -> Cluster:
-        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given by identity or name), with
-        `consumers` their consumers, `health` what each server says of its own.
+        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given by identity or
+        name), with `consumers` their consumers, `health` each server's own health.
 
-        `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of another
-        JetStream domain, behind leafnodes, are left out: other than that of these names, or else of the connected server.
-        """
+        `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of
+        another JetStream domain, behind leafnodes, are excluded: a domain other than that of these names, or else of
+        the connected server."""
         found = self.discover(awaited).servers
         servers = for_domain(found, self._domain(found, {*awaited, *known_names}))
         options: dict[str, Any] = {"config": True}
@@ -354,11 +351,10 @@ class SystemApi:
             pending, offset = full, offset + size
 
     def _account_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
-        """Yield the JSZ answers with the details of all accounts.
+        """Yield the JSZ replies with the details of all accounts.
 
-        Up to 2.10 the page at offset 0 holds accounts in random order, and only the later pages are in the order of
-        their names. So the pages after the first start at 1, and what may then be missing is asked for by its name.
-        """
+        Up to 2.10 the page at offset 0 contains accounts in random order, and only the later pages are sorted by
+        name. So the pages after the first start at 1, and accounts that may then be missing are requested by name."""
         size = self._page_size or _ACCOUNTS_PER_PAGE
         seen: dict[str, set[str]] = {server.id: set() for server in servers}
         pending, offset = list(servers), 0
@@ -411,13 +407,13 @@ class SystemApi:
         return answers
 
     def _timeout(self) -> float | None:
-        """Return how many seconds a question may take, None for as long as any, 0 or less when it is too late for one."""
+        """Return how many seconds a request may take, None for no limit, 0 or less if there is no time left."""
         if self._deadline is None:
             return None
         return min(self._deadline - time.monotonic(), self._client.options.timeout)
 
     def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
-        """Return the failure of a user who asks the servers without being in the system account."""
+        """Return the failure of a user who queries the servers outside the system account."""
         account = self.own_account()
         where = f" (this user is in account {account})" if account else ""
         return NatsFailure(
@@ -464,7 +460,7 @@ def _server_of(reply: Reply) -> Server:
 
 
 def mask_values(message: str) -> str:
-    """Return a server's message without what follows the first `old=`, where it may quote secrets."""
+    """Return a server's message without the text after the first `old=`, which may quote secrets."""
     return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)
 
 
@@ -486,8 +482,8 @@ def _with_more(
     size: int,
     totals: dict[str, int],
 ) -> list[Server]:
-    """Return the servers whose page was full and whose first page had said that there are more rows; what no server sends becomes
-    a failure in `pages`. `keys`: of the rows, and of their number. `totals`: what the first pages said."""
+    """Return the servers with a full page whose first page reported more rows; an impossible page becomes a failure
+    in `pages`. `keys`: of the rows, and of their number. `totals`: the numbers in the first pages."""
     found = []
     for server in servers:
         page = pages[server.id]
@@ -518,7 +514,7 @@ def new_accounts(page: Answer, seen: set[str]) -> Answer:
 
 
 def _joined(whole: Answer | None, page: Answer) -> Answer:
-    """Return the answer with a page's rows added; a failed page fails the whole answer."""
+    """Return the reply with a page's rows added; a failed page fails the complete reply."""
     if whole is None or isinstance(whole, NatsFailure) or isinstance(page, NatsFailure):
         return page if whole is None or isinstance(page, NatsFailure) else whole
     for key in ("account_details", "connections"):

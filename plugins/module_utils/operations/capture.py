@@ -48,8 +48,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: What is asked of each server, in this order: what is compared between servers first, so that their answers are of about
-#: the same time. With the options, and the first version that answers.
+#: The requests to each server, in this order: those compared between servers first, so their replies are from about the
+#: same time. With the options, and the first version that supports them.
 ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "jsz": ({"accounts": True, "streams": True, "consumer": True, "config": True, "raft": True}, (0, 0, 0)),
     "raftz": ({}, (2, 10, 26)),
@@ -64,14 +64,14 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "connz": ({"auth": True}, (0, 0, 0)),
 }
 
-#: The tables of what the catalogue of backups says, and of what no server reports of its host.
+#: The tables from the catalogue of backups, and from data about hosts that no server reports.
 BACKUPS = "backups"
 HOSTS = "hosts"
 
-#: Servers that are asked at once. No more than a page of each of them is in memory.
+#: Servers queried at once. At most one page of each of them is in memory.
 _AT_ONCE = 16
 
-#: The system account's own Raft groups, of which the meta group is one, are reported without naming the account.
+#: The system account's own Raft groups, including the meta group, are reported without the account's name.
 _SYSTEM = ""
 
 #: The artifacts of an audit archive (jsm.go audit/archive/tag.go) that are an endpoint's answer.
@@ -94,10 +94,10 @@ _LARGEST_ARTIFACT = 512 << 20
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
-    folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
-    read. `form`: how it is written, one of snapshot.FORMATS. `hosts`: what nats_server_unreported_info read, each with the
-    `server` that it is of."""
+    """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request
+    is sent. `logs`: a folder with a file of log lines for each server, named after it. `backups`: the directory of
+    backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
+    each with its `server`."""
 
     lake: Path
     fleet: str
@@ -113,9 +113,8 @@ class Wanted:
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
     """Take a snapshot of all servers and return the path and the content of its manifest.
 
-    An answer that is not given is a line with the failure, so that unknown stays apart from none. Raises NatsFailure when
-    nobody answers at all, or code LAKE when the snapshot cannot be written.
-    """
+    A missing reply is a line with the failure, which distinguishes unknown from none. Raises NatsFailure if no
+    server answers, or code LAKE if the snapshot cannot be written."""
     return _Pass(client, wanted).run()
 
 
@@ -135,7 +134,7 @@ class _Pass:
         discovery = self._api.discover(self._wanted.expected)
         servers = list(discovery.servers)
         self._domains = domains(servers)
-        # Backups are made through the JetStream that this connection asks.
+        # Backups use the JetStream that this connection reaches.
         self._backed_up = self._client.options.jetstream_domain or self._domains.get(self._client.identity[0], "")
         with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
@@ -163,7 +162,7 @@ class _Pass:
         return message_origin(server, self._domains[server.id], arrived)
 
     def _named(self, servers: Sequence[Server], name: str) -> Origin:
-        """Return where a row is from that somebody else read on the host of a server, which may not have answered."""
+        """Return the origin of a row that was read on the host of a server, which may not have answered."""
         known = next((server for server in servers if server.name == name), None)
         now = datetime.now(timezone.utc)
         return self._origin(known, now) if known else Origin("", name, received=timestamp(now))
@@ -196,7 +195,7 @@ class _Pass:
             self._nobody(endpoint, servers, failure)
 
     def _nobody(self, endpoint: str, servers: Sequence[Server], failure: NatsFailure) -> None:
-        """Write that none of these servers could be asked, or that it is not known which of them reported everything."""
+        """Record that none of these servers could be queried, or that their completeness is unknown."""
         if failure.code == LAKE:
             raise failure
         for server in servers:
@@ -209,8 +208,8 @@ class _Pass:
             self._nobody("accstatz", servers, failure)
 
     def _read_account_limits(self, servers: Sequence[Server]) -> None:
-        """Read each account of a domain once: what it may do is the same on all servers, but a server knows an account only
-        once it was needed there."""
+        """Read each account of a domain once: its limits are the same on all servers, but a server only lists an
+        account after using it."""
         read: set[tuple[str, str]] = set()
         for server in servers:
             listing = self._api.ask([server], "ACCOUNTZ")[server.id]
@@ -225,7 +224,7 @@ class _Pass:
                     read.add(named)
 
     def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
-        """Write the lines of the servers' logs that somebody else has brought here, a file for each server."""
+        """Write the lines of the servers' logs that were copied here, a file for each server."""
         for path in sorted(folder.iterdir()):
             origin = self._named(servers, path.stem)
             for line in log_lines(path):
@@ -247,7 +246,7 @@ class _Pass:
             self._writer.fail(BACKUPS, here, NatsFailure("damaged", reason))
             return
         for one in protections(catalogue, self._streams or None):
-            # As servers do, a row leaves out what is not known.
+            # As in servers' replies, a row omits unknown values.
             found = {key: value for key, value in one.as_dict().items() if value is not None}
             keys = {key: found.pop(key) for key in ("account", "stream")}
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
@@ -267,7 +266,7 @@ class _Pass:
 
 
 def _described(server: Server) -> dict[str, Any]:
-    """Return what is known of a server that answered."""
+    """Return the known facts about a server that answered."""
     described = server.as_dict()
     del described["js"], described["health"]
     return {**described, "known_servers": server.known_servers}

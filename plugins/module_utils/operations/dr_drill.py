@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drill of a failover: the steps of `dr_failover` with a throw-away copy of what the site has, which is compared and removed.
+"""A failover drill: the steps of `dr_failover` with a throw-away copy of the site's data, which is compared and
+removed.
 
-The origin is not asked, and neither it nor the copy at the site is changed.
-"""
+The origin is not queried, and neither it nor the copy at the site is changed."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 _INTERVAL = 0.3
 #: Seconds until a throw-away copy is seen to be gone.
 _GONE = 30.0
-#: What stands for an origin that nobody asks.
+#: Placeholder for an origin that is not queried.
 _NOT_ASKED = Reading(problem="a drill does not ask the origin")
 
 
 @dataclass(frozen=True)
 class WantedDrill:
-    """How to drill. `wait`: seconds until a throw-away copy has what the site has. `compared`: most messages of a stream whose
-    contents are compared. `consumers`: whether the failover would create them."""
+    """The options of a drill. `wait`: seconds until a throw-away copy has the site's messages. `compared`: maximum
+    number of messages of a stream with compared contents. `consumers`: whether the failover would create them."""
 
     wait: float
     compared: int
@@ -97,7 +97,7 @@ class WantedDrill:
 
 @dataclass
 class Rehearsal:
-    """What is rehearsed with one stream, or why its failover would be refused now."""
+    """The rehearsal of one stream, or the reason why its failover would be refused now."""
 
     row: Row
     method: str = ""
@@ -110,7 +110,7 @@ class Rehearsal:
 
 
 def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -> list[Rehearsal]:
-    """Return what is to be rehearsed with each stream, in the same order. Raises NatsFailure where the site does not answer."""
+    """Return the rehearsal of each stream, in the same order. Raises NatsFailure if the site does not answer."""
     found: dict[Protected, Rehearsal] = {}
     for account in dict.fromkeys(one.account for one in streams):
         of_it = [one for one in streams if one.account == account]
@@ -151,7 +151,7 @@ def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, 
 
 
 def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
-    """Return for people what would be done."""
+    """Return the planned steps for operators."""
     lines = [
         f"{one.protected.name}: the failover would be refused: {one.refusal}"
         if one.plan is None
@@ -199,7 +199,7 @@ def as_dict(drill: Drill) -> dict[str, Any]:
 
 
 class _DrillRun(FailoverRun):
-    """The steps of a failover with a throw-away copy. Nothing is recorded on the way: what is left is removed, not resumed."""
+    """The steps of a failover with a throw-away copy. No progress is recorded: remains are removed, not resumed."""
 
     def __init__(self, pair: Pair, rehearsal: Rehearsal, records: Records, plan: Plan, wanted: WantedDrill) -> None:
         super().__init__(
@@ -247,7 +247,8 @@ class _DrillRun(FailoverRun):
             )
 
     def drill(self) -> Drill:
-        """Return how the failover went. Raises Refusal and NatsFailure for what would keep the site from taking over."""
+        """Return the result of the failover. Raises Refusal and NatsFailure for anything that would keep the site
+        from taking over."""
         started = time.monotonic()
         self._fill()
         filled = time.monotonic()
@@ -287,7 +288,7 @@ class _DrillRun(FailoverRun):
         )
 
     def _fill(self) -> None:
-        """Give the throw-away copy what the site has now."""
+        """Fill the throw-away copy with the site's current messages."""
         state = self._copy["state"]
         config = without_server_metadata(self._copy["config"])
         self._site.create_stream(
@@ -308,7 +309,7 @@ class _DrillRun(FailoverRun):
             )
 
     def _take_over(self, record: Failover) -> None:
-        """It is done: `_fill` waited for what the copy had then, and the copy goes on."""
+        """Complete: `_fill` waited for the copy's messages at that time, and the copy continues."""
 
     def _consumer_config(self, record: Failover, entry: Mapping[str, Any], replicas: int) -> dict[str, Any]:
         return isolated_consumer(super()._consumer_config(record, entry, replicas), self._protected.stream)
@@ -320,7 +321,7 @@ class _DrillRun(FailoverRun):
             sequence = sequence_in(self._site, name, sequence)
         return sequence if self._mirrors else sequence_in(self._site, self._target, sequence)
 
-    # --- what it proves ---------------------------------------------------------------------------------------------------
+    # --- Comparison ---------------------------------------------------------------------------------------------------
 
     def _require_messages(self, held: Mapping[str, Any]) -> None:
         """Raise Refusal unless the throw-away copy has the messages of the copy, up to its last one."""
@@ -332,7 +333,8 @@ class _DrillRun(FailoverRun):
     def _counted(self, last: int) -> Counted:
         name, before = self._protected.copy, self._copy["state"]
         now = self._site.stream(name)["state"]
-        # A consumer counts what follows; nothing is fetched from it. What came since the state was read makes `after` smaller.
+        # A consumer counts the following messages; none is fetched from it. Messages that arrived since reading the
+        # state make `after` smaller.
         probe = {
             "ack_policy": "none",
             "deliver_policy": "by_start_sequence",

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the exporter does in the background: sweep the cluster every so often, and keep what the last sweep found.
+"""The exporter's background work: sweep the cluster periodically, and keep the result of the last sweep.
 
-A scrape reads that and asks nobody, so that the servers are asked once in an interval however many scrapes there are.
-"""
+A scrape reads that result without querying servers, so the servers are queried once per interval regardless of the
+number of scrapes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ JOURNAL_TAIL = 1 << 20
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What is read and how it is judged. `expected_servers`: None for whatever answers. `selected`: streams with their own
-    series. `journal`, `backups`, `report`: files and a directory, None for none. `interval`, `deadline` are in seconds."""
+    """The scope and rules of a sweep. `expected_servers`: None for all that answer. `selected`: streams with their
+    own series. `journal`, `backups`, `report`: files and a directory, None for none. `interval`, `deadline` are in
+    seconds."""
 
     fleet: str
     interval: float = 30.0
@@ -73,7 +74,7 @@ class SweepOptions:
 
 
 class _Document(Generic[T]):
-    """A file and what it says, read again when it has changed."""
+    """A file and its parsed content, read again after a change."""
 
     def __init__(self, path: Path, parse: Callable[[str], T], tail: int = 0) -> None:
         self._path = path
@@ -82,7 +83,7 @@ class _Document(Generic[T]):
         self._known: Optional[tuple[tuple[int, int], T]] = None
 
     def read(self) -> T:
-        """Return what it says. Raises OSError, ValueError."""
+        """Return the parsed content. Raises OSError, ValueError."""
         with self._path.open("rb") as file:
             size = file.seek(0, 2)
             state = (size, self._path.stat().st_mtime_ns)
@@ -93,7 +94,7 @@ class _Document(Generic[T]):
 
 
 class Sweeper:
-    """Sweeps in a thread of its own. `say` gets a line where something begins or ceases to fail."""
+    """Sweeps in its own thread. `say` receives a line when an input starts or stops failing."""
 
     def __init__(self, options: ConnectionOptions, wanted: SweepOptions, say: Callable[[str], None]) -> None:
         self._options = options
@@ -118,7 +119,7 @@ class Sweeper:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Sweep until stopped; what goes wrong is a metric and a line."""
+        """Sweep until stopped; a failure becomes a metric and a line."""
         while not self._stop.is_set():
             begun = time.monotonic()
             self._last = self.sweep()
@@ -130,7 +131,8 @@ class Sweeper:
         self._stop.set()
 
     def current(self) -> Exposition:
-        """Return what the last sweep found, or that there is none or an old one: a sweep that hangs shows no healthy cluster."""
+        """Return the result of the last sweep, or that it is missing or old: a hanging sweep does not show a healthy
+        cluster."""
         limit = 2 * self._wanted.interval + self._wanted.deadline
         if self._last is not None and time.monotonic() - self._ended <= limit:
             return self._last
@@ -141,7 +143,7 @@ class Sweeper:
     # --- one sweep ------------------------------------------------------------------------------------------------
 
     def sweep(self) -> Exposition:
-        """Ask the servers once, read the files, and return the metrics."""
+        """Query the servers once, read the files, and return the metrics."""
         begun = time.monotonic()
         out = Exposition(self._wanted.fleet)
         journal = self._read(out, "journal", self._journal, lambda found: journal_metrics(out, found, time.time()))
@@ -156,7 +158,7 @@ class Sweeper:
         return out
 
     def _sweep_cluster(self, out: Exposition, journal: Journal, begun: float) -> str:
-        """Add what the servers say; return why they cannot be queried, empty when they can."""
+        """Add the servers' data; return the reason why they cannot be queried, otherwise empty."""
         marks = [mark.as_dict() for mark in journal.marks.values()]
         params: dict[str, Any] = {
             "expected_servers": self._wanted.expected_servers,
@@ -182,7 +184,7 @@ class Sweeper:
         except NatsFailure as failure:
             reason, text = failure.code if failure.code in REASONS else "other", failure.description
         except Exception:
-            # Whatever a server sends, the exporter tells of it and goes on.
+            # The exporter reports any reply of a server and continues.
             reason, text = "internal", traceback.format_exc()
         else:
             out.take(found)
@@ -224,7 +226,7 @@ class Sweeper:
     def _read(
         self, out: Exposition, name: str, document: Optional[_Document[T]], add: Callable[[T], None]
     ) -> Optional[T]:
-        """Return what a file says after its metrics were added, None where there is none or it cannot be read."""
+        """Return the content of a file after adding its metrics, None if it is missing or unreadable."""
         if document is None:
             return None
         try:
@@ -250,7 +252,7 @@ class Sweeper:
         out.add("natsops_series", out.series + 1)
 
     def _note(self, what: str, text: str) -> None:
-        """Say what fails when it begins to, or fails in another way, and when it works again."""
+        """Report a failure when it starts or changes, and its end."""
         before = self._failing.get(what, "")
         if text and text != before:
             self._say(text)

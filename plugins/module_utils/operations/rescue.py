@@ -1,12 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carries out what `cluster/rescue_plan` allows: a meta leader by fewer votes, the dead removed, and all that is left compared
-with what the servers held before.
+"""Execution of the steps from `cluster/rescue_plan`: a meta leader by fewer votes, removal of the dead servers, and
+a comparison of the remaining data with the servers' data before.
 
-What they held is in a file from the first step to the last, so that a run which goes on where another one was interrupted
-compares with the same.
-"""
+The data before is kept in a file from the first step to the last, so a run that resumes an interrupted one compares
+with the same."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pa
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
-#: What the name of the file begins with that keeps what was held.
+#: The prefix of the file that keeps the servers' data.
 _RECORD = "rescue-"
 #: Seconds within which a port of a server takes a connection, or is taken for closed.
 _CONNECT_SECONDS = 2.0
@@ -65,7 +64,8 @@ class Settings:
 
 
 class Rescue:
-    """The rescue of one request. Uses the system account's connection, and a user of each account to learn what it had."""
+    """The rescue of one request. Uses the system account's connection, and a user of each account to read its former
+    assets."""
 
     def __init__(
         self, connections: Connections, request: Request, hosts: Mapping[str, Host], settings: Settings
@@ -78,10 +78,10 @@ class Rescue:
         self._record = self._read_record(request.dead)
         self._request = replace(request, begun=frozenset(self._record.get("dead") or ()))
 
-    # --- what is left -------------------------------------------------------------------------------------------------
+    # --- Remaining data ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Return what would be done, from two looks that agree about who leads. Raises NatsFailure."""
+        """Return the planned steps, from two samples with the same meta leader. Raises NatsFailure."""
         early = self.look()
         first = rules.plan(early, self._request)
         if not first.due:
@@ -112,7 +112,7 @@ class Rescue:
         return Sight(cluster, held, self._hosts, assigned, frozenset(unasked))
 
     def _held(self, cluster: Cluster) -> tuple[dict[tuple[str, str], dict[str, Stored]], set[str]]:
-        """Return what each server says that it holds, and the identities of the accounts with JetStream."""
+        """Return each server's reported data, and the identities of the accounts with JetStream."""
         held: dict[tuple[str, str], dict[str, Stored]] = {}
         accounts = set()
         servers = [server for server in cluster.servers if server.jetstream]
@@ -146,7 +146,8 @@ class Rescue:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> list[dict[str, Any]]:
-        """Carry the steps out and return what was seen of each. Raises NatsFailure, `done` of which is what was done by then."""
+        """Execute the steps and return the observed result of each. Raises NatsFailure with the completed steps in
+        `done`."""
         done: list[dict[str, Any]] = []
         self._write_record(plan)
         try:
@@ -193,7 +194,7 @@ class Rescue:
         return self._system.read_cluster(known_names=known, assets=False, health=False)
 
     def _require_nothing_lost(self, plan: Plan) -> None:
-        """Raise NatsFailure unless all that would be lost was named: now there is a leader that knows what there was."""
+        """Raise NatsFailure unless all losses were accepted: there is now a leader that lists the former assets."""
         sight = wait_until(
             self.look, lambda seen: seen.assigned is not None, self._settings.timeout, POLL_SECONDS
         ).value
@@ -256,7 +257,7 @@ class Rescue:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     def _read_record(self, dead: frozenset[str]) -> dict[str, Any]:
-        """Return what an interrupted rescue of some of the same servers left, empty when there is none."""
+        """Return the record of an interrupted rescue of some of the same servers, empty without one."""
         for path in sorted(Path(problem_folder(self._settings.directory)).glob(f"{_RECORD}*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
             if set(record["expected"]) == self._settings.expected and dead & set(record["dead"]):
@@ -283,7 +284,7 @@ class Rescue:
 
 
 class RescueFailed(NatsFailure):
-    """A rescue that ended early. `done`: what was seen of the steps before."""
+    """A rescue that ended early. `done`: the observed results of the steps before."""
 
     def __init__(self, cause: NatsFailure, done: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(
@@ -298,7 +299,7 @@ class RescueFailed(NatsFailure):
 
 
 def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return what is not as it should be after the removals, for people; empty when all is."""
+    """Return the deviations after the removals, for operators; empty if none."""
     meta = sight.cluster.meta
     if meta is None or meta.group.leader is None:
         return ["the meta group has no leader"]

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups in S3-compatible object storage, by boto3, which is imported when one is used.
+"""Backups in S3-compatible object storage, by boto3, which is imported on use.
 
-An object is there when all of it is, and `backup.json` comes last: a folder without it is no backup. What a killed run left,
-uploads and such folders, is removed by the next one.
-"""
+An object exists only when it is complete, and `backup.json` comes last: a folder without it is not a backup. The
+next run removes the remains of a killed run, uploads and such folders."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encry
 T = TypeVar("T")
 
 SCHEME = "s3://"
-#: The smallest part of an upload and how it grows, so that 10,000 parts, which is the most, hold 440 GB.
+#: The smallest part of an upload and its growth, so that 10,000 parts, the maximum, can store 440 GB.
 PART, _GROWS_EVERY = 8 << 20, 1000
 _MOST_PARTS = 10_000
 #: Parts that are sent at a time; those that are on their way before the servers of NATS are slowed down, and at most.
@@ -101,7 +100,7 @@ class _Answer(dict[str, Any]):
 
 
 class _Bucket:
-    """One bucket, and what goes wrong with it in words. Its calls are those of boto3's client, without `Bucket`."""
+    """One bucket, with its errors in words. Its calls are those of boto3's client, without `Bucket`."""
 
     def __init__(self, name: str, options: S3Options) -> None:
         try:
@@ -131,7 +130,7 @@ class _Bucket:
                         retries={"mode": "standard", "total_max_attempts": attempts},
                         max_pool_connections=8,
                         s3={"addressing_style": options.addressing_style},
-                        # Many servers do not know the others; uploads have the MD5 of old, and are read back anyway.
+                        # Many servers do not support the others; uploads have the older MD5, and are read back anyway.
                         request_checksum_calculation="when_required",
                         response_checksum_validation="when_required",
                     ),
@@ -158,7 +157,7 @@ class _Bucket:
         return self.call(method, Key=key, Body=data, ContentMD5=checksum, **arguments)
 
     def entries(self, method: str, key: str, **arguments: Any) -> Iterator[_Answer]:
-        """Yield what a listing has, from all of its pages. Raises NatsFailure."""
+        """Yield the entries of a listing, from all of its pages. Raises NatsFailure."""
         pages = iter(self.client.get_paginator(method).paginate(Bucket=self.name, **arguments))
         while True:
             page = self.translated(f"s3://{self.name}/{arguments.get('Prefix', '')}", lambda: next(pages, None))
@@ -259,7 +258,7 @@ class S3Store(Store):
 
     def remove(self, folder: str) -> None:
         names = self.files(folder)
-        # Without its manifest it is no backup any more, also when the removal is interrupted.
+        # Without its manifest it is no longer a backup, even if the removal is interrupted.
         for name in sorted(names, key=lambda name: name != FILE):
             self._bucket.call("delete_object", Key=f"{self._prefix}{folder}/{name}")
 
@@ -267,7 +266,7 @@ class S3Store(Store):
         self._tidy("", datetime.now(timezone.utc) - _LEFT_BEHIND)
 
     def _tidy(self, prefix: str, before: datetime) -> None:
-        """Remove uploads that were not completed, and folders that are no backups, when they are older than that."""
+        """Remove incomplete uploads, and folders that are not backups, if they are older than that."""
         for upload in self._bucket.entries("list_multipart_uploads", "Uploads", Prefix=f"{self._prefix}{prefix}"):
             if "@" in upload["Key"] and upload["Initiated"] <= before:
                 with contextlib.suppress(FileNotFoundError):
@@ -301,7 +300,7 @@ def header_time(date: str | None) -> datetime | None:
 
 
 class _Lock:
-    """An object that nobody else can make while it is there, renewed by a thread. One that is not renewed was left behind."""
+    """An object that only one run can create, renewed by a thread. A lock that is not renewed was left behind."""
 
     def __init__(self, bucket: _Bucket, key: str, place: str) -> None:
         self._bucket, self._key, self._place = bucket, key, place
@@ -310,8 +309,9 @@ class _Lock:
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
     def take(self) -> None:
-        """Raise NatsFailure locked for one that somebody holds."""
-        # Asked first also where the condition would tell: not every server knows it, and some ignore what they do not know.
+        """Raise NatsFailure locked if another run has the lock."""
+        # Checked first although the condition would show it: not every server supports it, and some ignore unknown
+        # conditions.
         holder, age, tag = self._holder()
         if holder and age < LOCK_SECONDS:
             left = f"{holder.strip()}; the lock of a killed run expires in {LOCK_SECONDS - age:.0f} s"
@@ -336,7 +336,7 @@ class _Lock:
         self._bucket.put(self._key, self._body.encode(), **condition)
 
     def _holder(self) -> tuple[str, float, str]:
-        """Return what the lock says, for how many seconds it was not renewed, and its tag."""
+        """Return the lock's content, the seconds since its last renewal, and its tag."""
         try:
             answer = self._bucket.call("get_object", Key=self._key)
         except FileNotFoundError:
@@ -435,7 +435,7 @@ class _Upload:
             self._send()
         pending = self._pending()
         if len(pending) >= _PENDING:
-            # No longer than a server waits for the acknowledgement of what comes next.
+            # Not longer than a server waits for the acknowledgement of the next chunk.
             wait(pending, len(data) / _SLOWEST, FIRST_COMPLETED)
         return len(data)
 
@@ -443,7 +443,7 @@ class _Upload:
         """Nothing: parts have a size."""
 
     def _pending(self) -> list[Future[dict[str, Any]]]:
-        """Return the parts that are on their way. Raises what one that is not failed with."""
+        """Return the parts in transfer. Raises the error of a failed part."""
         for part in self._flying:
             if part.done():
                 part.result()

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A snapshot of a fleet's telemetry as JSON lines in the bronze layer of a lake.
 
-What the servers tell is cut at its lists: one line for each server, stream replica, consumer replica, connection, …, so that
-no reader has to hold a whole document and a broken line loses one row. The layout is described in docs/internals/lake.md; the
-reader is roles/nats_insights/files/jetstream_insights.
-"""
+The servers' replies are split at their lists: one line for each server, stream replica, consumer replica,
+connection, …, so no reader has to keep a complete document in memory and a broken line loses one row.
+docs/internals/lake.md describes the layout; the reader is roles/nats_insights/files/jetstream_insights."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ LAKE = "lake"
 #: The endpoints whose answer is nothing but a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
 
-#: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any. Of hosts it is
-#: counted how many passwords they have.
+#: Details of assets and Raft groups, which contain no secrets and are by far the most numerous: they are not searched
+#: for secrets. For hosts the number of passwords is counted.
 _HARMLESS = ("jsz_streams", "jsz_consumers", "raftz", "hosts")
 
 #: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
@@ -71,8 +70,7 @@ _QUOTED_FAILURES = 50
 
 
 class Row(NamedTuple):
-    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported, also as a
-    `json_text.Text`."""
+    """A future line: its table, its identity besides the server, and the server's data, also as a `json_text.Text`."""
 
     table: str
     keys: Mapping[str, Any]
@@ -91,10 +89,10 @@ def message_origin(server: Server, domain: str, arrived: datetime | None = None)
 
 
 def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
-    """Yield the rows of a server's answer, or of a page of it; `first` says whether the figures of the server itself are new.
+    """Yield the rows of a server's reply, or of a page of it; `first`: whether the figures of the server itself are
+    new.
 
-    The lists are taken out of `data`, which must not be used afterwards.
-    """
+    The lists are removed from `data`, which must not be used afterwards."""
     if endpoint == "jsz":
         accounts = data.pop("account_details", None) or ()
         if first:
@@ -127,7 +125,7 @@ def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator
 
 
 def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of an account, with nothing of its JWT but the limits and the end of its validity."""
+    """Return the stored part of an account, with only the limits and the expiry of its JWT."""
     claim = detail.pop("decoded_jwt", None) or {}
     if claim:
         detail["expires"] = claim.get("exp")
@@ -136,8 +134,8 @@ def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
 
 
 def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
-    """Yield an account's rows of JSZ. A consumer gets along what only its stream's detail tells: its Raft group, and what
-    decides on the number of its replicas (consumer.go ConsumerConfig.replicas)."""
+    """Yield an account's rows of JSZ. A consumer also gets values that only its stream's detail contains: its Raft
+    group, and the settings that determine the number of its replicas (consumer.go ConsumerConfig.replicas)."""
     name = account_id(account)
     streams = account.pop("stream_detail", None) or ()
     yield Row("jsz_accounts", {"account": name}, account)
@@ -177,11 +175,11 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
 
 
 class SnapshotWriter:
-    """Writes one snapshot: rows as they come into a directory that no reader looks into, all of it into place at the end.
+    """Writes one snapshot: rows go into a directory that no reader opens, and all of it is moved into place at the
+    end.
 
-    The manifest comes last: what no manifest names is not there. `form`: JSON lines, or typed columns in Parquet. Raises
-    NatsFailure LAKE when the disk refuses, and MissingLibrary.
-    """
+    The manifest comes last: files without a manifest do not count. `form`: JSON lines, or typed columns in Parquet.
+    Raises NatsFailure LAKE if the disk refuses, and MissingLibrary."""
 
     def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
         self._form = form
@@ -229,7 +227,7 @@ class SnapshotWriter:
             self._quoted.append({"endpoint": table, "server": origin.server, **error})
 
     def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
-        """Move the files into place and write the manifest; return its path and what it says."""
+        """Move the files into place and write the manifest; return its path and content."""
         with self._disk():
             for table in self._tables.values():
                 table.close()
@@ -241,7 +239,7 @@ class SnapshotWriter:
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
-                # Also tells that the lines have it, which those of older collectors have not.
+                # Also shows that the lines have it, which those of older collectors do not.
                 "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
@@ -273,7 +271,7 @@ class SnapshotWriter:
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """Turn what the disk refuses into a failure for people."""
+        """Convert a disk error into a failure for operators."""
         try:
             yield
         except OSError as error:
@@ -289,14 +287,15 @@ def _move(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
-#: Seconds after which the others have forgotten a server that did not say that it ends (server.go: orphMax and chkOrph).
+#: Seconds after which the other servers have forgotten a server that ended without notice (server.go: orphMax and
+#: chkOrph).
 FORGOTTEN_AFTER = 150 + 90
 
 
 def servers_summary(servers: list[Server], missing: tuple[str, ...], failures: int) -> dict[str, Any]:
-    """Return what a manifest says of the servers: how many answered, who did not, versions, clocks, and whether anything is
-    missing. Clock offsets and round trips are seconds; an offset is by how much a server is ahead of the collector. A server
-    that was started again may still be known a second time, as the process that was killed."""
+    """Return the manifest's summary of the servers: how many answered, the missing ones, versions, clocks, and
+    whether any data is missing. Clock offsets and round trips are seconds; an offset is how far a server is ahead of
+    the collector. A restarted server may still be listed a second time, as its killed process."""
     offsets = [server.clock_offset for server in servers] or [0.0]
     young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
     known = max(max((server.known_servers for server in servers), default=0) - young, len(servers))

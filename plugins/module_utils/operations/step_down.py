@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Leaders made to step down until a fitting server is seen to lead.
+"""Step-downs until a suitable server leads.
 
-What the three step-down modules share. The server answers a step-down before there was an election, and hands over to
-another member when the preferred one is not healthy (raft.go StepDown), so only reading the leader again tells.
-"""
+Shared by the three step-down modules. The server answers a step-down before the election, and hands over to a
+different member if the preferred one is not healthy (raft.go StepDown), so only reading the leader again shows the
+result."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
     "wait_timeout": {"type": "float", "default": 60},
 }
 
-#: Seconds for which a group may be without a leader, or its members not current, before it is refused: an election after a
-#: crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not heard of its followers yet.
+#: Seconds for which a group may be without a leader, or its members not current, before it is refused: an election
+#: after a crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not heard from its followers yet.
 SETTLE_SECONDS = 10.0
 
-#: Seconds after which a leader that was asked to step down, and still leads, is asked again.
+#: Seconds after which the request is repeated if the same server still leads.
 REPEAT_SECONDS = 2.0
 
 POLL_SECONDS = 0.1
 
-#: How often a leader that takes a preferred successor is asked, and, where chance decides, how often for each other member:
-#: a single member of four is then missed once in 100 000 times.
+#: How often to request a step-down from a leader with a preferred successor, and, where the successor is random, how
+#: often for each other member: a single member of four is then missed once in 100 000 times.
 MOST_HANDOVERS, MOST_ATTEMPTS_PER_MEMBER = 3, 10
 
-#: The leader that was asked does not lead any more, or now knows of no successor: it is read again who leads.
+#: The server no longer leads, or now has no successor: the leader is read again.
 _NO_LONGER_LEADER_ERRORS = (10005, 10041)
 
 K = TypeVar("K")
@@ -74,13 +74,13 @@ class Groups(Protocol[K_contra]):
         """Return each group as its leader sees it."""
 
     def ask(self, requests: Sequence[tuple[K_contra, Mapping[str, Any]]]) -> list[NatsFailure | None]:
-        """Ask the leader of each group to step down, with the body of the request."""
+        """Send a step-down request to the leader of each group, with the body of the request."""
 
 
 @dataclass
 class Job(Generic[K]):
-    """A group whose leader is to step down, and what became of it. `attempts`: the step-downs that a leader took on.
-    `waited`: seconds from the first request until the leader that fits was seen."""
+    """A group whose leader is to step down, and the result. `attempts`: the step-downs accepted by a leader.
+    `waited`: seconds from the first request until a suitable leader was seen."""
 
     key: K
     plan: Plan
@@ -97,7 +97,7 @@ class Job(Generic[K]):
 
     @property
     def leader(self) -> str | None:
-        """Return who was seen to lead last, None when nobody was."""
+        """Return the last seen leader, None without one."""
         return self._now.before if self._now is not None else None
 
     @property
@@ -106,7 +106,7 @@ class Job(Generic[K]):
 
     @property
     def due(self) -> Plan | None:
-        """Return what was read last when the present leader is to be asked now, otherwise None."""
+        """Return the last reading if the current leader is due for a request, otherwise None."""
         now = self._now
         if self.over or now is None or now.action != STEP_DOWN:
             return None
@@ -130,7 +130,7 @@ class Job(Generic[K]):
             self._trouble = now.reason
 
     def request(self, now: Plan, supporting: Container[str | None]) -> Mapping[str, Any] | None:
-        """Return the body of the next request, None (and the job has failed) when it was asked often enough."""
+        """Return the body of the next request, None (and the job has failed) if the attempts are used up."""
         tells = now.before in supporting
         most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
         if (sum(self._tried.values()) if tells else self.attempts) >= most:
@@ -175,13 +175,14 @@ def step_down(
     concurrency: int = 1,
     lines: Progress | None = None,
 ) -> None:
-    """Bring every job to its end: a fitting server was seen to lead, or it has failed.
+    """Complete every job: a suitable server leads, or the job has failed.
 
-    `servers`: those that answered, by name; `supporting`: the leaders that honour a preferred successor (2.11 and later).
+    `servers`: those that answered, by name; `supporting`: the leaders that honour a preferred successor (2.11 and
+    later).
 
-    At most `concurrency` groups may be without a leader at once. Each is read right before its leader is asked, so that a
-    leader that another operator has changed meanwhile is judged by the constraints, not by what was planned.
-    """
+    At most `concurrency` groups may be without a leader at once. Each group is read right before the request, so a
+    leader that another operator has changed in the meantime is checked against the constraints, not against the
+    plan."""
     deadline = time.monotonic() + wait_timeout
     waiting = list(jobs)
     active: list[Job[K]] = []
@@ -229,7 +230,8 @@ def _ask(groups: Groups[K], requests: Sequence[tuple[Job[K], Mapping[str, Any]]]
 
 
 def requested_constraints(params: Mapping[str, Any]) -> LeaderConstraints:
-    """Return what the options of CONSTRAINTS_SPEC ask for. Raises NatsFailure invalid_option when that contradicts itself."""
+    """Return the requested constraints of CONSTRAINTS_SPEC. Raises NatsFailure invalid_option if they contradict
+    each other."""
     where = params["placement"] or {}
     constraints = LeaderConstraints(
         preferred=params["preferred"],
@@ -255,7 +257,7 @@ def require_known(constraints: LeaderConstraints, servers: Iterable[Server], gro
 
 
 def outcome(plan: Plan, job: Job[Any] | None, predict: bool) -> dict[str, Any]:
-    """Return what a module tells of one group: after its job, or what a run would do (`predict`), or that nothing is done."""
+    """Return a module's result for one group: after its job, or the prediction of a run (`predict`), or unchanged."""
     if job is not None:
         changed, after = job.attempts > 0, job.leader
     elif predict:

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster that somebody else set up, as the inventory by which the roles deploy the same. Pure: no I/O.
+"""Conversion of an existing cluster into an inventory that makes the roles deploy the same. Pure: no I/O.
 
-Every value of the present configuration is kept, and none is added: what the roles have a variable for becomes that variable,
-all else goes into `nats_server_config`, where a null takes out what the role would add. `composed` says what the roles make of
-the variables (roles/nats_server/vars/main/config.yml), and the difference to what runs is what has to be added.
-"""
+Every value of the current configuration is kept, and none is added: values with a role variable become that
+variable, all others go into `nats_server_config`, where a null removes a value that the role would add. `composed`
+returns the role's configuration for the variables (roles/nats_server/vars/main/config.yml); the difference from the
+running configuration has to be added."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CLUSTER_KEYS = ("advertise", "authorization", "tls", "routes", "pool_size", "ac
 
 
 class Secret(str):
-    """The name of the vault variable that holds a value: what stands in its place."""
+    """The name of the vault variable for a value: a placeholder."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Server:
     host: str
     variables: dict[str, Any]
     vault: dict[str, str]
-    #: Keys that the schema does not know, and those that the inventory has no variable for.
+    #: Keys that the schema lacks, and keys without a variable in the inventory.
     unknown: list[str]
     extra: list[str]
     #: Options of the unit that the inventory has.
@@ -86,7 +86,7 @@ class Server:
 
 @dataclass
 class Adoption:
-    """What becomes of the cluster. Where there are `refusals`, nothing else is to be used."""
+    """The result of an adoption. With `refusals`, the other fields must not be used."""
 
     refusals: list[str] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
@@ -100,8 +100,7 @@ class Adoption:
 def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> Adoption:
     """Return the inventory of a cluster.
 
-    `found`: by host, what nats_server_discovery_info returns. `addresses`: by host, where the others reach it.
-    """
+    `found`: by host, the result of nats_server_discovery_info. `addresses`: by host, its address for the others."""
     refusals = [text for host, one in found.items() for text in (f"{host}: {why}" for why in _host_refusals(one))]
     refusals += _cluster_refusals({host: one for host, one in found.items() if one.get("config")})
     if refusals:
@@ -125,7 +124,7 @@ def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) 
     return adoption
 
 
-# --- What cannot be adopted -----------------------------------------------------------------------------------------
+# --- Refusals ------------------------------------------------------------------------------------------------------
 
 
 def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
@@ -274,7 +273,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
         found["service_name"] = unit["name"]
     if not one["binary_link_free"]:
         found["binary_link"] = "/opt/nats-server/nats-server"
-    # Those whose default is no null.
+    # Variables with a default other than null.
     found.update({name: config.get(name) for name in ("http", "lame_duck_duration", "lame_duck_grace_period")})
     found.update({name: config[name] for name in _KEYS if config.get(name) is not None})
     _listeners(config, found)
@@ -292,7 +291,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
 
 
 def _of_unit(unit: Mapping[str, Any], carried: Carried, vault: dict[str, str]) -> dict[str, Any]:
-    """Return the variables by which the role's unit has what the unit that it replaces had."""
+    """Return the variables that carry the settings of the replaced unit over to the role's unit."""
     found: dict[str, Any] = {}
     if carried.overrides:
         found["service_overrides"] = carried.overrides
@@ -317,7 +316,7 @@ def _listeners(config: Mapping[str, Any], found: dict[str, Any]) -> None:
 
 
 def _tags(config: Mapping[str, Any], found: dict[str, Any]) -> None:
-    """The zone is what follows the prefix by which JetStream spreads replicas, in the one tag that begins so."""
+    """The zone follows the prefix of JetStream's unique_tag in the only tag with that prefix."""
     tags = list(config.get("server_tags") or [])
     block = _block(config, "jetstream")
     prefix = str(block.get("unique_tag") or "")
@@ -358,7 +357,7 @@ def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dic
 
 
 def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[str, Any]) -> list[str]:
-    """Take the login of the first user of the system account for the modules; return what is left to do for that."""
+    """Use the login of the first user of the system account for the modules; return the remaining steps for it."""
     account = str(config.get("system_account") or "$SYS")
     users = _block(_block(config, "accounts"), account).get("users") or []
     user = next((one for one in users if isinstance(one, Mapping) and one.get("user") and one.get("password")), None)
@@ -415,7 +414,7 @@ def _todo(one: Mapping[str, Any], carried: Carried) -> Iterator[str]:
 
 
 def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
-    """Return what the preflight of the first deployment would refuse in the configuration itself."""
+    """Return the preflight refusals of the first deployment for the configuration itself."""
     for problem in config_problems(config, {"version": one["process"]["version"], "service_backend": "systemd"}):
         if problem["severity"] == "error":
             yield f"the first deploy refuses {problem['option']}: {problem['message']}"
@@ -433,8 +432,8 @@ def _with_users(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
-    """Return what the first deployment does to the process: its files get another text, and plain passwords become hashes as
-    far as a reload applies them (passwords.hash_passwords)."""
+    """Return the effect of the first deployment on the process: its files get a different text, and plain passwords
+    become hashes as far as a reload applies them (passwords.hash_passwords)."""
     reasons = []
     if config != running:
         reasons.append("authorization.user becomes the only entry of authorization.users")
@@ -452,7 +451,7 @@ def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version
     return ("restart" if change["action"] == "restart" else "reload"), reasons
 
 
-# --- What the role makes of the variables ---------------------------------------------------------------------------
+# --- The role's configuration ----------------------------------------------------------------------------------------
 
 
 def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
@@ -488,7 +487,7 @@ def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dic
 
 
 def difference(wanted: Mapping[str, Any], made: Mapping[str, Any], key: Key | None = SCHEMA) -> dict[str, Any]:
-    """Return what Ansible's recursive `combine` has to add to `made` to get `wanted`: nulls take keys out."""
+    """Return the addition to `made` with which Ansible's recursive `combine` produces `wanted`: nulls remove keys."""
     patch: dict[str, Any] = {}
     for name, value in wanted.items():
         child = key.child(name) if key else None
@@ -505,7 +504,7 @@ def difference(wanted: Mapping[str, Any], made: Mapping[str, Any], key: Key | No
 
 
 def merged(made: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Ansible's recursive `combine` makes of both."""
+    """Return the result of Ansible's recursive `combine`."""
     found = dict(made)
     for name, value in patch.items():
         both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
@@ -517,7 +516,7 @@ def merged(made: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shared(by_host: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return what all hosts have alike, and what each has for itself; of `nats_server_config` by its keys."""
+    """Return the values common to all hosts, and the values of each host; `nats_server_config` by its keys."""
     own = {host: dict(values) for host, values in by_host.items()}
     extra = PREFIX + "config"
     parts = {host: values.pop(extra, {}) for host, values in own.items()}
