@@ -1,15 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of a failure, and of a result, fits on a screen, whatever prints it. Pure.
+"""Limits for failures and results on a screen, for all callers. Pure.
 
-A list that grows with the cluster is a `Page`: all of its lines, and as many of them as a screen shows. The action nats_show
-prints those and writes the others to a file.
+A list that grows with the cluster is a `Page`: all of its lines, and those that a screen shows. The action nats_show
+prints the latter and writes the others to a file.
 
-From 2.19 on ansible-core prints the message of a failed task twice (as an error with the task's place, and in the result), and
-the result format yaml gives each key a line or more, so that 17 of 25 lines are gone before anything is said. Therefore a
-failure says everything in lines of its own, once, and its result is short (`plugin_utils.waiting`).
-"""
+From 2.19 on ansible-core prints the message of a failed task twice (as an error with the task's place, and in the
+result), and the result format yaml gives each key at least one line, which uses 17 of 25 lines before the message.
+Therefore a failure is printed in lines of its own, once, and its result is short (`plugin_utils.waiting`)."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-#: How many lines a failure may say beside its first one, which is the message.
+#: Maximum lines of a failure besides its first one, the message.
 MAX_LINES = 8
 #: How many lines the message of a task `ansible.builtin.fail` may have in all, which is printed twice.
 MAX_FAIL_LINES = 7
@@ -34,7 +33,7 @@ MAX_SCREEN = 50
 #: Names that a line spells out.
 MAX_NAMES = 5
 
-#: What each failed task returns. Not `invocation`, with a line for each option, which some callbacks print.
+#: The keys that each failed task returns. Not `invocation`, with a line for each option, which some callbacks print.
 _ALWAYS = frozenset(("changed", "deprecations", "diff", "exception", "failed", "failure", "msg", "warnings"))
 
 #: Characters that a terminal acts on instead of showing them: controls, and marks that reverse or hide text.
@@ -42,8 +41,9 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def printable(text: str) -> str:
-    """Return the text as a terminal can show it. A stream may have any name, and a server may answer anything: a control
-    character in them would move the cursor, or begin a line that looks like another message. Line breaks and tabs stay."""
+    """Return the text in a form that is safe for a terminal. A stream may have any name, and a server may send any
+    reply: a control character in them would move the cursor, or begin a line that resembles another message. Line
+    breaks and tabs stay."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -54,7 +54,7 @@ def cut(line: str, width: int = MAX_WIDTH) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the first two lines of a failure as one: what was refused, and the first reason."""
+    """Return the first two lines of a failure as one: the refusal, and the first reason."""
     head, *rest = text.splitlines() or [""]
     reason = rest[0].strip().removeprefix("1. ").removeprefix("- ") if rest else ""
     space = " " if head.endswith((":", ".")) else "; "
@@ -62,7 +62,7 @@ def one_line(text: str) -> str:
 
 
 def further_lines(text: str) -> list[str]:
-    """Return what a failure says after its first line, as much of it as fits."""
+    """Return the lines of a failure after the first one, as many as fit."""
     lines = [cut(line) for line in text.splitlines()[1:]]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines, with -v all of them"]
@@ -70,8 +70,8 @@ def further_lines(text: str) -> list[str]:
 
 
 def listed(reasons: Sequence[str]) -> str:
-    """Return the reasons of a refusal, a line for each, as many as a task `ansible.builtin.fail` may say beside its first line.
-    None is cut, since it may end with what to do."""
+    """Return the reasons of a refusal, a line for each, as many as a task `ansible.builtin.fail` may print besides
+    its first line. No reason is cut, because it may end with the remedy."""
     if len(reasons) < MAX_FAIL_LINES:
         return printable("\n".join(reasons))
     shown = reasons[: MAX_FAIL_LINES - 2]
@@ -79,7 +79,7 @@ def listed(reasons: Sequence[str]) -> str:
 
 
 def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a failed result with what every failed task returns and what is `kept`, without what is not known of `failure`."""
+    """Return a failed result with the common keys and the `kept` ones, without the unknown values of `failure`."""
     names = _ALWAYS.union(kept)
     short = {key: value for key, value in result.items() if key in names or key.startswith("_ansible_")}
     if isinstance(short.get("failure"), Mapping):
@@ -136,21 +136,21 @@ def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), w
 
 
 def listing(rows: Sequence[str], worst: Collection[int] = (), what: str = "line", most: int = MAX_ROWS) -> Page:
-    """Return a list of which a screen shows the `worst` rows, given by their places, and then the first ones."""
+    """Return a list of which a screen shows the `worst` rows, given by their positions, and then the first ones."""
     shown = shown_rows(len(rows), worst, most)
     return Page(tuple(rows), (*(rows[place] for place in shown), *hidden_rest(len(rows), shown, worst, what)))
 
 
 def flat(lines: Sequence[str]) -> Page:
-    """Return lines without a structure, of which a screen shows all, or the first ones of many."""
+    """Return lines without a structure, of which a screen shows all, or the first ones."""
     return page(*lines) if len(lines) <= 2 * MAX_ROWS else listing(lines)
 
 
 def blocks(
     found: Sequence[Sequence[str]], worst: Collection[int] = (), what: str = "stream", most: int = 2 * MAX_ROWS
 ) -> Page:
-    """Return several lines for each of many things, of which a screen shows the `worst` ones and then the first ones, as many as
-    fit, and how many there are."""
+    """Return several lines for each item, of which a screen shows the `worst` ones and then the first ones, as many
+    as fit, and the total number."""
     lines = tuple(line for one in found for line in one)
     if len(lines) <= most:
         return page(*lines)
@@ -183,7 +183,7 @@ def fitting(make: Callable[[int], Page]) -> Page:
 
 
 def first_of(pages: Sequence[Page], what: str) -> Page:
-    """Return the lines of many things, of which a screen shows the first ones."""
+    """Return the lines of many items, of which a screen shows the first ones."""
     shown = shown_rows(len(pages))
     screen = [line for place in shown for line in pages[place].screen]
     return Page(

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The catalogue of a backup directory: what each backup holds, what became of each stream, and what was proven. Pure.
+"""The catalogue of a backup directory: the content of each backup, the result of each stream, and the drills. Pure.
 
-The rows of backups come from the `backup.json` beside each archive with every run; only what the last runs saw, and the proofs,
-are nowhere else.
-"""
+Each run reads the rows of backups from the `backup.json` next to each archive; only the results of the last runs,
+and the drills, are stored nowhere else."""
 
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """What the last runs saw of one stream, each a time in UTC or None. `current`: when it was last seen to be as its newest
-    backup has it, or was saved. `problem`: why the last run did not save it, empty where it did. `proof`: the last drill, with
-    `proven`: the time of the last one that succeeded."""
+    """The results of the last runs for one stream, each a time in UTC or None. `current`: when it last matched its
+    newest backup, or was saved. `problem`: why the last run did not save it, otherwise empty. `proof`: the last
+    drill, with `proven`: the time of the last successful one."""
 
     current: Optional[str] = None
     problem: str = ""
@@ -88,12 +87,13 @@ def stream_key(account: str | None, stream: str) -> str:
 
 
 def account_names(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of accounts by identity. `rows`: backups with account and account_name, of which the last one counts."""
+    """Return the names of accounts by identity. `rows`: backups with account and account_name, of which the last one
+    counts."""
     return {row["account"]: row.get("account_name") or row["account"] for row in rows if row.get("account")}
 
 
 def backup_row(path: str, manifest: Manifest) -> dict[str, Any]:
-    """Return what a catalogue keeps of a backup; `path` is relative to the catalogue's directory."""
+    """Return the catalogue's row of a backup; `path` is relative to the catalogue's directory."""
     held = manifest.contents or manifest.state
     return {
         "path": path,
@@ -115,7 +115,7 @@ def backup_row(path: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def read_catalogue(text: str) -> Catalogue:
-    """Return what a catalogue says. Raises CatalogueError."""
+    """Read a catalogue. Raises CatalogueError."""
     try:
         document = shapes.read_json(text)
     except ValueError as error:
@@ -124,7 +124,7 @@ def read_catalogue(text: str) -> Catalogue:
 
 
 def parse_catalogue(document: Any) -> Catalogue:
-    """Return what the JSON document of a catalogue says. Raises CatalogueError."""
+    """Parse the JSON document of a catalogue. Raises CatalogueError."""
     if not isinstance(document, dict):
         raise CatalogueError("it is not a JSON object")
     if (document.get("schema"), document.get("version")) != (SCHEMA, VERSION):

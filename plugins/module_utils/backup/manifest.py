@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The description of a backup, next to its archive. Pure.
 
-A backup is a directory with the archive and `backup.json`, named and laid out as the nats CLI does (jsm.go snapshots.go), which
-reads `config` and `state` and ignores the rest. The nats CLI writes only these two. Every other `backup.json` has a seal, the
-SHA-256 of all its values: it shows what was edited or damaged, though not an edit that computes a new seal.
-"""
+A backup is a directory with the archive and `backup.json`, in the names and layout of the nats CLI (jsm.go
+snapshots.go), which reads `config` and `state` and ignores the rest. The nats CLI writes only these two. Every other
+`backup.json` has a seal, the SHA-256 of all its values: it shows modifications and damage, though not a modification
+with a new seal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"
 #: The first is the name that is written, and that the nats CLI 0.4.0 reads; it will call archives of 2.15 by the second one.
 PLAIN_ARCHIVES = ("stream.tar.s2", "stream.arc.s2")
-#: What an encrypted one is called: `age --decrypt` makes the first one of it.
+#: The name of an encrypted archive: `age --decrypt` turns it into the first one.
 ENCRYPTED_ARCHIVE = f"{PLAIN_ARCHIVES[0]}.age"
 ARCHIVES = (*PLAIN_ARCHIVES, ENCRYPTED_ARCHIVE)
 
@@ -51,15 +51,15 @@ Info = Mapping[str, Any]
 
 
 class ManifestError(Exception):
-    """The file beside an archive is not one that describes a backup."""
+    """The file next to an archive does not describe a backup."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known of a backup. `created`: the stream's, by which two streams of one name differ. `contents`: what the
-    archive was seen to hold, None where it was not read back. `size` and `sha256` are those of the archive as it is kept; None
-    where the nats CLI took the backup. `crashed`: whether it is from the store of a server that had not stopped in order.
-    `encryption`: `method` and `recipients` of an encrypted archive, None for a plain one."""
+    """The data about a backup. `created`: the stream's, which distinguishes two streams with the same name.
+    `contents`: the verified content of the archive, None if it was not read back. `size` and `sha256` are those of
+    the stored archive; None if the nats CLI took the backup. `crashed`: whether it comes from the store of a server
+    that did not stop cleanly. `encryption`: `method` and `recipients` of an encrypted archive, None for a plain one."""
 
     stream: str
     config: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Manifest:
     encryption: Optional[Mapping[str, Any]] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is written to `backup.json`."""
+        """Return the content of `backup.json`."""
         return {"schema": SCHEMA, "version": VERSION, **asdict(self)}
 
     def text(self) -> str:
@@ -99,7 +99,7 @@ def _seal(document: Mapping[str, Any]) -> str:
 
 
 def read_manifest(text: str, archives: Sequence[str]) -> Manifest:
-    """Return what `backup.json` says; `archives`: names of the archives beside it. Raises ManifestError."""
+    """Parse `backup.json`; `archives`: names of the archives next to it. Raises ManifestError."""
     try:
         document = shapes.read_json(text)
     except ValueError as error:
@@ -175,9 +175,9 @@ _SHAPES: dict[str, shapes.Shape] = {
 
 
 def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[dict[str, Any], ...]:
-    """Return what a manifest keeps of each consumer: what the servers said before the snapshot, and the positions that its
-    archive has where there are any. `in_archive`: None where the archive was not read back. `redelivered`: the messages that
-    the consumer delivers again once it is restored, at most."""
+    """Return the manifest's data of each consumer: the servers' reports before the snapshot, and the positions in
+    the archive if it has any. `in_archive`: None if the archive was not read back. `redelivered`: the maximum number
+    of messages that the consumer delivers again after a restore."""
     there = {consumer.name: consumer for consumer in contents.consumers} if contents else {}
     names = sorted({*there, *(info["name"] for info in infos)})
     by_name = {info["name"]: info for info in infos}
@@ -206,8 +206,8 @@ def _consumer_entry(name: str, info: Info | None, archived: Consumer | None, kno
 
 
 def _redelivered(pending: int, info: Info | None, archived: Consumer | None) -> int:
-    """Return how many messages a consumer delivers again after a restore. Where it is led by a cluster, an archive of 2.15 has
-    its ack floor alone: what was acknowledged above comes again, too (seen on 2.15.1)."""
+    """Return the number of messages that a consumer delivers again after a restore. In a cluster, an archive of 2.15
+    only has its ack floor: messages acknowledged above it are also delivered again (observed on 2.15.1)."""
     delivered = _pair((info or {}).get("delivered"))["consumer_seq"]
     if archived is None:
         floor = _pair((info or {}).get("ack_floor"))["consumer_seq"]
@@ -223,7 +223,7 @@ def _pair(value: Any) -> dict[str, int]:
 
 
 def without_server_metadata(config: Info) -> dict[str, Any]:
-    """Return a configuration without what servers add to its metadata themselves."""
+    """Return a configuration without the metadata that servers add themselves."""
     metadata = {
         key: value for key, value in (config.get("metadata") or {}).items() if not key.startswith(SERVER_METADATA)
     }
@@ -232,7 +232,7 @@ def without_server_metadata(config: Info) -> dict[str, Any]:
 
 
 def archive_differences(manifest: Manifest, contents: Contents) -> list[str]:
-    """Return in which way an archive that was read back is not what its manifest describes."""
+    """Return the differences between an archive that was read back and its manifest."""
     found = [] if contents.as_dict() == manifest.contents else ["its content differs from the backup record"]
     described = {entry["name"]: _positions(entry) for entry in manifest.consumers if entry["in_archive"]}
     there = {consumer.name: (consumer.delivered, consumer.ack_floor) for consumer in contents.consumers}
@@ -246,7 +246,7 @@ def _positions(entry: Info) -> tuple[Any, Any]:
 
 
 def outdated(manifest: Manifest, account: str | None, info: Info, consumers: Sequence[Info] | None) -> str:
-    """Return why a backup is not what the stream is now, empty when it is. `consumers`: None where they are left out."""
+    """Return the reason why a backup is outdated, empty if it is not. `consumers`: None if they are excluded."""
     if manifest.account != account or manifest.created != info.get("created"):
         return "the stream was deleted and recreated under the same name"
     if without_server_metadata(manifest.config) != without_server_metadata(info["config"]):
@@ -270,7 +270,7 @@ def _position(consumer: Info) -> tuple[Any, ...]:
 
 
 def changes(before: Info, after: Info) -> dict[str, int]:
-    """Return how a stream's state changed while it was saved: 0 for what did not."""
+    """Return the changes of a stream's state during the backup: 0 for unchanged values."""
     return {
         key: (after.get(key) or 0) - (before.get(key) or 0)
         for key in ("messages", "first_seq", "last_seq", "num_deleted")

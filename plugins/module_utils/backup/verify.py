@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an archive holds, and whether it is whole; without a server.
+"""The content of an archive, and whether it is complete; without a server.
 
-Both formats give the same digest for the same messages, so that a stream can be compared with its copy on another version.
-"""
+Both formats give the same digest for the same messages, so a stream can be compared with its copy on another
+version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.highway import highwayhash64
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
 
-#: With what a server before 2.15 ends an archive that it could not read whole (server/filestore.go errFile).
+#: The last entry of an archive that a server before 2.15 could not read completely (server/filestore.go errFile).
 ERRORS = "errors.txt"
 #: The number of a block, 32 bits (server/filestore.go blkScan).
 _BLOCK = re.compile(r"[0-9]{1,10}")
@@ -67,14 +67,13 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an archive holds.
+    """The content of an archive.
 
-    `messages`, `bytes` (as a stream on disk counts them) and `digest` (SHA-256 over sequence, time, subject, headers and body of
-    each message) are of what was read; `first_seq` and `last_seq` are the stream's. `exact`: False where a server has to find out
-    at the restore what was removed while the archive was written. `config` and `created`: None from 2.15, whose archives have
-    none. `largest`: bytes of the largest message with its headers. `consumers_at`: the plain bytes that hold the
-    consumers, None without any.
-    """
+    `messages`, `bytes` (as counted for a stream on disk) and `digest` (SHA-256 over sequence, time, subject, headers
+    and body of each message) are of the messages read; `first_seq` and `last_seq` are the stream's. `exact`: False
+    if a server must detect during the restore which messages were removed while the archive was written. `config`
+    and `created`: None from 2.15, whose archives have none. `largest`: bytes of the largest message with its
+    headers. `consumers_at`: the plain bytes of the consumers, None without any."""
 
     format: str
     messages: int
@@ -90,7 +89,7 @@ class Contents:
     created: Optional[str] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a manifest keeps; consumers and configuration have their own place there."""
+        """Return the part for a manifest; consumers and configuration are stored separately there."""
         return {
             "messages": self.messages,
             "bytes": self.bytes,
@@ -113,11 +112,10 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record_checksums: bool = False) -> Contents:
-    """Return what an archive holds; it may be opened twice. Raises ArchiveError for one that is not whole.
+    """Return the content of an archive; it may be opened twice. Raises ArchiveError for an incomplete one.
 
-    The checksum of each chunk is always verified. `record_checksums`: also those that a server before 2.15 gave each message when
-    it was stored, which shows what was damaged on its disk before the backup; 3 MB in a second.
-    """
+    The checksum of each chunk is always verified. `record_checksums`: also those that a server before 2.15 gave each
+    message when it was stored, which shows damage on its disk before the backup; 3 MB per second."""
     with opened() as file:
         reader = Reader(file)
         kind, start = detect_format(reader)
@@ -216,7 +214,7 @@ def _read_entries(reader: Reader) -> Contents:
             raise ArchiveError(f"message {entry.sequence} is outside the stream's range {first} to {last}")
         digest.add(entry.message)
     reader.end()
-    # Fewer is right: what is removed while the archive is written just misses.
+    # Fewer messages are valid: those removed while the archive is written are missing.
     announced = _number(state, "messages")
     if digest.messages > announced:
         raise ArchiveError(f"it has {digest.messages} messages but announces {announced}")
@@ -262,14 +260,14 @@ def _json(data: bytes, name: str) -> dict[str, Any]:
 
 @dataclass
 class _Dead:
-    """Which records are no messages any more, by the index or, where that is not true, by the tombstones."""
+    """The records that are no longer messages, by the index or, if it is not valid, by the tombstones."""
 
     index: Optional[Index]
     tombstones: array[int]
 
     def covers(self, block: int, sequence: int) -> bool:
         if self.index is not None:
-            # A block that the index does not know was removed.
+            # A block that is not in the index was removed.
             first = self.index.firsts.get(block)
             removed = self.index.removed.get(block)
             return first is None or sequence < first or (removed is not None and includes(removed, sequence))
@@ -367,23 +365,23 @@ class _Tar:
         return config
 
     def removed_later(self) -> Optional[_Dead]:
-        """Return what is to be left out in a second reading, None when the first one was right."""
+        """Return the messages to omit in a second reading, None if the first one was right."""
         self._require_true_index()
         dead = _Dead(self.index, array("Q", sorted(self.tombstones)))
         if self.index is not None:
-            # What is left is a part of what was counted.
+            # The rest is a part of the counted messages.
             return None if self.digest.messages == self.index.messages else dead
         return dead if self.tombstones else None
 
     def _require_true_index(self) -> None:
-        """Forget an index that a server would not believe, because the last block goes on after it or ends before."""
+        """Discard an index that a server would reject, because the last block continues after it or ends before."""
         index = self.index
         known = bool(self.blocks) and index is not None and index.last_block == self.blocks[-1][0]
         if index is not None and self.blocks and not (known and index.last_checksum == self.checksum):
             self.index = None
 
     def count(self, reader: Reader, start: bytes, dead: _Dead) -> None:
-        """Read it again and count what is left."""
+        """Read it again and count the rest."""
         self.digest = _Digest()
         for member in members(reader, start):
             block = _block_number(member.name)

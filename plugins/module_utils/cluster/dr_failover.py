@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the copy of a stream takes the place of its origin, and why it must not. Pure.
+"""Promotion of the copy of a stream, and its refusals. Pure.
 
-A promotion while the origin takes messages makes two streams of one, which nobody can merge. So nothing is promoted unless it
-was seen, or said of the origin by its name, that it takes none.
-"""
+A promotion while the origin accepts messages splits the stream into two that cannot be merged. So nothing is
+promoted unless the origin was seen to accept none, or the operator declares it dead by its name."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
-#: How the origin is kept from taking messages: its stream gets a subject that nobody uses; it is sealed; its clients may not
-#: publish; it is gone.
+#: How the origin is fenced: its stream gets an unused subject; it is sealed; its clients may not publish; it is dead.
 SUBJECTS, SEALED, PERMISSIONS, DEAD = "subjects", "sealed", "permissions", "dead"
 FENCES = (SUBJECTS, SEALED, PERMISSIONS, DEAD)
 
@@ -45,7 +43,7 @@ END_MIRROR, END_SOURCES, TAKE_OVER = "end mirror", "end sources", "take over"
 #: Since when an update may end a mirror (nats-server#7171).
 MIRROR_CAN_END = (2, 12)
 
-#: What clients rely on, and a mirror does not have from its origin.
+#: Settings that clients rely on and that a mirror does not copy from its origin.
 _OF_CLIENTS = (
     "allow_atomic",
     "allow_direct",
@@ -57,12 +55,13 @@ _OF_CLIENTS = (
     "subject_transform",
 )
 
-#: Nanoseconds of the shortest duplicate window there is: what is taken over was stored at the origin, and none of it is dropped.
+#: Nanoseconds of the shortest duplicate window: the messages taken over were stored at the origin, and none of them is
+#: dropped.
 SHORTEST_WINDOW = 100_000_000
 
 
 class Refusal(Exception):
-    """Why there is no failover. `code` is for programs."""
+    """A reason against a failover. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -71,8 +70,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """How to fail over. `dead`: the name of the origin, which says that it is gone. `allow_loss`: go on where the site does not
-    catch up. `max_loss`: most messages that may be lost, None for any number."""
+    """The options of a failover. `dead`: the name of the origin, which declares it dead. `allow_loss`: continue if
+    the site does not catch up. `max_loss`: maximum number of lost messages, None for any."""
 
     fence: str
     dead: str = ""
@@ -83,7 +82,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a failover does with one stream."""
+    """The steps of a failover for one stream."""
 
     protected: Protected
     fence: str
@@ -105,7 +104,7 @@ def plan_failover(
     origin_name: str,
     wanted: Wanted,
 ) -> Plan:
-    """Return what is done with one stream. `release` is the site's. Raises Refusal."""
+    """Return the steps for one stream. `release` is the site's. Raises Refusal."""
     protected = status.protected
     _require_copy(status)
     require_fence(protected, origin, origin_name, wanted)
@@ -185,7 +184,7 @@ def _origin_config(
 
 
 def promotion(config: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
-    """Return how a copy is promoted by servers of a release."""
+    """Return the method by which servers of a release promote a copy."""
     if copy_kind(config, stream) != MIRROR:
         return END_SOURCES
     return END_MIRROR if release >= MIRROR_CAN_END else TAKE_OVER
@@ -205,7 +204,7 @@ def _target(protected: Protected, method: str) -> str:
 
 
 def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[str, Any], ...]:
-    """Return the consumers where they were when the origin, or else the checkpoint, last said so."""
+    """Return the consumers at their positions from the origin, or else from the checkpoint."""
     saved = {entry["name"]: entry for entry in checkpoint.consumers} if checkpoint else {}
     if origin.problem or origin.info is None:
         return tuple(saved.values())
@@ -227,16 +226,15 @@ def durable(consumers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def floor_at(entry: Mapping[str, Any], position: int) -> int:
-    """Return the ack floor that a consumer gets, in the origin's sequences.
+    """Return the ack floor for a consumer, in the origin's sequences.
 
-    It is never above what the site has: the next messages there get the sequences of those that were lost, and a consumer that
-    began behind those would never get them.
-    """
+    It is never above the site's last sequence: the next messages there get the sequences of the lost ones, and a
+    consumer that started after those would skip them."""
     return min(int(entry["ack_floor"]["stream_seq"]), position)
 
 
 def again(entry: Mapping[str, Any], position: int) -> int:
-    """Return how many messages a consumer may get again at most: what was delivered above its ack floor."""
+    """Return the maximum number of messages delivered again to a consumer: those delivered above its ack floor."""
     return max(0, min(int(entry["delivered"]["stream_seq"]), position) - floor_at(entry, position))
 
 
@@ -292,7 +290,7 @@ def _caveats(
 
 
 def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
-    """Return for people what will be done."""
+    """Return the planned steps for operators."""
     stream = plan.protected.name
     at_origin = f"stream {plan.protected.stream} of {origin}"
     fences = {
@@ -317,5 +315,5 @@ def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
 
 
 def promise(loss: Loss) -> dict[str, Any]:
-    """Return what is kept of what would be lost."""
+    """Return the stored part of the expected loss."""
     return asdict(loss)

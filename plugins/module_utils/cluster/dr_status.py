@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a second site is behind the origin of a stream, and what would be lost if the origin were lost now. Pure.
+"""The lag of a second site behind the origin of a stream, and the loss if the origin failed now. Pure.
 
-A mirror whose origin is gone reports a lag of 0 for ever, and only the time since it last heard of it grows (stream.go
-streamInfo). So what would be lost is known only while both sides answer.
-"""
+A mirror without its origin reports a lag of 0 forever, and only the time since the last contact grows (stream.go
+streamInfo). So the loss is only known while both sides answer."""
 
 from __future__ import annotations
 
@@ -30,14 +29,14 @@ Info = Mapping[str, Any]
 #: How the stream at the site gets its messages.
 MIRROR, SOURCES = "mirror", "sources"
 
-#: In step; messages are on their way; the site does not hear the origin although it answers; the origin does not answer; the site
-#: does not; there is no stream at the site, or one that copies something else; it has messages that the origin has not; it took
-#: the origin's place.
+#: In step; messages are in transfer; the site receives nothing from an answering origin; the origin does not answer;
+#: the site does not; the site has no stream, or one that copies a different stream; it has messages that the origin
+#: lacks; it has replaced the origin.
 FOLLOWING, BEHIND, DISCONNECTED, ORIGIN_SILENT = "following", "behind", "disconnected", "origin silent"
 SITE_SILENT, MISSING, UNRELATED, DIVERGED, PROMOTED = "site silent", "missing", "unrelated", "diverged", "promoted"
 IN_ORDER = (FOLLOWING, BEHIND, PROMOTED)
 
-#: Seconds without a heartbeat, of which there is one each second, after which a mirror has lost its origin.
+#: Seconds without a heartbeat, which is sent every second, after which a mirror has lost its origin.
 SILENCE = 10.0
 
 
@@ -59,11 +58,12 @@ class Protected:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one side answered. `problem`: why it did not, empty when it did. `info`: its STREAM.INFO, None without such a stream.
-    `consumers`: their CONSUMER.INFO by name. `unknown`: those whose leader did not answer, with the reason.
+    """The data from one side. `problem`: why it did not answer, otherwise empty. `info`: its STREAM.INFO, None
+    without the stream. `consumers`: their CONSUMER.INFO by name. `unknown`: those without an answering leader, with
+    the reason.
 
-    `position`, of the site: sequence of the origin up to which it has the messages, None where that is not known. `oldest`, of
-    the origin: when it stored the first message that the site lacks, None when it lacks none."""
+    `position`, of the site: the origin's sequence up to which it has the messages, None if unknown. `oldest`, of the
+    origin: when it stored the first message that the site lacks, None if the site lacks none."""
 
     problem: str = ""
     info: Optional[Info] = None
@@ -84,9 +84,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Loss:
-    """What would be lost if the origin were lost now. `known`: whether `messages` is the most, or else the least that it can be.
-    `seconds`: since when the site lacks something, None where nobody knows. `since`: the origin's time of the newest message at
-    the site."""
+    """The loss if the origin failed now. `known`: whether `messages` is the maximum, otherwise the minimum.
+    `seconds`: since when the site lacks messages, None if unknown. `since`: the origin's time of the newest message
+    at the site."""
 
     known: bool
     messages: int
@@ -106,8 +106,8 @@ class ConsumerFloor:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """The state of one stream. `contact`: seconds since the site last heard of the origin, None where that is not reported.
-    `drill_age`: seconds since the last drill that succeeded, None without one."""
+    """The state of one stream. `contact`: seconds since the site's last contact with the origin, None if not
+    reported. `drill_age`: seconds since the last successful drill, None without one."""
 
     protected: Protected
     state: str
@@ -135,7 +135,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be lost, and how old a checkpoint and the last drill that succeeded may be; None for anything."""
+    """The accepted loss, and the maximum age of a checkpoint and of the last successful drill; None for no limit."""
 
     messages: Optional[int] = None
     seconds: Optional[float] = None
@@ -148,20 +148,20 @@ ANY = Limits()
 
 
 def copy_kind(config: Info, stream: str) -> str:
-    """Return how a stream gets the messages of another: MIRROR, SOURCES, or empty for not at all."""
+    """Return how a stream copies another one: MIRROR, SOURCES, or empty for not at all."""
     if (config.get("mirror") or {}).get("name") == stream:
         return MIRROR
     return SOURCES if any(entry.get("name") == stream for entry in config.get("sources") or ()) else ""
 
 
 def upstream(info: Info, stream: str) -> Info:
-    """Return what the site reports of the origin: lag, active (nanoseconds, -1 for never), error; empty when it reports none."""
+    """Return the site's report on the origin: lag, active (nanoseconds, -1 for never), error; empty without one."""
     found = [info.get("mirror"), *(info.get("sources") or ())]
     return next((entry for entry in found if entry and entry.get("name") == stream), {})
 
 
 def last_contact(info: Info, stream: str) -> Optional[float]:
-    """Return the seconds since the site last heard of the origin, None for never."""
+    """Return the seconds since the site's last contact with the origin, None for never."""
     active = upstream(info, stream).get("active", -1)
     return None if active < 0 else active / 1e9
 
@@ -175,7 +175,7 @@ def judge(
     limits: Limits = ANY,
     drill: Optional[Drill] = None,
 ) -> StreamStatus:
-    """Return the state of one stream. The site was read before the origin, so that what it lacks is no less than this says."""
+    """Return the state of one stream. The site was read before the origin, so its real lag is not larger."""
     promoted = bool(failover and failover.done)
     state = PROMOTED if promoted else _state(protected, origin, site)
     contact = last_contact(site.info, protected.stream) if site.info else None

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers may be taken out of service, what that does, and what is known of those that are. Pure.
+"""Rules for taking servers out of service, with the effects, and the state of servers in maintenance. Pure.
 
-A server in maintenance is no fault and not healthy either: its absence is excused, it is named, and no quorum counts on it.
-"""
+A server in maintenance is neither a fault nor healthy: its absence is excused, it is listed, and no quorum counts
+it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 
-#: Codes of what is known of servers in maintenance.
+#: Codes for the state of servers in maintenance.
 IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for. `until`: seconds since 1970. `renew`: whether it also replaces the end of a maintenance that has begun.
-    `r1`: accept, fail or move: what becomes of streams and consumers with a single replica. `accept_loss`: streams
-    (ACCOUNT/STREAM) whose messages may end."""
+    """The options of a maintenance. `until`: seconds since 1970. `renew`: whether it also replaces the end of a
+    maintenance in progress. `r1`: accept, fail or move streams and consumers with a single replica. `accept_loss`:
+    streams (ACCOUNT/STREAM) whose messages may be lost."""
 
     by: str
     until: float
@@ -46,8 +46,8 @@ class Request:
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """`marks`: of each server afterwards. `entering`: those that are still to be taken out of service. `problems`: what speaks
-    against it (errors), and what it costs (warnings)."""
+    """`marks`: the future mark of each server. `entering`: servers still to be taken out of service. `problems`:
+    refusals (errors) and effects (warnings)."""
 
     marks: tuple[Mark, ...]
     entering: tuple[str, ...]
@@ -78,13 +78,12 @@ def plan_entry(
     gated: bool = True,
     unread: str = "",
 ) -> EntryPlan:
-    """Return how these servers are taken out of service, and what speaks against it.
+    """Return the plan for taking these servers out of service, with its refusals.
 
-    `cluster`: as it is now, None where it could not be read; `unread`: why not. `gated`: whether a health gate watches the stop;
-    without one only lost messages are errors. `servers`: whether the process of each runs. `marks`: of all servers that
-    are in maintenance, also others than these. A server that is out of service already keeps its mark. One that does not run
-    takes nothing away.
-    """
+    `cluster`: the current state, None if it could not be read; `unread`: the reason. `gated`: whether a health gate
+    monitors the stop; without a gate only lost messages are errors. `servers`: whether the process of each is
+    running. `marks`: of all servers in maintenance, including others. A server that is already out of service keeps
+    its mark. A stopped server takes no redundancy away."""
     after = []
     for name in servers:
         mark = marks.get(name) or Mark(name, request.by, int(now), request.until, request.reason)
@@ -151,8 +150,8 @@ def _lines(
 def roll_problems(
     cluster: Cluster, batches: Iterable[Iterable[str]], marks: Mapping[str, Mark], now: float
 ) -> list[Problem]:
-    """Return what servers in maintenance mean for a rolling restart: that they are, and each batch that would take a quorum which
-    they would have kept."""
+    """Return the effects of servers in maintenance on a rolling restart: their absence, and each batch that would
+    cost a quorum because of it."""
     if not marks:
         return []
     problems = known_problems(marks.values(), now, cluster.names)
@@ -168,7 +167,7 @@ def roll_problems(
 
 # --- the table of all hosts -------------------------------------------------------------------------------------------
 
-#: States of a host, and what follows from them.
+#: States of a host, and their consequences.
 STATES = {
     "in_service": "in service",
     "in_maintenance": "in maintenance",
@@ -177,7 +176,7 @@ STATES = {
     "stopped": "not in maintenance, but its server is not running",
     "unknown": "its host could not be read",
 }
-#: Those that somebody has to look at.
+#: The states that need attention.
 FINDINGS = ("overdue", "running", "stopped", "unknown")
 
 
@@ -194,10 +193,9 @@ def host_state(process: Mapping[str, Any], now: float) -> str:
 
 
 def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return the state of each host, the same as a table for people, and what somebody has to look at.
+    """Return the state of each host, the same as a table for operators, and the hosts that need attention.
 
-    `processes`: host → what was read of it, as of `host_state`. `server_names`: host → the name of its server.
-    """
+    `processes`: host → its data, see `host_state`. `server_names`: host → the name of its server."""
     rows: list[dict[str, Any]] = []
     cells = []
     for host, process in processes.items():
@@ -210,7 +208,7 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
         cells.append((host, name, STATES[state].partition(":")[0], *known))
     findings = [f"{row['host']}: {STATES[row['state']]}" for row in rows if row["state"] in FINDINGS]
     columns = ("Host", "Server", "State", "Since", "Until", "By", "Reason")
-    # What is not in service is why somebody looks.
+    # Hosts out of service are the interesting ones.
     worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
     found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
     return {"hosts": rows, "findings": findings, **found.as_dict()}

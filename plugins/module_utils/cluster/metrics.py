@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of the exporter: what they are called, and their values from what the collection's own rules say. Pure.
+"""The metrics of the exporter: their names, and their values by the collection's own rules. Pure.
 
-How many series there are follows from the servers and clusters, never from the streams: those are counted by their state. Single
-streams and consumers have series while they are at fault (`FaultList`), or when they were asked for, each up to a number.
-"""
+The number of series depends on the servers and clusters, never on the streams: those are counted by state. Single
+streams and consumers have series while they are faulty (`FaultList`), or if they were selected, both up to a limit."""
 
 from __future__ import annotations
 
@@ -74,8 +73,8 @@ REASONS = (
     "other",
 )
 
-#: States of a stream or consumer, the worst first: ends of the codes of the health rules, and what follows where there is none.
-#: `tolerated`: it misses only servers in maintenance, or what is tolerated.
+#: States of a stream or consumer, the worst first: suffixes of the codes of the health rules, and the other states.
+#: `tolerated`: it only lacks servers in maintenance, or tolerated servers.
 STATES = (
     "no_leader",
     "leader_disputed",
@@ -89,7 +88,7 @@ STATES = (
     "tolerated",
     "ok",
 )
-#: What of the report of the insights becomes series: their number is that of servers and zones.
+#: The parts of the insights report that become series: their number depends on the servers and zones.
 _FORECAST_SCOPES = ("cluster", "zone", "server")
 _FORECASTS = (("p10", "full_p10"), ("p50", "full_p50"), ("p90", "full_p90"))
 
@@ -259,7 +258,7 @@ class Fault:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Return what comes first in a list that is cut: the worst state, streams before consumers, then by name."""
+        """Return the sort key of a list that is cut: the worst state, streams before consumers, then by name."""
         return (
             STATES.index(self.state),
             self.kind != STREAM,
@@ -278,11 +277,10 @@ class _Seen:
 
 
 class FaultList:
-    """Which streams and consumers at fault have series of their own, `limit` at most.
+    """The faulty streams and consumers with their own series, at most `limit`.
 
-    One gets in when two looks in a row saw it, so that an election or a restart makes no series, and stays for `linger` seconds
-    after it is mended, so that its series ends with a good value.
-    """
+    An asset is added when two samples in a row show the fault, so an election or a restart creates no series, and
+    stays for `linger` seconds after its repair, so its series ends with a good value."""
 
     def __init__(self, limit: int, linger: float = 600.0) -> None:
         self.limit = limit
@@ -290,7 +288,7 @@ class FaultList:
         self._seen: dict[Fault, _Seen] = {}
 
     def look(self, faults: Collection[Fault], now: float) -> tuple[list[tuple[Fault, bool]], int]:
-        """Return those to show, each with whether it is at fault now, and how many there is no room for."""
+        """Return the assets to show, each with its current state, and the number of omitted ones."""
         for fault in faults:
             seen = self._seen.setdefault(fault, _Seen())
             seen.looks, seen.last = seen.looks + 1, now
@@ -308,14 +306,14 @@ class FaultList:
         return rows[: self.limit], max(0, len(rows) - self.limit)
 
 
-# --- what a sweep read ------------------------------------------------------------------------------------------------
+# --- Content of a sweep -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a sweep read of the servers. `problems`: by the health rules, without what is `tolerated`. `expected`: server → its
-    cluster, empty where nobody knows. `varz`: by server id, of those that answered it. `selected`: which streams have series of
-    their own, as ACCOUNT/STREAM with * and ?."""
+    """The servers' data in a sweep. `problems`: by the health rules, without `tolerated` ones. `expected`: server →
+    its cluster, empty if unknown. `varz`: by server id, for those that answered. `selected`: the streams with their
+    own series, as ACCOUNT/STREAM with * and ?."""
 
     cluster: Cluster
     problems: Sequence[Problem] = ()
@@ -332,7 +330,7 @@ class Reading:
         return sorted({server.cluster for server in self.cluster.servers} | set(self.expected.values()) - {""})
 
     def only_cluster(self) -> str:
-        """Return the one cluster of the fleet, empty where there are more: what spans them belongs to none."""
+        """Return the only cluster of the fleet, empty if there are several: groups that span them belong to none."""
         clusters = self.clusters
         return clusters[0] if len(clusters) == 1 else ""
 
@@ -346,7 +344,7 @@ def cause_metrics(out: Exposition, causes: Iterable[RootCause]) -> None:
 
 
 def cluster_metrics(out: Exposition, reading: Reading, faults: FaultList, now: float) -> None:
-    """Add what is known of servers, groups, and single streams and consumers. `now`: seconds of a clock that only goes on."""
+    """Add the metrics of servers, groups, and single streams and consumers. `now`: seconds of a monotonic clock."""
     states = group_states(reading)
     _servers(out, reading)
     _stops(out, reading)
@@ -497,7 +495,7 @@ def _classes(out: Exposition, reading: Reading) -> None:
         out.add("natsops_group_members", one.members, **labels)
         out.add("natsops_group_members_in_step", one.in_step, **labels)
         out.add("natsops_group_quorum_margin_min", min(one.margins), **labels)
-        # One or two replicas cannot have any: whoever chose so many knows that, and no alert should last for ever.
+        # One or two replicas cannot have a margin: that is a deliberate choice, and no alert should last forever.
         if size > 2:
             out.add("natsops_groups_without_margin", sum(margin < 1 for margin in one.margins), **labels)
     for (cluster, kind), lag in lags.items():
@@ -552,7 +550,7 @@ def _at_fault(out: Exposition, states: Mapping[Fault, bool], faults: FaultList, 
 
 
 def _selected(out: Exposition, reading: Reading, limit: int) -> None:
-    """Add the streams that were asked for, and their durable consumers, in the order of their names."""
+    """Add the selected streams and their durable consumers, sorted by name."""
     chosen = [
         stream
         for stream in reading.cluster.streams
@@ -578,7 +576,7 @@ def _selected(out: Exposition, reading: Reading, limit: int) -> None:
     _list_metrics(out, SELECTED, min(limit, len(rows)), max(0, len(rows) - limit), limit)
 
 
-# --- what lies beside the cluster -------------------------------------------------------------------------------------
+# --- Data besides the cluster -----------------------------------------------------------------------------------------
 
 
 def journal_metrics(out: Exposition, journal: Journal, now: float) -> None:

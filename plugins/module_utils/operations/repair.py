@@ -1,12 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carries the cures of `cluster/repair_plan` out, one after another, each from what the servers say at that moment, and each
-verified before the next.
+"""Execution of the repairs from `cluster/repair_plan`, one by one, each from the current state of the servers, and
+each verified before the next.
 
-A consumer that is to be recreated does not exist for a moment. What it takes to make it again is in a file until it is there, so
-that the next run completes what an interrupted one began.
-"""
+A consumer does not exist for a moment while it is recreated. The data needed for that is in a file until it exists,
+so the next run completes an interrupted one."""
 
 from __future__ import annotations
 
@@ -60,14 +59,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: What the name of a file begins with that holds a consumer which is being recreated.
+#: The prefix of the file for a consumer that is being recreated.
 _RECORD = "repair-"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a repair is done. `observe`: seconds between the two looks; `timeout`: seconds for each cure to be seen; `directory`:
-    of the records, None for that of Ansible."""
+    """The options of a repair. `observe`: seconds between the two samples; `timeout`: seconds until the result of
+    each repair must be visible; `directory`: of the records, None for Ansible's own."""
 
     expected: Expectations
     observe: float = 10.0
@@ -76,7 +75,8 @@ class Settings:
 
 
 class Repair:
-    """The repairs of one request. Uses the system account's connection, and a user of each account whose assets are cured."""
+    """The repairs of one request. Uses the system account's connection, and a user of each account with faulty
+    assets."""
 
     def __init__(self, connections: Connections, request: Request, settings: Settings) -> None:
         self._connections = connections
@@ -85,7 +85,7 @@ class Repair:
         self._system = SystemApi(connections.own)
         self._last: Cluster | None = None
 
-    # --- what is wrong, and what would be done ------------------------------------------------------------------------
+    # --- Findings and plan -------------------------------------------------------------------------------------------
 
     def look(self) -> Cluster:
         """Return the cluster with all its streams. Raises NatsFailure."""
@@ -93,7 +93,7 @@ class Repair:
         return self._system.read_cluster(awaited=awaited, known_names={*awaited, *self._request.dead})
 
     def plan(self) -> list[Step]:
-        """Return what is wrong with its cures, from two looks. Raises NatsFailure."""
+        """Return the findings with their repairs, from two samples. Raises NatsFailure."""
         early = self.look()
         time.sleep(self._settings.observe)
         self._last = self.look()
@@ -144,12 +144,12 @@ class Repair:
             info = max(views, key=position)
             delivered = max(map(rules.delivered_seq, views))
             return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)
-        # Nobody holds it: the members answer with what the meta group's log assigns to them, without any position.
+        # It is on no server: the members reply with their assignment from the meta group's log, without any position.
         info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
         return replace(known, config=_complete(info, finding.consumer))
 
     def _replicas(self, finding: Finding, cluster: Cluster) -> list[Mapping[str, Any]]:
-        """Return what each server says of its replica of a consumer."""
+        """Return each server's report on its replica of a consumer."""
         consumer = _consumer(cluster, finding)
         if consumer is None:
             return []
@@ -183,10 +183,9 @@ class Repair:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, step: Step) -> str:
-        """Cure one finding if it still is there, and return what was seen afterwards, empty when nothing had to be done.
+        """Repair one finding if it still exists, and return the observed result, empty if there was nothing to do.
 
-        The state that makes it safe is read right before. Raises NatsFailure.
-        """
+        The state that makes it safe is read right before. Raises NatsFailure."""
         now = self.look()
         found = [item for item in self._plan(self._last or now, now) if item.finding.key == step.finding.key]
         if not found:
@@ -256,7 +255,7 @@ class Repair:
         return f"recreated; it delivers {where}{other}"
 
     def _verify_consumer(self, step: Step) -> None:
-        """Wait until a consumer is whole at its floor."""
+        """Wait until a consumer is complete at its floor."""
         finding, api = step.finding, self._connections.account(step.finding.account)
 
         def wrong() -> list[str]:
@@ -273,7 +272,7 @@ class Repair:
             raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(seen.value)}")
 
     def _remove(self, api: JetStreamApi, step: Step) -> None:
-        """Delete a consumer and see that it is gone. No member of a ghost's group answers, or all say that it is not there."""
+        """Delete a consumer and verify it. For a ghost, no member of its group answers, or all report it as missing."""
         finding = step.finding
 
         def gone() -> bool:

@@ -134,7 +134,7 @@ class AssetGroups:
         return [answer if isinstance(answer, NatsFailure) else None for answer in answers]
 
     def named(self, assets: Sequence[Asset]) -> dict[Asset, Reading]:
-        """Return the state of these assets. Raises NatsFailure when one does not exist, or cannot be asked for."""
+        """Return the state of these assets. Raises NatsFailure if an asset does not exist, or cannot be queried."""
         streams = list(dict.fromkeys(replace(item, consumer=None) for item in assets))
         readings = dict(zip(streams, self.read(streams)))
         consumers = [asset for asset in assets if asset.consumer is not None]
@@ -199,7 +199,7 @@ class AssetGroups:
         requests: Sequence[tuple[str, Mapping[str, Any] | None]],
         timeout: float | None = None,
     ) -> list[Union[dict[str, Any], NatsFailure]]:
-        """Return each request's answer, asked for by a user of each asset's account."""
+        """Return the reply to each request, sent as a user of each asset's account."""
         answers: dict[int, Union[dict[str, Any], NatsFailure]] = {}
         for account in dict.fromkeys(asset.account for asset in assets):
             mine = [index for index, asset in enumerate(assets) if asset.account == account]
@@ -209,8 +209,8 @@ class AssetGroups:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Which assets are meant: those `named`, or all of the accounts (and of the stream, where given) that are led by the
-    servers to stay away from."""
+    """The selected assets: those `named`, or all of the accounts (and of the stream, if set) that are led by the
+    servers to avoid."""
 
     kind: str
     accounts: tuple[str | None, ...]
@@ -218,7 +218,7 @@ class _Scope:
     stream: str | None
 
     def read(self, groups: AssetGroups) -> dict[Asset, Reading]:
-        """Return the state of the assets that may be meant, in the order of their names."""
+        """Return the state of the assets that may be selected, sorted by name."""
         if self.named:
             return groups.named(self.named)
         found: dict[Asset, Reading] = {}
@@ -228,20 +228,21 @@ class _Scope:
         return dict(sorted(found.items(), key=lambda item: item[0].order))
 
     def means(self, reading: Reading, constraints: LeaderConstraints) -> bool:
-        """Return whether this asset is meant; one of which no leader is known may be."""
+        """Return whether this asset is selected; an asset with an unknown leader may be."""
         if self.named or isinstance(reading, NatsFailure) or reading.leader is None:
             return True
         return reading.leader in constraints.away_from
 
 
 def step_down_assets(kind: str, own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> None:
-    """Be the module for streams or consumers. `own`: the options that name them; `arguments` are those of `make_module`."""
+    """Run the module for streams or consumers. `own`: the options that name them; `arguments` are those of
+    `make_module`."""
     module = make_module({**ASSET_SPEC, **own}, **arguments)
     run_connected(module, lambda connections: _work(module, kind, connections))
 
 
 def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every asset that is meant has a leader that fits."""
+    """Return the module's result once every selected asset has a suitable leader."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:

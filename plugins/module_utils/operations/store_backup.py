@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Saving streams from copies of the stores of stopped servers, each from the copy that goes furthest.
+"""Backups of streams from copies of the stores of stopped servers, each from the most advanced copy.
 
-A throw-away server loads one stream at a time, in isolation and from another copy, so that the given one stays as it is. What it
-sends is the archive of a backup, with the configuration that the stream had.
-"""
+A throw-away server loads one stream at a time, in isolation and from a second copy, so the given copy is unchanged.
+Its snapshot becomes the archive of a backup, with the original configuration of the stream."""
 
 from __future__ import annotations
 
@@ -66,15 +65,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 _LOG_LINES = 3
-#: What of a stream a copy tells before it is loaded.
+#: The data about a stream in a copy, before it is loaded.
 _REPORTED = ("messages", "first_seq", "last_seq")
 
 
 @dataclass(frozen=True)
 class WantedCopies:
-    """Which streams are saved, where to and how. `copies`: server → directory of the copy of its store. `damaged`: patterns of
-    streams that are saved although less of them is loaded than their files tell. `undeleted`: likewise, although more is loaded.
-    `held`: what must be in the copies, as `nats_store_copy` returned it."""
+    """The streams to save, their destination and options. `copies`: server → directory of the copy of its store.
+    `damaged`: patterns of streams that are saved although they load only partly. `undeleted`: likewise, although
+    they load deleted messages. `held`: the required content of the copies, as returned by nats_store_copy."""
 
     copies: Mapping[str, str]
     store: Store
@@ -118,14 +117,13 @@ class _Place:
 
 
 def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> Outcome:
-    """Save every stream that is asked for. One that fails does not keep the others from being saved. In check mode they are
-    loaded too, and nothing is written that stays.
+    """Save every requested stream. A failed stream does not stop the others. In check mode they are also loaded, but
+    nothing permanent is written.
 
-    Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked.
-    """
+    Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked."""
     binary, _version = find_binary(wanted.binary)
     replicas = _replicas(wanted)
-    # Beside the backups, where the disk has room for them; in a directory that holds backups only it would be in their way.
+    # Next to the backups, on a disk with enough room; a directory for backups only must not contain it.
     beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
     place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
     _require_room(wanted, place, replicas)
@@ -152,11 +150,12 @@ def _report(progress: Progress, done: int, count: int, name: str, size: int) -> 
     progress.report(lambda: f"{done} of {count} streams saved; {name}: {human_bytes(size)} so far")
 
 
-# --- what there is ------------------------------------------------------------------------------------------------------
+# --- Copies
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _replicas(wanted: WantedCopies) -> list[_Replica]:
-    """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported, incomplete."""
+    """Return the best replica of each requested stream. Raises NatsFailure invalid_option, unsupported, incomplete."""
     held: dict[Stream, dict[str, StoredStream]] = {}
     for server, copy in wanted.copies.items():
         for stored in _stored(server, copy):
@@ -229,7 +228,7 @@ def _floor(consumer: Mapping[str, Any]) -> int:
 
 
 def _consumer(directory: Path) -> dict[str, Any]:
-    """Return what the files of a consumer report. Raises NatsFailure damaged."""
+    """Parse the files of a consumer. Raises NatsFailure damaged."""
     state = directory / "o.dat"
     try:
         config = json.loads((directory / "meta.inf").read_bytes())
@@ -262,7 +261,7 @@ def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Repli
 def _row(
     wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
-    """Return what became of one stream."""
+    """Return the result of one stream."""
     stored = replica.stored
     row: dict[str, Any] = {
         "name": replica.label,
@@ -293,7 +292,7 @@ def _row(
 def _save(
     wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
-    """Return what a row says of a stream that is saved, or would be. Raises NatsFailure."""
+    """Return the row of a stream that is saved, or would be. Raises NatsFailure."""
     stored = replica.stored
     with _loaded(place, replica) as (client, work):
         api = _LoadedApi(client, replica)
@@ -328,7 +327,7 @@ def _save(
 
 
 def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
-    """Return in which way less is loaded than the files tell, empty where it is all."""
+    """Return how the loaded stream falls short of its files, empty if it is complete."""
     keys = _REPORTED if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
     reported = {key: getattr(stored, key) for key in keys}
     return ", ".join(
@@ -339,7 +338,7 @@ def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
 
 
 def _undeleted(wanted: WantedCopies, replica: _Replica, api: JetStreamApi, state: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many messages are loaded that were deleted as far as any store tells, and whose that is."""
+    """Return the number of loaded messages that another store shows as deleted, and the server of that store."""
     stored = replica.stored
     stores = [(replica.server, stored), *replica.others.items()]
     stores += [
@@ -411,11 +410,12 @@ class _LoadedApi(JetStreamApi):
         return Listing((*listing.rows, *self._elsewhere), listing.unknown)
 
     def _snapshot_started(self, reply: dict[str, Any]) -> dict[str, Any]:
-        # What restores an archive sends the configuration of its manifest, by which a server replaces that in the archive.
+        # A restore sends the configuration of the manifest, which replaces the one in the archive.
         return {**super()._snapshot_started(reply), "config": self._config}
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------------
+# --- Output
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _page(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:

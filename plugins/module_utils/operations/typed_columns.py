@@ -1,12 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of a snapshot as Parquet, with the columns that `telemetry` declares, by pyarrow and msgspec.
+"""The tables of a snapshot as Parquet, with the columns from `telemetry`, by pyarrow and msgspec.
 
-A row is decoded into objects that hold what is declared and nothing else. A key that comes for the first time is learned; a row
-with a value of another type is taken apart key by key. What no column takes is JSON in the column `extra`. A configuration is
-read once for all rows that have it.
-"""
+A row is decoded into objects with exactly the declared fields. A new key is learned; a row with a value of a
+different type is split key by key. Values without a column are JSON in the column `extra`. A configuration is parsed
+once for all rows that have it."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 #: Rows that are held as objects, and as columns, until they are written.
 _ROWS, _GROUP = 4096, 65536
 
-#: Keys that a table learns beside the declared ones; a row with any further one is taken apart.
+#: Keys that a table learns besides the declared ones; a row with any further key is split.
 _MOST_LEARNED = 64
 
 _UNITS = {
@@ -57,7 +56,7 @@ _UNITS = {
     "us": 1e-6,
     "ns": 1e-9,
 }
-#: Units of what is shorter than a second, which are not followed by another one.
+#: Fractions of a second, which no further unit follows.
 _SHORT = ("ms", "µs", "ns")
 _DURATION = re.compile(r"([\d.]+)([a-zµ]+)")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
@@ -96,7 +95,7 @@ def seconds_of(text: str) -> float:
 
 
 def microseconds_of(text: str) -> int | None:
-    """Return the microseconds since 1970 of a time as servers write it, what is shorter cut off; None for Go's time of never.
+    """Return the microseconds since 1970 of a time in a server's notation, truncated; None for Go's zero time.
     Raises ValueError for anything else."""
     match = _MOMENT.fullmatch(text)
     if match is None:
@@ -108,19 +107,20 @@ def microseconds_of(text: str) -> int | None:
     return (moment - _EPOCH) // timedelta(microseconds=1) + int((match[2] or "").ljust(6, "0")[:6])
 
 
-# --- what is declared, as classes that msgspec decodes into ----------------------------------------------------------------
+# --- Declared fields as classes for msgspec
+# -------------------------------------------------------------------------------
 
 
 class _Document:
-    """How documents are read: those that hold nothing but what is declared, and all others. `others`: whether what else they
-    hold is kept."""
+    """How documents are decoded: those with only declared keys, and all others. `others`: whether the other keys are
+    stored."""
 
     def __init__(self, fields: Sequence[Field], others: bool = True) -> None:
         self._msgspec, _pyarrow = libraries()
         self._others = others
         self.tree = tree_of(fields)
         self._types = {field.name: parse_type(field.type) for field in fields}
-        #: Keys beside the declared ones, by the path of the object that has them.
+        #: Undeclared keys, by the path of their object.
         self._learned: dict[tuple[str, ...], dict[str, str]] = {}
         self._build()
 
@@ -170,7 +170,7 @@ class _Document:
     # --- reading ----------------------------------------------------------------------------------------------------------
 
     def read(self, data: Any) -> tuple[Any, bytes | None]:
-        """Return a document as an object, and what of it no column takes as JSON, None for nothing."""
+        """Return a document as an object, and its values without a column as JSON, None for none."""
         text = data if json_text.is_text(data) or isinstance(data, bytes) else json_text.encoded(data)
         while True:
             try:
@@ -200,12 +200,12 @@ class _Document:
         return self._decoder.decode(json_text.encoded(fitting)), extra
 
     def again(self, found: Any, extra: bytes | None) -> tuple[Any, bytes | None]:
-        """Return the same of an object whose values are not what their types ask for, such as a text that is no time."""
+        """Return the same for an object with values of wrong types, such as a text that is not a time."""
         found, more = self.apart(self._msgspec.json.decode(self._msgspec.json.encode(found)))
         return found, more or extra
 
     def _left(self, tree: Tree, empty: Any, path: tuple[str, ...]) -> _Left:
-        """Return how is found what of an object no column takes."""
+        """Return the reader of an object's values without a column."""
         below, partly = [], []
         for key, member in tree.items():
             inside = (*path, key)
@@ -228,7 +228,7 @@ class _Document:
         )
 
     def _split(self, tree: Tree, document: Any) -> tuple[dict[str, Any], Any, bool]:
-        """Return what of a document fits into its columns, what else it holds, and whether that is anything."""
+        """Return the part of a document that fits into its columns, the rest, and whether there is a rest."""
         if not isinstance(document, dict):
             return {}, document, True
         fitting: dict[str, Any] = {}
@@ -252,7 +252,7 @@ class _Document:
         return fitting, left, odd
 
     def _fit(self, field: Field, value: Any) -> tuple[Any, bool]:
-        """Return what of a value a field takes, None for nothing, and whether that is all of it."""
+        """Return the part of a value that fits into a field, None for none, and whether it is complete."""
         if field.is_text:
             return value, True
         if field.reported == NANOSECONDS:
@@ -261,9 +261,9 @@ class _Document:
 
 
 class _Left:
-    """What of objects of a class no column takes. `learned`: the beginning of such a member, and its attribute; `below`: the same
-    of an object within, what that is where it is not there, and what is left of it; `partly`: the same of a field that has
-    members which its type does not, and its path."""
+    """The values without a column in objects of a class. `learned`: the beginning of such a member, and its
+    attribute; `below`: the same for a nested object, its replacement if it is missing, and its own rest; `partly`:
+    the same for a field with members that its type lacks, and its path."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class _Left:
         self._is_odd = is_odd
 
     def of(self, found: Any) -> tuple[bytes, bool]:
-        """Return what is left of an object as JSON, and whether that is anything but objects without members."""
+        """Return the rest of an object as JSON, and whether it has more than objects without members."""
         parts = []
         for name, attribute in self._learned:
             value = getattr(found, attribute)
@@ -303,7 +303,7 @@ def _member(key: str) -> bytes:
 
 
 def _fitting(type_: Type, value: Any) -> tuple[Any, bool]:
-    """Return what of a value a type takes, None for nothing, and whether that is all of it."""
+    """Return the part of a value that fits a type, None for none, and whether it is complete."""
     if type_.kind == "struct":
         if not isinstance(value, dict):
             return None, False
@@ -351,7 +351,7 @@ def _is_of(kind: str, value: Any) -> bool:
 
 
 class _Columns:
-    """Makes columns of Arrow of what was read."""
+    """Builds Arrow columns from the decoded rows."""
 
     def __init__(self) -> None:
         msgspec, self._pa = libraries()
@@ -442,7 +442,7 @@ class _Columns:
 
 
 class _Configurations:
-    """Makes a column of what is read of configurations from their texts."""
+    """Builds a column from the texts of configurations."""
 
     def __init__(self, fields: Sequence[Field], make: _Columns) -> None:
         _msgspec, self._pa = libraries()
@@ -460,7 +460,7 @@ class _Configurations:
 
 
 def _plain(text: Any) -> str | None:
-    """Return the text of a JSON value as Spark writes it, without what Go escapes for HTML; None for null."""
+    """Return the text of a JSON value as Spark writes it, without Go's escapes for HTML; None for null."""
     content = bytes(text)
     if content == b"null":
         return None

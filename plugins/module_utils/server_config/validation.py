@@ -1,11 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a wanted configuration, all of it at once. Pure: no I/O.
+"""The problems of a desired configuration, all at once. Pure: no I/O.
 
-Most rules are those of nats-server's validateOptions (server/server.go), which `nats-server -t` does not run: the server
-would refuse to start only after its files were changed. The others come from how clusters behave.
-"""
+Most rules are those of nats-server's validateOptions (server/server.go), which `nats-server -t` does not run: the
+server would only refuse to start after its files were changed. The others follow from the behaviour of clusters."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ COMPRESSION_MODES = (
 )
 CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
-#: Options of a systemd service that say how it is started and stopped, and as whom.
+#: Options of a systemd service for its start, its stop and its user.
 _OF_THE_UNIT = {
     "ExecStart", "ExecStop", "ExecReload", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "KillSignal",
     "KillMode", "FinalKillSignal", "SendSIGKILL", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec",
@@ -70,7 +69,7 @@ _OF_THE_UNIT = {
 
 @dataclass(frozen=True)
 class Case:
-    """A normalised configuration and what is known around it; see the filter nats_config_problems for the fields."""
+    """A normalised configuration and its context; see the filter nats_config_problems for the fields."""
 
     config: dict[str, Any]
     version: str
@@ -158,7 +157,7 @@ def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None
 
 
 def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Case, list[Note]]:
-    """Return the case that the rules judge, and what was noted when its values got their types."""
+    """Return the case for the rules, and the notes from converting the values to their types."""
     normal, notes = examine(config)
     size = context.get("cluster_size")
     case = Case(
@@ -192,7 +191,7 @@ def error(option: str, message: str) -> ConfigProblem:
 
 
 def warning(option: str, message: str) -> ConfigProblem:
-    """Return a problem that works, but that one should know."""
+    """Return a problem that works but deserves attention."""
     return {"severity": "warning", "option": option, "message": message}
 
 
@@ -271,7 +270,7 @@ def names(case: Case) -> Iterator[ConfigProblem]:
 
 
 def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
-    """A server that the role has not taken over is started by whoever set it up."""
+    """A server that the role has not taken over is started by its own unit."""
     if not case.take_over and not case.process_runs:
         yield error(
             "nats_server_take_over",
@@ -282,7 +281,7 @@ def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
 
 
 def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
-    """How a server is started and stopped is the role's; limits and hardening that somebody adds stay in force."""
+    """The role controls the start and stop of a server; additional limits and hardening stay in force."""
     for drop_in in case.drop_ins if case.take_over else []:
         decided = decided_by_the_unit(drop_in)
         if decided:
@@ -295,7 +294,7 @@ def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
 
 
 def decided_by_the_unit(drop_in: Mapping[str, Any]) -> list[str]:
-    """Return the options of a drop-in that say how the server is started and stopped, and as whom."""
+    """Return the options of a drop-in for the start, the stop and the user of the server."""
     return [name for name in drop_in["options"] if name in _OF_THE_UNIT]
 
 
@@ -350,8 +349,8 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
 
 
 def left_store(case: Case) -> Iterator[ConfigProblem]:
-    """A server starts without what is in the directory that it had before. Streams of one replica come back empty, which no
-    server reports, and its Raft groups forget how it voted."""
+    """A server starts without the data in its previous directory. Streams with one replica come back empty, which no
+    server reports, and its Raft groups forget their votes."""
     held = case.loaded_store
     streams = int(held.get("streams") or 0)
     if not streams and held.get("peers") is None:
@@ -413,7 +412,7 @@ def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
 
 
 def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
-    """nats-server cannot read what it encrypted with another key than these two."""
+    """nats-server cannot read data that was encrypted with a key other than these two."""
     before = (get_jetstream(case.loaded) or {}).get("encryption_key")
     block = case.jetstream
     empty = not case.store.get("streams") and case.store.get("peers") is None
@@ -451,7 +450,7 @@ def lame_duck(case: Case) -> Iterator[ConfigProblem]:
 
 
 def payload(case: Case) -> Iterator[ConfigProblem]:
-    """A message must fit into what may be pending."""
+    """A message must fit into max_pending."""
     size = _bytes(case.config.get("max_payload"), DEFAULT_MAX_PAYLOAD)
     pending = _bytes(case.config.get("max_pending"), DEFAULT_MAX_PENDING)
     if size > pending:
@@ -497,7 +496,7 @@ def leafnodes_listen(case: Case) -> bool:
 
 
 def listeners(case: Case) -> Iterator[ConfigProblem]:
-    """`listen` beside a host or port that says otherwise: which of them wins would be chance."""
+    """`listen` with a contradicting host or port: it would be arbitrary which of them applies."""
     blocks = [("", case.config), *((f"{name}.", case.block(name) or {}) for name in LISTENERS)]
     for prefix, block in blocks:
         if block.get("listen") is None:
@@ -603,7 +602,7 @@ def domain(case: Case) -> Iterator[ConfigProblem]:
 
 
 def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
-    """Values that are looked at only when the server starts."""
+    """Values that nats-server only checks at its start."""
     block = case.jetstream or {}
     hint = block.get("extension_hint")
     if hint and hint.lower() not in ("will_extend", "no_extend"):
@@ -615,7 +614,7 @@ def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
 
 
 def storage(case: Case) -> Iterator[ConfigProblem]:
-    """Where the streams lie, and whether what they may take is there."""
+    """The location of the streams, and whether their limits fit there."""
     block = case.jetstream
     if block is None:
         return
@@ -684,7 +683,7 @@ def unique_tag(case: Case) -> Iterator[ConfigProblem]:
         )
 
 
-# --- The cluster as a whole -----------------------------------------------------------------------------------------
+# --- The complete cluster --------------------------------------------------------------------------------------------
 
 
 def membership(case: Case) -> Iterator[ConfigProblem]:
@@ -805,7 +804,7 @@ def route_pool(case: Case) -> Iterator[ConfigProblem]:
 
 
 def routes(case: Case) -> Iterator[ConfigProblem]:
-    """The number of routes is what the meta group takes for its size when it starts for the first time."""
+    """At its first start the meta group takes the number of routes as its size."""
     listed = (case.block("cluster") or {}).get("routes") or []
     servers = len(case.jetstream_members)
     linked = (case.block("leafnodes") or {}).get("remotes")
@@ -821,7 +820,7 @@ def routes(case: Case) -> Iterator[ConfigProblem]:
 
 
 def route_credentials(case: Case) -> Iterator[ConfigProblem]:
-    """Routes and gateways send their credentials, and know one user only."""
+    """Routes and gateways send their credentials, and have only one user."""
     for where in ("cluster", "gateway"):
         block = (case.block(where) or {}).get("authorization")
         if not isinstance(block, dict):
@@ -992,7 +991,7 @@ def no_auth_user(case: Case) -> Iterator[ConfigProblem]:
 
 
 def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
-    """What MQTT and WebSocket need of the rest."""
+    """Requirements of MQTT and WebSocket."""
     mqtt, websocket = case.block("mqtt"), case.block("websocket")
     linked = any(case.block(name) is not None for name in ("cluster", "gateway", "leafnodes"))
     if mqtt is not None:
@@ -1136,7 +1135,8 @@ def _other_accounts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_users(config: Mapping[str, Any]) -> bool:
-    """Return whether a normalised configuration has users beside those of the system account, which do not keep others out."""
+    """Return whether a normalised configuration has users besides those of the system account, which do not exclude
+    others."""
     authorization = get_block(config, "authorization") or {}
     if any(authorization.get(key) for key in ("users", "user", "token", "auth_callout")):
         return True
