@@ -443,7 +443,7 @@ def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
     tags = {tag.lower() for item in cluster.servers if item.name == server for tag in item.tags}
     if module.params["replicas"] and server in cluster.names and DRAIN_TAG not in tags:
         module.warn(
-            f'{server} may be selected for new streams: server_tags: [f"{DRAIN_TAG}"] and a reload keep it empty'
+            f'{server} may be selected for new streams: server_tags: ["{DRAIN_TAG}"] and a reload keep it empty'
         )
     if module.params["state"] == "present" and DRAIN_TAG in tags:
         module.warn(f"{server} has the tag {DRAIN_TAG}: it leads again, but accepts no new replicas")

@@ -296,9 +296,9 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     time.sleep(0.1)  # the messages are to be older than the shortest age below
     for desired, why in (
         ({"max_msgs": 4}, "max_msgs: 4 deletes 2 of 6 messages"),
-        ({"max_bytes": 300}, "max_bytes: 300 removes messages"),
+        ({"max_bytes": 300}, "max_bytes: 300 deletes messages"),
         ({"max_msgs_per_subject": 2}, "max_msgs_per_subject: 2 deletes messages: a subject has 3"),
-        ({"max_age": "100ms"}, "max_age: 0.1 s removes messages"),
+        ({"max_age": "100ms"}, "max_age: 0.1 s deletes"),
         ({"retention": "interest"}, "retention interest removes messages"),
         ({"subjects": ["full.>"]}, "subjects that it would no longer accept: other"),
     ):
@@ -366,7 +366,7 @@ def test_mirrors_and_sources(change: Run, refused: Run, version: str) -> None:
         refused("stream", "immutable", stream="M", mirror={})
     else:
         assert (
-            "cannot be made a mirror again (irreversible)"
+            "cannot become a mirror again (irreversible)"
             in refused("stream", "dangerous", stream="M", mirror={})["msg"]
         )
         ended = change("stream", stream="M", mirror={}, subjects=["m.>"], allow=["irreversible"])
@@ -385,7 +385,8 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStrea
         in refused("stream", "immutable", stream="SEALED", sealed=False)["msg"]
     )
     assert (
-        "with sealed the server makes it 0" in refused("stream", "invalid_option", stream="SEALED", max_age="1d")["msg"]
+        "with sealed the server sets it to 0"
+        in refused("stream", "invalid_option", stream="SEALED", max_age="1d")["msg"]
     )
     told = refused("stream", "immutable", stream="SEALED", state="purged", allow=["data_loss"])
     assert "it cannot be purged: sealed, deny_purge" in told["msg"]
@@ -599,7 +600,7 @@ def test_a_consumer_in_use_is_not_deleted(
     change("consumer", stream="INTEREST", consumer="only")
     publish(api, "INTEREST.a", 2)
     told = refused("consumer", "dangerous", stream="INTEREST", consumer="only", state="absent")
-    assert "2 messages wait for it" in told["msg"]
+    assert "2 messages to deliver" in told["msg"]
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------
@@ -658,7 +659,7 @@ def test_a_key_value_bucket_works_with_the_clients(
         "max_msgs_per_subject": 5,
         "duplicate_window": 120 * 10**9,
     }
-    assert "a subject holds 3 (data_loss)" in refused("kv_bucket", "dangerous", bucket="config", history=2)["msg"]
+    assert "a subject has 3 (data_loss)" in refused("kv_bucket", "dangerous", bucket="config", history=2)["msg"]
     assert "must be from 1 to 64" in refused("kv_bucket", "invalid_option", bucket="config", history=65)["msg"]
     assert "not the name of a bucket" in refused("kv_bucket", "invalid_option", bucket="a.b")["msg"]
     if version == OLD:

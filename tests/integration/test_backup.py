@@ -174,7 +174,7 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
     ]
     told = accounts.catalogue()
     assert [row["stream"] for row in told["backups"]] == ["FIRST", "LAST"]
-    assert "cannot save a stream in memory" in told["streams"]["APP/MEMORY"]["problem"]
+    assert "cannot back up a stream in memory" in told["streams"]["APP/MEMORY"]["problem"]
     assert not accounts.done("backup", exclude=["*/MEMORY"])["changed"]
 
 
@@ -386,7 +386,7 @@ def test_what_is_delivered_again_is_counted_before(accounts: Accounts, version: 
     app.clear()
     (planned,) = accounts.run("restore", check_mode=True, streams=["*"])["streams"]
     (row,) = accounts.done("restore", streams=["*"])["streams"]
-    counted = "also acknowledged ones: c (up to 80)" if version != OLD else "are delivered again: c (1)"
+    counted = "including acknowledged messages: c (up to 80)" if version != OLD else "are delivered again: c (1)"
     assert row["caveats"] == planned["caveats"] and any(caveat.endswith(counted) for caveat in row["caveats"]), row
     again = app.api.consumer("AGAIN", "c")
     assert again["num_pending"] + again["num_ack_pending"] == (100 if version != OLD else 21)

@@ -110,7 +110,7 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
         "nats_dr_failover", "origin_answers", fence="dead", dead="east", **pair_options(version)
     )
     planned = pair.run("nats_dr_failover", check_mode=True, fence="subjects", **pair_options(version))
-    assert planned["changed"] and "fence: stream ORDERS of east gets the subject" in planned["lines"][0]
+    assert planned["changed"] and "fence: the subjects of stream ORDERS of east are replaced by" in planned["lines"][0]
     assert pair.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
 
     done = pair.done("nats_dr_failover", fence="subjects", **pair_options(version))

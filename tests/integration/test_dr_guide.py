@@ -104,13 +104,13 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
             assert "west can take over" in output and "with 1 consumers at their floors" in output
             assert planned.status()["drill"]["ok"]
         elif "--check" in command:
-            assert "fence: stream ORDERS of east gets the subject nats_dr.fenced.ORDERS" in output
+            assert "fence: the subjects of stream ORDERS of east are replaced by nats_dr.fenced.ORDERS" in output
             assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
             assert planned.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
     assert "nothing is lost: the site has all messages of its fenced origin" in output
     assert contexts_at(tmp_path / "guide") == planned.west.urls + planned.east.urls
     assert planned.publish(planned.west, "orders.1")["seq"] == 21
-    assert "gets what ORDERS of west has after sequence 20" in run_command(commands[8], tmp_path / "guide")
+    assert "receives the messages of ORDERS of west after sequence 20" in run_command(commands[8], tmp_path / "guide")
     assert "1 messages returned; ORDERS serves with 21" in run_command(commands[9], tmp_path / "guide")
     assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
     assert planned.publish(planned.east, "orders.1")["seq"] == 22

@@ -213,7 +213,7 @@ def test_what_the_insights_recorded_of_the_writes_counts(
     assert leaders["lines"][-1] == known["lines"][-1]
 
     several = plan("nats_rebalance_plan", **options, rates_file=str(report))
-    assert "rates_file: " in several["msg"] and "none was named: lab, other" in several["msg"]
+    assert "rates_file: " in several["msg"] and "none was selected: lab, other" in several["msg"]
     assert "which is missing" in plan("nats_rebalance_plan", **options, rates_fleet="lab")["msg"]
     assert "No such file" in plan("nats_rebalance_plan", **options, rates_file=str(tmp_path / "none"))["msg"]
 

@@ -238,7 +238,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     wish = [*streams("NONE", 3), *streams("ORDERS", 4), *streams("ON2", 2)]
     reasons = refused(cluster, "replica_count", nats_cluster_streams=wish, nats_server_account_operator_password="")
     assert "No stream matches APP/NONE" in reasons
-    assert "APP/ORDERS cannot have 4 replica(s): 1 more server(s) must take a replica, 0 can (none)" in reasons
+    assert "APP/ORDERS cannot have 4 replica(s): 1 more server(s) must take a replica, but 0 can (none)" in reasons
     assert "n1 does not have the tag node:n2" in reasons
     assert "No user may change streams in account APP" in reasons
 
@@ -323,7 +323,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
         cluster.playbook("replica_count", nats_cluster_streams=load)
         assert parse_hosts(run_module, cluster, "LOAD3") == ["n1", "n2", "n3", "n4", "n5"]
         needed = refused(cluster, "scale_in", "--check", **leave)
-        assert "the replica that n4 has of stream APP/LOAD3 (R5 on n1, n2, n3, n4, n5)" in needed
+        assert "the replica of stream APP/LOAD3 on n4 (R5 on n1, n2, n3, n4, n5)" in needed
         for replicas in (1, 3):
             cluster.playbook("replica_count", nats_cluster_streams=streams("LOAD3", replicas))
             assert len(parse_hosts(run_module, cluster, "LOAD3")) == replicas

@@ -303,7 +303,7 @@ def test_older_servers_are_not_rescued_in_place(
     destroy(cluster, "n2", "n3")
     rescue = partial(make_rescue(cluster, run_module, tmp_path), dead_servers=["n2", "n3"], expected_servers=names)
     planned = without_leader(rescue)
-    assert planned["fresh"] and "there run n1 2.10.27" in str(planned["lines"])
+    assert planned["fresh"] and "but n1 2.10.27" in str(planned["lines"])
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
     assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
     assert any(one.startswith("n1 alone cannot elect a meta leader of a fresh cluster") for one in planned["refused"])
