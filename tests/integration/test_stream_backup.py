@@ -32,7 +32,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
     Upload,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    JetStreamApi,
+    RestoreFailed,
+    TransferPace,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
     CONTENTS,
     read_backup,
@@ -848,6 +852,32 @@ def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callabl
     change_manifest(path, **told)
     site.done("restore", path=str(path))
     site.assert_restored("FAILED", record)
+
+
+@pytest.mark.parametrize("reason", ["in use", "silent"])
+def test_a_failed_restore_keeps_the_stream_of_another_client(
+    site: Site, save: Callable[..., Path], version: str, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """The failures of two of three concurrent restores on 2.10.27, which deleted the stream of the third."""
+    name = f"FOREIGN{len(reason)}"
+    site.add(name)
+    site.produce(some_messages(name, 5))
+    path = save(name)
+    site.api.delete_stream(name)
+
+    def taken(self: JetStreamApi, *_arguments: object) -> dict[str, Any]:
+        site.add(name)
+        site.produce([(f"{name}.x", {}, b"theirs")])
+        if reason == "in use":
+            failure = NatsFailure("api_error", "stream name already in use, cannot restore", err_code=10130)
+            raise RestoreFailed(failure, self.account)
+        raise NatsFailure("timeout", "no reply within 30 s")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JetStreamApi, "restore_stream", taken)
+        result = site.run("restore", path=str(path))
+    assert "created a stream of this name in the meantime, and it was not deleted" in result["msg"], result
+    assert site.stored(name) == {1: (f"{name}.x", {}, b"theirs")}
 
 
 class Peer:

@@ -68,7 +68,7 @@ _ACCOUNT: Members = {"api": optional(object_shape({"level": optional(whole)}))}
 CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
-STREAM_EXISTS, CONSUMER_EXISTS = 10058, 10148
+STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
 #: How a server refuses to create a stream, and the cause that passes by itself.
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is off for the user's account, or on the servers.

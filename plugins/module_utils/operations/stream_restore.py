@@ -32,6 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     CHUNK,
     CONSUMER_EXISTS,
+    RESTORED_NAME_EXISTS,
     STREAM_NOT_FOUND,
     JetStreamApi,
     Listing,
@@ -59,6 +60,7 @@ ELECTED = 0.5
 _INTERVAL = 0.05
 #: Nanoseconds of silence from which on a replica counts as unavailable.
 _SILENT = 5_000_000_000
+_CREATED_MEANWHILE = "; a client or another run created a stream of this name in the meantime, and it was not deleted"
 
 
 @dataclass(frozen=True)
@@ -179,17 +181,28 @@ def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict
     try:
         return api.restore_stream(config, state, _counted(_parts(prepared), wanted.report), wanted.pace)
     except RestoreFailed as failure:
-        failure.description = f"stream {name} was not restored: {failure.description}{_left(api, name, wanted)}"
+        left = _CREATED_MEANWHILE if failure.err_code == RESTORED_NAME_EXISTS else _left(api, name, wanted)
+        failure.description = f"stream {name} was not restored: {failure.description}{left}"
         raise
     except (ArchiveError, OSError) as error:
         reason = f"stream {name} was not restored: {prepared.backup.archive}: {error}{_left(api, name, wanted)}"
         raise NatsFailure("damaged", reason, account=api.account) from error
     except NatsFailure as failure:
         if failure.code == "timeout":
-            failure.description += f" (or the intended leader of stream {name} is down){_left(api, name, wanted)}"
+            # No message was sent, so a stream with messages is not from here.
+            left = _CREATED_MEANWHILE if _has_messages(api, name) else _left(api, name, wanted)
+            failure.description += f" (or the intended leader of stream {name} is down){left}"
         elif failure.code == "connection_lost":
             failure.description += f"; check whether stream {name} exists, which it did not before"
         raise
+
+
+def _has_messages(api: JetStreamApi, name: str) -> bool:
+    """Return whether a stream is known to have messages."""
+    try:
+        return int(api.stream(name)["state"]["messages"]) > 0
+    except NatsFailure:
+        return False
 
 
 def _counted(parts: Iterable[bytes], report: Callable[[int], None]) -> Iterator[bytes]:
