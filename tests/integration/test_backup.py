@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -13,12 +14,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils import progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import REMOVED, DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Record, Run, some_messages
 from support.manifests import change_manifest
@@ -249,6 +252,33 @@ def test_old_backups_go_and_the_newest_stays(accounts: Accounts) -> None:
     assert not accounts.done("backup", keep={"last": 2})["changed"]
     assert accounts.done("backup", keep={"daily": 1})["removed"] == paths[2:3]
     accounts.refused("backup", "invalid_option", keep={"last": -1})
+
+
+def test_a_backup_that_cannot_be_removed_keeps_no_catalogue_from_being_written(accounts: Accounts) -> None:
+    app = accounts.sites["APP"]
+    app.add("IMMUTABLE", 1)
+    for number in range(3):
+        app.produce([("IMMUTABLE.x", {}, str(number).encode())])
+        accounts.done("backup")
+    paths = [row["path"] for row in accounts.catalogue()["backups"]]
+    app.produce([("IMMUTABLE.x", {}, b"last")])
+    # The name that a backup gets while it is removed is taken, as an immutable folder is refused without root's rights.
+    folder = accounts.directory / paths[0]
+    taken = folder.with_name(f"{REMOVED}{folder.name}")
+    (taken / "other").mkdir(parents=True)
+    result = accounts.run("backup", keep={"last": 1})
+    assert "1 of 1 streams are saved, but old backups could not be removed" in result["msg"], result
+    assert f"{folder} cannot be removed: Directory not empty" in result["msg"]
+    assert [row["path"] for row in accounts.catalogue()["backups"]][:-1] == paths[:1]
+    # The sweep has removed the folder in the way.
+    assert accounts.done("backup", keep={"last": 1})["removed"] == paths[:1]
+    # Without room for the catalogue the streams are saved, too.
+    app.produce([("IMMUTABLE.x", {}, b"more")])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "mkstemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        result = accounts.run("backup")
+    assert "1 of 1 streams are saved, but" in result["msg"] and "No space left on device" in result["msg"]
+    assert not accounts.done("backup")["changed"]
 
 
 def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Accounts) -> None:

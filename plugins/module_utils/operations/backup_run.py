@@ -140,7 +140,7 @@ def _run(
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
         },
     }
-    return Outcome(result, not_saved(rows, left) or own.failure)
+    return Outcome(result, not_saved(rows, left) or own.failure or tidied.failure)
 
 
 def _listed(
@@ -190,12 +190,15 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
         failure.description = f"the files of the cluster itself were not saved: {failure.description}"
         return _Own(catalogue, failure=failure)
     rows += [saved] if saved is not None else []
-    old = expired_files(rows, wanted.keep, saved)
-    if not check_mode:
-        for row in old:
-            wanted.store.discard(str(row["path"]))
+    failures: list[NatsFailure] = []
+    old = [
+        row
+        for row in expired_files(rows, wanted.keep, saved)
+        if check_mode or _attempted(failures, wanted.store.discard, str(row["path"]))
+    ]
     kept = tuple(row for row in rows if row not in old)
-    return _Own(replace(catalogue, cluster=kept), saved, tuple(str(row["path"]) for row in old))
+    removed = tuple(str(row["path"]) for row in old)
+    return _Own(replace(catalogue, cluster=kept), saved, removed, failures[0] if failures else None)
 
 
 def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name: str, size: int) -> None:
@@ -354,10 +357,11 @@ def folder(account: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Tidied:
-    """The backups that were removed, and those that are dated in the future."""
+    """The backups that were removed, those that are dated in the future, and the failure of a removal or of the catalogue."""
 
     removed: list[str]
     future: list[str]
+    failure: Optional[NatsFailure] = None
 
 
 def _future_lines(future: Sequence[str]) -> list[str]:
@@ -376,13 +380,38 @@ def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalo
     now = datetime.now(timezone.utc)
     own = {row["path"] for row in rows if row["changed"]}
     old = _expired(backups, wanted.keep, {row["name"] for row in rows if not row["problem"]}, own, now)
+    failures: list[NatsFailure] = []
+    removed = (
+        old if check_mode else [backup for backup in old if _attempted(failures, wanted.store.remove, backup.folder)]
+    )
     if not check_mode:
-        for backup in old:
-            wanted.store.remove(backup.folder)
-        wanted.store.sweep()
-        store_catalogue(wanted.store, catalogue, [backup for backup in backups if backup not in old])
+        kept = [backup for backup in backups if backup not in removed]
+        _attempted(failures, wanted.store.sweep)
+        _attempted(failures, store_catalogue, wanted.store, catalogue, kept)
     future = [backup.path for backup in backups if is_future(backup.manifest.taken, now)]
-    return _Tidied([backup.folder for backup in old], future)
+    return _Tidied([backup.folder for backup in removed], future, _not_tidied(rows, failures))
+
+
+def _attempted(failures: list[NatsFailure], step: Callable[..., object], *arguments: object) -> bool:
+    """Return whether a step succeeded, and add its failure to `failures` otherwise."""
+    try:
+        step(*arguments)
+    except NatsFailure as failure:
+        failures.append(failure)
+        return False
+    return True
+
+
+def _not_tidied(rows: Sequence[Mapping[str, Any]], failures: Sequence[NatsFailure]) -> Optional[NatsFailure]:
+    """Return the failure of a run that saved streams but could not remove old backups or write the catalogue."""
+    if not failures:
+        return None
+    saved = sum(not row["problem"] for row in rows)
+    more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    done = (
+        f"{saved} of {len(rows)} streams are saved, but old backups could not be removed or the catalogue not written"
+    )
+    return NatsFailure(failures[0].code, f"{done}: {failures[0].description}{more}")
 
 
 def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[str], now: datetime) -> list[Backup]:

@@ -114,7 +114,7 @@ class Store(ABC):
 
     @abstractmethod
     def discard(self, name: str) -> None:
-        """Remove one file, which may be gone."""
+        """Remove one file, which may be gone. Raises NatsFailure."""
 
     @abstractmethod
     def staged(self, stream: str, taken: datetime) -> contextlib.AbstractContextManager[Staging]:
@@ -122,7 +122,7 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, folder: str) -> None:
-        """Remove a backup. From the first moment on it is none any more."""
+        """Remove a backup. From the first moment on it is none any more. Raises NatsFailure."""
 
     @abstractmethod
     def sweep(self) -> None:
@@ -161,6 +161,14 @@ def written(place: object) -> Iterator[None]:
     except OSError as error:
         reason = f"cannot write the backup to {place}: {error.strerror}; no partial files remain"
         raise NatsFailure("invalid_name" if error.errno in _NAME_REFUSED else "write_failed", reason) from error
+
+
+@contextlib.contextmanager
+def _removing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NatsFailure("write_failed", f"{path} cannot be removed: {error.strerror}") from error
 
 
 # --- a directory --------------------------------------------------------------------------------------------------------
@@ -213,7 +221,9 @@ class DirectoryStore(Store):
         return open(descriptor, "rb")
 
     def discard(self, name: str) -> None:
-        (self.directory / name).unlink(missing_ok=True)
+        path = self.directory / name
+        with _removing(path):
+            path.unlink(missing_ok=True)
 
     def write(self, name: str, data: bytes) -> None:
         with written(self.directory):
@@ -237,7 +247,8 @@ class DirectoryStore(Store):
         # Without its name it is no backup any more, also when the removal is interrupted.
         path = self.directory / folder
         hidden = path.with_name(f"{REMOVED}{path.name}")
-        path.rename(hidden)
+        with _removing(path):
+            path.rename(hidden)
         shutil.rmtree(hidden, ignore_errors=True)
 
     def sweep(self) -> None:
