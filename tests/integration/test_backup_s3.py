@@ -315,6 +315,37 @@ def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.M
     assert result["failure"]["code"] == "unreachable" and time.monotonic() - started < 10, result
 
 
+_LISTING = (
+    "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>nats/APP/S@1/backup.json</Key>"
+    "<LastModified>not a time</LastModified></Contents></ListBucketResult>"
+)
+_SKEWED = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large</Message></Error>"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "reason"),
+    [
+        (200, _LISTING, "bad_reply", "does not answer as S3 does"),
+        (403, _SKEWED, "authorization", "the clock of this host differs from the one of"),
+    ],
+    ids=["time", "clock"],
+)
+def test_answers_about_time(accounts: InStorage, status: int, body: str, code: str, reason: str) -> None:
+    class Answer(_Web):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/xml")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        options = {**accounts.storage.options, "endpoint_url": f"http://127.0.0.1:{web.server_port}"}
+        result = accounts.run("restore", s3=options, streams=["*"])
+        web.shutdown()
+    assert result["failure"]["code"] == code and reason in result["msg"], result
+
+
 def test_a_storage_that_leaves_out_the_etag(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers are those about an object and about the lock that another run holds."""
     call = s3_store._Bucket.call

@@ -185,12 +185,20 @@ class _Bucket:
             raise NatsFailure("tls", f"{what}: {error} (see `s3.ca_file`)") from error
         except self.errors.BotoCoreError as error:
             raise NatsFailure("unreachable", f"{what}: no answer from {self.where}: {error}") from error
+        except (ValueError, TypeError, LookupError) as error:
+            # boto3 raises these for a time or number that it cannot parse.
+            raise NatsFailure("bad_reply", f"{what}: {self.where} does not answer as S3 does: {error}") from error
 
     def _failure(self, what: str, code: str, status: int | None, error: Exception) -> NatsFailure:
         if code in _NO_BUCKET:
             return NatsFailure("invalid_option", f"{what}: {self.where} has no bucket {self.name} ({code}); create it")
         if code in _LOST_RACE or code in _UNKNOWN_HEADER:
             return NatsFailure(code, f"{what}: {error}")
+        if code == "RequestTimeTooSkewed":
+            return NatsFailure(
+                "authorization",
+                f"{what}: the clock of this host differs from the one of {self.where}: synchronize it ({error})",
+            )
         if status in (401, 403):
             reason = f"{what}: {self.where} rejects the credentials, or they lack permission ({error}); see `s3`"
             return NatsFailure("authorization", reason)
