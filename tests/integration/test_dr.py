@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import fenced_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import dr_drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Records
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -569,3 +571,46 @@ def test_what_is_dropped_for_its_id_keeps_the_site_serving(pair: SitePair, versi
     assert result["failure"]["code"] == "incomplete", result
     assert "did not reach the origin, such as sequence 32" in result["msg"]
     assert pair.publish(pair.west, "orders.1", b"four")["stream"] == row["stream"]
+
+
+class Killed(BaseException):
+    """The controller ends."""
+
+
+@pytest.mark.parametrize("step", ["site fenced", "origin serves"])
+def test_a_failback_that_was_killed_is_completed(
+    pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Right after the site was fenced, or after the update with which the origin serves again. The origin has a source."""
+    pair.east_api.create_stream({"name": "FEED", "subjects": ["feed"], "storage": "file", "num_replicas": 1})
+    fill(pair, sources=[{"name": "FEED"}])
+    options = pair_options(version)
+    pair.done("nats_dr_failover", fence="subjects", **options)
+    pair.publish(pair.west, "orders.1", b"new", ident="new")
+    update = JetStreamApi.update_stream
+
+    def cut_off(self: JetStreamApi, config: Mapping[str, Any]) -> dict[str, Any]:
+        answer = update(self, config)
+        wanted = ("west", [fenced_subject(STREAM)]) if step == "site fenced" else ("east", ["orders.>"])
+        if (self._client.options.jetstream_domain, config.get("subjects")) == wanted:
+            raise Killed
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JetStreamApi, "update_stream", cut_off)
+        with pytest.raises(Killed):
+            pair.run("nats_dr_failback", **options)
+    (problem,) = pair.status(**options)["problems"]
+    serving = "the origin accepts messages" if step == "origin serves" else "neither side accepts messages"
+    assert problem == f"the failback of stream ORDERS is unfinished, and {serving}: run it again"
+    if step == "origin serves":
+        assert pair.publish(pair.east, "orders.1", b"after")["seq"] == 32
+        planned = pair.run("nats_dr_failback", check_mode=True, **options)
+        assert planned["lines"] == ["ORDERS: ORDERS of east serves again; the record of the failover is removed"]
+    pair.done("nats_dr_failback", **options)
+    assert list(pair.stored(pair.east_api, STREAM).values())[30:] == ["new", "after"][: 1 + (step == "origin serves")]
+    assert pair.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
+    assert "has not replaced the origin" in pair.refused("nats_dr_failback", "no_failback", **options)
+    pair.publish(pair.east, "feed", b"fed")
+    last = wait_until(lambda: [*pair.stored(pair.east_api, STREAM).values()][-1], lambda body: body == "fed", 20)
+    assert last.done, last.value

@@ -40,11 +40,18 @@ def returning_config(
 
 
 def returned_config(config: Mapping[str, Any], failover: Failover) -> dict[str, Any]:
-    """Return the configuration with which the origin serves again."""
+    """Return the configuration with which the origin serves again, with the sources of its own that it had before."""
     result = {key: value for key, value in config.items() if key != "sources"}
+    if failover.origin_config.get("sources"):
+        result["sources"] = list(failover.origin_config["sources"])
     result["duplicate_window"] = failover.origin_config.get("duplicate_window", 120_000_000_000)
     result["subjects"] = list(failover.origin_config.get("subjects") or failover.subjects)
     return result
+
+
+def has_source(config: Mapping[str, Any], name: str) -> bool:
+    """Return whether a stream has a source of this name."""
+    return any(entry.get("name") == name for entry in config.get("sources") or ())
 
 
 def returning_floor(

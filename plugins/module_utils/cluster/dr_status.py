@@ -174,8 +174,10 @@ def judge(
     failover: Optional[Failover] = None,
     limits: Limits = ANY,
     drill: Optional[Drill] = None,
+    fenced: bool = False,
 ) -> StreamStatus:
-    """Return the state of one stream. The site was read before the origin, so its real lag is not larger."""
+    """Return the state of one stream. The site was read before the origin, so its real lag is not larger. `fenced`: an
+    interrupted failback left the promoted stream without its subjects."""
     promoted = bool(failover and failover.done)
     state = PROMOTED if promoted else _state(protected, origin, site)
     contact = last_contact(site.info, protected.stream) if site.info else None
@@ -185,7 +187,11 @@ def judge(
     now = _now(site) or _now(origin)
     age = _age(now, checkpoint.taken if checkpoint else "")
     proven = _age(now, drill.proven if drill else "")
-    if promoted and failover is not None:
+    if fenced:
+        silent = "the origin does not answer" if origin.info is None else "neither side accepts messages"
+        serving = "the origin accepts messages" if serves(protected, origin) else silent
+        problems = [f"the failback of stream {protected.stream} is unfinished, and {serving}: run it again"]
+    elif promoted and failover is not None:
         problems = _split_brain(protected, origin, failover)
     else:
         problems = _problems(protected, state, origin, site, loss, checkpoint, age, limits)
@@ -315,10 +321,15 @@ def _problems(
     return found
 
 
+def serves(protected: Protected, origin: Reading) -> bool:
+    """Return whether the origin is known to accept messages."""
+    config = (origin.info or {}).get("config") or {}
+    return bool(config) and not config.get("sealed") and not is_fenced(config, protected.stream)
+
+
 def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> list[str]:
     """Return whether the origin of a stream that the site has taken over accepts messages, too."""
-    config = (origin.info or {}).get("config") or {}
-    if origin.info is None or config.get("sealed") or is_fenced(config, protected.stream):
+    if not serves(protected, origin):
         return []
     only_there = counted(max(0, origin.last_seq - failover.position), "message")
     problem = f"split brain: the origin accepts messages for stream {protected.stream} again, and so does the site"

@@ -15,6 +15,7 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import recreated_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failback import (
+    has_source,
     returned_config,
     returning_config,
     returning_floor,
@@ -97,6 +98,11 @@ def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
         name, stream = row.status.protected.name, row.status.protected.stream
         stranded = row.origin.last_seq - failover.position
         subjects = failover.origin_config.get("subjects") or failover.subjects
+        if row.returned:
+            found.append(
+                [f"{name}: {stream} of {pair.origin.name} serves again; the record of the failover is removed"]
+            )
+            continue
         lines = [
             f"{name}: {stream} of {pair.origin.name} is fenced and receives the messages of {failover.target} of "
             f"{pair.site.name} after sequence {failover.last_copied}",
@@ -130,13 +136,18 @@ class _Run:
         self._origin = pair.origin.api(self._protected.account)
 
     def run(self) -> dict[str, Any]:
+        record = self._records.failback(self._stream)
+        if self._row.returned and record is not None and not self._missing(record):
+            return self._finish(record, self._origin.stream(self._stream), [])
         self._fence(self._origin, self._stream, self._stream)
-        record = self._records.failback(self._stream) or self._begin()
+        record = record or self._begin()
         self._bring(record)
-        self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
-        serving = self._site.stream(self._target)["config"].get("subjects")
-        self._fence(self._site, self._target, self._stream)
+        serving = self._site.stream(self._target)["config"]
+        # A run that was interrupted may have fenced it.
+        subjects = list(self._failover.subjects) if is_fenced(serving, self._stream) else serving.get("subjects")
         try:
+            self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
+            self._fence(self._site, self._target, self._stream)
             self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
             missing = self._missing(record)
             if missing:
@@ -148,8 +159,7 @@ class _Run:
                 )
             consumers = self._move_consumers(record)
         except (Refusal, NatsFailure):
-            if serving and not is_fenced({"subjects": serving}, self._stream):
-                self._update(self._site, self._target, {"subjects": serving})
+            self._update(self._site, self._target, {"subjects": subjects})
             raise
         self._origin.update_stream(
             returned_config(without_server_metadata(self._origin.stream(self._stream)["config"]), self._failover)
@@ -157,13 +167,19 @@ class _Run:
         wanted = list(self._failover.origin_config.get("subjects") or self._failover.subjects)
         seen = wait_until(
             lambda: self._origin.stream(self._stream),
-            lambda info: info["config"].get("subjects") == wanted and not info["config"].get("sources"),
+            lambda info: info["config"].get("subjects") == wanted and not has_source(info["config"], self._target),
             10,
         )
         if not seen.done:
             raise Refusal("not_returned", f"{self._stream} has the subjects {seen.value['config'].get('subjects')}")
+        return self._finish(record, seen.value, consumers)
+
+    def _finish(
+        self, record: Failback, info: Mapping[str, Any], consumers: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Remove the records, and return the row of the module's result."""
         self._records.forget_failover(self._stream)
-        state = seen.value["state"]
+        state = info["state"]
         return {
             "name": self._protected.name,
             "stream": self._stream,
@@ -172,7 +188,7 @@ class _Run:
             "twice": list(record.twice),
             "messages": state["messages"],
             "last_seq": state["last_seq"],
-            "consumers": consumers,
+            "consumers": list(consumers),
         }
 
     def _update(self, api: JetStreamApi, stream: str, changes: Mapping[str, Any]) -> None:
@@ -202,7 +218,7 @@ class _Run:
 
     def _bring(self, record: Failback) -> None:
         config = without_server_metadata(self._origin.stream(self._stream)["config"])
-        if not any(entry["name"] == self._target for entry in config.get("sources") or ()):
+        if not has_source(config, self._target):
             domain = self._pair.site.domain if self._pair.site.domain != self._pair.origin.domain else None
             returning = returning_config(config, self._stream, self._failover, domain)
             self._forget_ids(returning["duplicate_window"])

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failback import has_source
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Checkpoint,
     Failover,
+    is_fenced,
     same_consumers,
     saved_consumer,
 )
@@ -23,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
     Reading,
     StreamStatus,
     judge,
+    serves,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Pair, Records, read_pair
@@ -30,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
 
 @dataclass(frozen=True)
 class Row:
-    """One stream: what was read, what is recorded, and what follows from it."""
+    """The readings, records and state of one stream. `returned`: a failback was interrupted after the origin served again."""
 
     origin: Reading
     site: Reading
@@ -38,6 +41,7 @@ class Row:
     checkpoint: Optional[Checkpoint]
     failover: Optional[Failover]
     status: StreamStatus
+    returned: bool = False
 
 
 def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) -> list[Row]:
@@ -53,9 +57,28 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
             checkpoint = records.checkpoint(one.stream) if records else None
             failover = records.failover(one.stream) if records else None
             drill = records.drill(one.stream) if records else None
-            status = judge(one, origin, site, checkpoint, failover, limits, drill)
-            found[one] = Row(origin, site, records, checkpoint, failover, status)
+            fenced = bool(records and failover and records.failback(one.stream)) and _is_fenced(pair, one, failover)
+            status = judge(one, origin, site, checkpoint, failover, limits, drill, fenced)
+            returned = fenced and serves(one, origin) and not _returns(origin, failover)
+            found[one] = Row(origin, site, records, checkpoint, failover, status, returned)
     return [found[one] for one in streams]
+
+
+def _is_fenced(pair: Pair, protected: Protected, failover: Optional[Failover]) -> bool:
+    """Return whether the promoted stream is known to have no subjects that clients use."""
+    if failover is None:
+        return False
+    try:
+        promoted = pair.site.api(protected.account).find_stream(failover.target)
+    except NatsFailure:
+        return False
+    return promoted is not None and is_fenced(promoted["config"], protected.stream)
+
+
+def _returns(origin: Reading, failover: Optional[Failover]) -> bool:
+    """Return whether the origin still has the source at the site."""
+    config = (origin.info or {}).get("config") or {}
+    return failover is not None and has_source(config, failover.target)
 
 
 def make_checkpoint(origin: Reading) -> Checkpoint:

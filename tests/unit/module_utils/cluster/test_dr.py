@@ -194,6 +194,14 @@ def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_bra
     assert "0 messages" in judge(ORDERS, origin(3), Reading(info=origin(120).info), None, FAILOVER).problems[0]
 
 
+def test_an_unfinished_failback_is_no_split_brain() -> None:
+    promoted = Reading(info=origin(120).info)
+    (problem,) = judge(ORDERS, origin(140), promoted, checkpoint(), FAILOVER, fenced=True).problems
+    assert problem == "the failback of stream ORDERS is unfinished, and the origin accepts messages: run it again"
+    (problem,) = judge(ORDERS, SILENT, promoted, checkpoint(), FAILOVER, fenced=True).problems
+    assert problem == "the failback of stream ORDERS is unfinished, and the origin does not answer: run it again"
+
+
 def test_a_promoted_stream_is_in_order() -> None:
     row = judge(ORDERS, SILENT, Reading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order, row.loss.messages) == (PROMOTED, True, 0)
