@@ -108,7 +108,7 @@ def test_each_option_is_described_as_it_is(name: str) -> None:
         assert set(example[f"natsops.jetstream.{name}"]) <= set(spec)
 
 
-def test_what_is_empty_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NATS_URL", raising=False)
     connection = {"servers": ["n1"], "user": "app", "password": "p", "token": ""}
     arguments = {"connection": connection, "servers": "", "timeout": 2, "context": ""}
@@ -230,7 +230,7 @@ def test_health_refuses_a_user_of_another_account(secure: Secure) -> None:
     assert "interval: must be more than 0 seconds" in refusal("nats_health", **arguments, interval=-1)
 
 
-def test_who_may_not_acknowledge_is_told_so(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
     narrow = {**secure.app_connection(), "user": "narrow", "timeout": 1}
 
     def add(name: str, subject: str) -> int:

@@ -58,7 +58,7 @@ def test_adopted_twice_changes_nothing_and_spares_what_was_edited(tmp_path: Path
         assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
 
 
-def test_what_cannot_be_adopted_says_why_and_nothing_is_written(tmp_path: Path) -> None:
+def test_refused_adoption_gives_reasons_and_writes_nothing(tmp_path: Path) -> None:
     cluster = Foreign(tmp_path, "2.15.1")
     with cluster.by_hand():
         (tmp_path / "f1/conf/parts/accounts.conf").write_text("max_connections: 7\n")

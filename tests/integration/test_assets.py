@@ -237,13 +237,13 @@ def test_a_stream_is_moved_and_scaled_in_two_steps(change: Run, api: JetStreamAp
     assert len(api.stream("MOVE")["cluster"]["replicas"]) == 2
 
 
-def test_what_the_servers_refuse_is_told_in_their_words(run: Run) -> None:
+def test_server_refusals_keep_their_wording(run: Run) -> None:
     result = run("stream", stream="NOWHERE", placement={"tags": ["moon"]})
     assert result["failure"]["err_code"] == 10005
     assert "tags not matched" in result["msg"]
 
 
-def test_what_cannot_change_is_refused(change: Run, refused: Run, version: str, api: JetStreamApi) -> None:
+def test_immutable_stream_settings_are_refused(change: Run, refused: Run, version: str, api: JetStreamApi) -> None:
     change("stream", stream="FIXED", subjects=["fixed.>"], deny_purge=True, first_seq=100, max_consumers=5)
     config = api.stream("FIXED")["config"]
     desired = {
@@ -392,7 +392,7 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStrea
     assert "it cannot be purged: sealed, deny_purge" in told["msg"]
 
 
-def test_what_belongs_to_others_is_left_alone(change: Run, refused: Run) -> None:
+def test_assets_of_other_tools_are_unchanged(change: Run, refused: Run) -> None:
     assert "belongs to a key-value bucket (foreign)" in refused("stream", "dangerous", stream="KV_config")["msg"]
     change("stream", stream="THEIRS", metadata={"managed-by": "terraform"})
     assert (
@@ -540,7 +540,7 @@ def test_a_push_consumer(change: Run, orders: str) -> None:
     )
 
 
-def test_what_a_consumer_cannot_change_is_refused(change: Run, refused: Run, orders: str, api: JetStreamApi) -> None:
+def test_immutable_consumer_settings_are_refused(change: Run, refused: Run, orders: str, api: JetStreamApi) -> None:
     worker = {"stream": orders, "consumer": "worker"}
     change("consumer", **worker)
     config = api.consumer(orders, "worker")["config"]

@@ -147,7 +147,7 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(awx: AwxServer, settings: dict[str, Any], why: str) -> None:
+def test_impossible_settings_are_refused_with_the_reason(awx: AwxServer, settings: dict[str, Any], why: str) -> None:
     refused = configure(awx, **settings)
     assert refused.returncode != 0
     assert why in re.sub(r"\s+", " ", refused.stdout + refused.stderr)

@@ -358,7 +358,7 @@ def test_a_stream_that_was_deleted_is_judged_no_more_and_its_backups_stay(accoun
     assert {row["stream"] for row in accounts.catalogue()["backups"]} == {"HERE", "GONE"}
 
 
-def test_what_is_refused_before_anything_is_saved(accounts: Accounts) -> None:
+def test_invalid_backups_are_refused_before_saving(accounts: Accounts) -> None:
     accounts.sites["APP"].add("S", 1)
     assert "no stream is APP/X" in accounts.refused("backup", "invalid_option", streams=["APP/S", "APP/X"])
     assert "no user for account NONE" in accounts.refused("backup", "invalid_option", accounts=["NONE"])
@@ -403,7 +403,7 @@ def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Ac
     assert not accounts.done("restore", streams=["APP/GOOD"])["changed"]
 
 
-def test_what_is_delivered_again_is_counted_before(accounts: Accounts, version: str) -> None:
+def test_redeliveries_are_counted_beforehand(accounts: Accounts, version: str) -> None:
     """From 2.15 on a consumer with replicas comes back with its ack floor alone."""
     app = accounts.sites["APP"]
     app.add("AGAIN", 3)
@@ -422,7 +422,7 @@ def test_what_is_delivered_again_is_counted_before(accounts: Accounts, version: 
     assert again["num_pending"] + again["num_ack_pending"] == (100 if version != OLD else 21)
 
 
-def test_what_comes_twice_from_restored_sources_is_counted_before(accounts: Accounts, version: str) -> None:
+def test_duplicates_from_restored_sources_are_counted_beforehand(accounts: Accounts, version: str) -> None:
     """From 2.15 on a restored source is another stream to those that copy it."""
     app = accounts.sites["APP"]
     for stream, count in (("PART1", 30), ("PART2", 12)):

@@ -475,7 +475,7 @@ def test_a_storage_that_ends_meanwhile(cluster: NatsProcesses, run_module: Run, 
             site.client.close()
 
 
-def test_what_is_half_there_is_removed_when_it_is_old(
+def test_old_partial_uploads_are_removed(
     accounts: InStorage, storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_stream(accounts)

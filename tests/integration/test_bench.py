@@ -76,7 +76,7 @@ def test_a_playbooks_journal_and_refusal_are_read(tmp_path: Path) -> None:
     assert roll.parse_refusal(output) == 'not "whole":\n- n5 did not answer'
 
 
-def test_what_a_run_takes_of_a_host_is_counted_by_task_and_by_module(tmp_path: Path) -> None:
+def test_host_time_is_counted_by_task_and_module(tmp_path: Path) -> None:
     """By the callback plugin itself: a skipped task is one too, `copy` runs two modules, `set_fact` none, `meta` is no task."""
     target = f"{tmp_path}/{{{{ inventory_hostname }}}}"
     tasks = [

@@ -282,7 +282,7 @@ def test_without_any_server_there_is_what_the_hosts_tell(
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
 
 
-def test_of_a_configuration_by_hand_no_secret_is_in_it(run_module: Runner, tmp_path: Path) -> None:
+def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_path: Path) -> None:
     """Its secrets are known by the keys of what was parsed, and what cannot be parsed stays out."""
     config, log = tmp_path / "hand.conf", tmp_path / "server.log"
     log.write_text("somebody came with hunter-22\n")

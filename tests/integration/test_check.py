@@ -219,7 +219,7 @@ def test_a_consumers_work(check: Check, api: JetStreamApi) -> None:
     assert check({"consumer": {**consumer, "metadata": False}})["status"] == "OK"
 
 
-def test_what_cannot_be_known(check: Check, healthy: NatsProcesses, run_module: Runner) -> None:
+def test_unknown_states_are_reported_as_unknown(check: Check, healthy: NatsProcesses, run_module: Runner) -> None:
     result = check({"stream": {"stream": "ORDERS"}}, {"stream": {"account": "APP", "stream": "NOTHERE"}})
     assert statuses(result) == ["UNKNOWN", "CRITICAL"], (
         "the system account has no streams; a missing one is known to be"
@@ -280,7 +280,7 @@ def test_when_the_task_fails(check: Check, fail_on: str, bad: str, fails: bool) 
         ([{"connection": {}}, {"jetstream": {"account": "NOBODY"}}], "no user for account NOBODY"),
     ],
 )
-def test_what_makes_no_sense_fails_in_any_case(check: Check, checks: list[dict[str, Any]], message: str) -> None:
+def test_invalid_checks_always_fail(check: Check, checks: list[dict[str, Any]], message: str) -> None:
     result = check(*checks)
     assert result["failed"]
     assert re.search(message, result["msg"]), result["msg"]

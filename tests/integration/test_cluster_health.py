@@ -122,7 +122,7 @@ def test_a_server_that_never_comes_is_a_stalled_wait(healthy: NatsProcesses, run
         assert refused["failure"]["code"] == "invalid_option"
 
 
-def test_what_waiting_cannot_heal_is_refused_early(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_permanent_faults_are_refused_early(healthy: NatsProcesses, run_module: Runner) -> None:
     options = {"samples": 2, "span": 0.2, "interval": 0.2, "wait_timeout": 60, "stuck_timeout": 1, "timeout": 1}
     result = run_module(
         "nats_cluster_health", healthy.sys_connection(), expected_servers=["n1", "n2", "n10", "n3"], **options

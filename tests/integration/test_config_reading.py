@@ -173,7 +173,7 @@ def test_the_digest_is_the_servers(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_the_server_refuses_is_refused(tmp_path: Path, case: str) -> None:
+def test_configurations_that_the_server_rejects_are_refused(tmp_path: Path, case: str) -> None:
     path = lay(tmp_path, {"c.conf": REFUSED[case]})
     assert not told(path).startswith("sha256:")
     with pytest.raises(ConfigSyntaxError, match=re.escape(str(path)) + ", line [12]: |nowhere.conf: cannot be read"):

@@ -58,7 +58,7 @@ def test_a_failure_cannot_write_to_the_terminal(healthy: NatsProcesses, run_modu
     assert result["msg"] == result["failure"]["description"]
 
 
-def test_nobody_listens(run_module: Runner) -> None:
+def test_unreachable_server_is_reported(run_module: Runner) -> None:
     ports = free_ports(2)
     result = run_module("nats_server_info", {"servers": [f"nats://127.0.0.1:{port}" for port in ports]})
     assert result["failure"]["code"] == "unreachable"

@@ -233,7 +233,7 @@ def test_a_call_whose_connection_falls_silent(proxy: Proxy, client: Client, kind
 
 @pytest.mark.parametrize("fate", [CLOSED, RESET])
 @pytest.mark.parametrize("kind", READS)
-def test_what_only_reads_is_asked_again(proxy: Proxy, client: Client, kind: str, fate: str) -> None:
+def test_read_requests_are_repeated(proxy: Proxy, client: Client, kind: str, fate: str) -> None:
     trigger, call = READS[kind]
     whole = call(client)
     proxy.arm(trigger, fate)

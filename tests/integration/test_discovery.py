@@ -147,7 +147,7 @@ def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
-def test_what_no_server_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_discovery_without_server_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """The file's digest is that of the server until somebody writes it; a password of the environment stands in no file."""
     server = Started(tmp_path, version)
     (tmp_path / "data").mkdir()

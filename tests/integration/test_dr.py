@@ -68,7 +68,7 @@ def test_the_state_of_a_mirror(pair: SitePair) -> None:
     assert failed["failed"] and "1 of 1 streams have no new checkpoint" in failed["msg"]
 
 
-def test_what_is_no_copy_is_said(pair: SitePair) -> None:
+def test_missing_copy_is_reported(pair: SitePair) -> None:
     pair.add_stream()
     assert pair.status(streams=[{"stream": STREAM, "copy": "NONE"}])["state"] == "missing"
     pair.west_api.create_stream({"name": "OTHER", "subjects": ["other"], "storage": "file", "num_replicas": 1})
@@ -142,7 +142,7 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert (status["state"], status["problems"]) == ("promoted", [])
 
 
-def test_what_the_display_promised_is_what_the_producer_recorded(pair: SitePair, version: str) -> None:
+def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str) -> None:
     """Under load the link between the sites breaks, and later the origin dies."""
     fill(pair)
     producer = Producer(pair.east.url("e1"))
@@ -553,7 +553,7 @@ def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) 
     print(f"{version}: {len(acknowledged)} acknowledged since the failover, {row['returned']} came back at the switch")
 
 
-def test_what_is_dropped_for_its_id_keeps_the_site_serving(pair: SitePair, version: str) -> None:
+def test_failback_with_dropped_ids_keeps_the_site_serving(pair: SitePair, version: str) -> None:
     """The site stored an id twice, further apart than its duplicate window is long; 2.15 drops the second one on the way."""
     fill(pair, duplicate_window=100_000_000)
     options = pair_options(version)

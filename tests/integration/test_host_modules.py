@@ -95,7 +95,7 @@ def test_secrets_are_in_no_output(site: Site) -> None:
     assert "max_connections" in second["diff"][0]["after"]
 
 
-def test_what_the_server_refuses_changes_nothing(site: Site) -> None:
+def test_rejected_configuration_changes_nothing(site: Site) -> None:
     site.write()
     before = site.contents()
     refused = site.write(extra='no_such_option: "x"', secret="other")

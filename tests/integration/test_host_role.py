@@ -322,7 +322,7 @@ def test_release(host: Host, releases: str, where: str) -> None:
     assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
 
 
-def test_what_is_not_the_wanted_release_is_refused(host: Host, releases: str) -> None:
+def test_other_releases_are_refused(host: Host, releases: str) -> None:
     release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
     altered = host.play("install", **release, nats_server_release_checksum="0" * 64, fails=True)
     assert "checksum" in altered

@@ -44,7 +44,7 @@ def test_every_endpoint_of_every_server(healthy: NatsProcesses, version: str, ru
         assert server["jsz"]["meta_cluster"]["cluster_size"] == 3
 
 
-def test_what_helps_to_find_a_fault(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_info_modules_return_diagnostic_values(healthy: NatsProcesses, run_module: Runner) -> None:
     result = run_module(
         "nats_server_info",
         healthy.sys_connection(),

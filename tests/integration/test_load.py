@@ -74,7 +74,7 @@ def test_the_books_balance_when_a_server_dies(make_cluster: Callable[..., NatsPr
     asyncio.run(work())
 
 
-def test_what_is_not_stored_is_in_no_book(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+def test_unstored_messages_are_not_recorded(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
     """The leader of a stream without its followers proposes a message, and is sent it again."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     leader = cluster.add_stream("S", 3, subjects=["s"])["cluster"]["leader"]

@@ -51,7 +51,7 @@ def plan(five: NatsProcesses, run_module: Runner) -> Plan:
     return lambda name, **options: run_module(name, {**five.sys_connection(), "timeout": 2}, **options)
 
 
-def test_who_can_leave(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
+def test_leaving_servers_are_checked(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
     users = five.account_users()
     (home,) = placed["SINGLE"]
     leaving = [home, next(name for name in five.names if name != home)]
@@ -185,9 +185,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert move([wrong])["failure"]["code"] == "not_a_member"
 
 
-def test_what_the_insights_recorded_of_the_writes_counts(
-    five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path
-) -> None:
+def test_recorded_write_rates_take_precedence(five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path) -> None:
     """Nothing is written now: without the report nobody knows that the streams are of unequal weight."""
     rates = {name: 1000.0 * number for number, name in enumerate(sorted(placed.keys() - {"SINGLE"}), 1)}
     report = tmp_path / "report.json"
@@ -218,7 +216,7 @@ def test_what_the_insights_recorded_of_the_writes_counts(
     assert "No such file" in plan("nats_rebalance_plan", **options, rates_file=str(tmp_path / "none"))["msg"]
 
 
-def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
+def test_replica_count_is_changed(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
     stream = next(iter(placed))
     five.add_consumer(stream, "own", num_replicas=3)
     form(five)

@@ -106,7 +106,7 @@ def test_the_hosts_must_be_those_of_one_whole_cluster(cluster: RoleCluster) -> N
     assert "n3 is to leave (nats_server_cluster_leaving), but is still listed" in refused(cluster, "scale_in", **both)
 
 
-def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
+def test_invalid_joins_are_refused(cluster: RoleCluster, run_module: Runner) -> None:
     leaving: dict[str, Any] = {"nats_server_cluster_leaving": ["n3"]}
     assert "n3 is to leave (nats_server_cluster_leaving): run scale_in first" in refused(
         cluster, "scale_out", **leaving
@@ -203,7 +203,7 @@ def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp
     delete(run_module, cluster, *places)
 
 
-def test_what_may_not_leave(cluster: RoleCluster) -> None:
+def test_invalid_departures_are_refused(cluster: RoleCluster) -> None:
     assert "nats_server_cluster_leaving names no host" in refused(cluster, "scale_in")
     host = dict(cluster.hosts["n3"])
     unreachable(cluster.hosts["n3"])
@@ -221,7 +221,7 @@ def test_what_may_not_leave(cluster: RoleCluster) -> None:
     assert "stream APP/ON3 has its only replica on n3, and nats-server before 2.15 may lose messages" in reasons
 
 
-def test_what_may_not_be_replaced(cluster: RoleCluster) -> None:
+def test_invalid_replacements_are_refused(cluster: RoleCluster) -> None:
     assert "nats_cluster_replace names no host" in refused(cluster, "replace")
     assert "n9 is not a host of the cluster in the inventory" in refused(cluster, "replace", nats_cluster_replace="n9")
     unknown = refused(cluster, "replace", nats_cluster_replace="n9", nats_cluster_replacement="n8")

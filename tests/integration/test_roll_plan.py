@@ -40,7 +40,7 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
             five.app_request(f"$JS.API.STREAM.DELETE.{name}")
 
 
-def test_who_may_go_out_of_service(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_maintenance_plan_checks_quorums(healthy: NatsProcesses, run_module: Runner) -> None:
     options: dict[str, Any] = {"expected_servers": healthy.names, "reason": "new disk", "by": "ops"}
     one = {"hosts": {"host-1": "n1"}, "running": ["host-1"]}
     plan = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **one, until="2099-01-01 00:00:00Z")
@@ -69,7 +69,7 @@ def test_who_may_go_out_of_service(healthy: NatsProcesses, run_module: Runner) -
     assert alone["lines"][-1].startswith("n2 is in maintenance since ")
 
 
-def test_what_cannot_be_planned_is_refused(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_impossible_plans_are_refused(healthy: NatsProcesses, run_module: Runner) -> None:
     unknown = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1", "n3"])
     assert unknown["failure"]["code"] == "server_missing"
     assert "no server or member of the meta group is named n3; there are: n1, n10, n2" in unknown["msg"]
@@ -177,7 +177,7 @@ def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
         healthy.app_request(f"$JS.API.STREAM.DELETE.{name}")
 
 
-def test_what_stands_in_the_way_of_another_version(features: NatsProcesses, run_module: Runner, version: str) -> None:
+def test_version_obstacles_are_reported(features: NatsProcesses, run_module: Runner, version: str) -> None:
     def plan(**options: Any) -> dict[str, Any]:
         names = {"server_names": features.names, "expected_servers": features.names}
         result = run_module("nats_roll_plan", features.sys_connection(), **names, **options)

@@ -80,7 +80,7 @@ def test_a_snapshot_holds_what_the_modules_see(
     assert {group for account, group, _server in groups if account == "APP"} >= {worker["raft_group"]}
 
 
-def test_what_is_missing_is_said(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+def test_missing_values_are_reported(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     connection = {**healthy.sys_connection(), "timeout": 1}
     options = {"lake": str(tmp_path), "expected_servers": ["n1", "n9"]}
     result = run_module("nats_snapshot", connection, **options, endpoints=["varz"])

@@ -563,7 +563,7 @@ def test_the_leaders_are_spread(
     assert again["lines"][0] == "The leaders are distributed as evenly as their groups allow"
 
 
-def test_what_is_written_is_spread(
+def test_write_load_is_balanced(
     five: NatsProcesses, streams: Callable[..., str], step: Step, run_module: Runner
 ) -> None:
     """Of four streams that n1 and n2 lead, two each, only those of n1 are written to."""

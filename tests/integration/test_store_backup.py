@@ -234,7 +234,7 @@ def require_sourced(cluster: NatsProcesses) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
-def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
+def test_data_of_two_of_five_servers_is_restored_in_a_fresh_cluster(
     cluster: NatsProcesses, stores: Stores, tmp_path: Path, run_module: Runner
 ) -> None:
     save = saving(stores, run_module)
@@ -304,7 +304,7 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
-def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
+def test_unsavable_copies_are_refused_and_killed_run_resumes(
     stores: Stores, version: str, tmp_path: Path, run_module: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = saving(stores, run_module)
@@ -370,7 +370,7 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
-def test_what_was_purged_before_a_crash_does_not_come_back_unseen(
+def test_messages_purged_before_a_crash_are_reported(
     version: str, make_cluster: Callable[..., NatsProcesses], tmp_path: Path, run_module: Runner
 ) -> None:
     """The copy that goes furthest is of a server that was killed after a purge, which no block on its disk tells up to 2.14."""

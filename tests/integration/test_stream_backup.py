@@ -504,7 +504,7 @@ def test_a_damaged_archive_is_refused_before_anything_is_created(
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_what_the_nats_cli_saved_is_restored(site: Site, tmp_path: Path, version: str, replicas: int) -> None:
+def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version: str, replicas: int) -> None:
     """It keeps configuration and state beside the archive, and nothing else."""
     name = f"CLI{replicas}"
     site.add(name, replicas)
@@ -952,7 +952,7 @@ def test_a_sender_that_does_not_know_its_receiver_yet_is_asked_again(site: Site)
     assert (got, len(set(asked))) == ([b"all"], 3)
 
 
-def test_what_a_sender_says_in_place_of_the_rest(site: Site) -> None:
+def test_sender_error_replaces_the_remaining_chunks(site: Site) -> None:
     async def send(connection: NatsPy, message: Any) -> None:
         await message.respond(b"{}")
         await connection.publish(message.data.decode(), b"some")

@@ -15,16 +15,16 @@ def whole(last: int = 100) -> View:
     return View(True, {"APP/ORDERS": last}, {"APP/ORDERS": SERVERS})
 
 
-def test_nobody_is_away() -> None:
+def test_all_servers_are_available() -> None:
     views = {"n1": whole(), "n2": whole(), "n3": whole(100 + BEHIND)}
     assert away(GROUPS, views) == {META: [], "APP/ORDERS": []}
 
 
-def test_who_does_not_answer_is_away_from_all_groups() -> None:
+def test_silent_server_is_missing_from_all_groups() -> None:
     assert away(GROUPS, {"n1": whole()}) == {META: ["n2", "n3"], "APP/ORDERS": ["n2", "n3"]}
 
 
-def test_who_is_back_is_away_until_it_has_caught_up() -> None:
+def test_returned_server_counts_after_catching_up() -> None:
     views = {"n1": whole(), "n2": View(False), "n3": whole(99 - BEHIND)}
     assert away(GROUPS, views) == {META: ["n2"], "APP/ORDERS": ["n2", "n3"]}
 

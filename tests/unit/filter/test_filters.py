@@ -151,7 +151,7 @@ def test_a_version_that_no_server_reports_is_refused(version: object) -> None:
     assert found[0]["message"].startswith(f"{version!r} is ")
 
 
-def test_what_the_topology_lists_becomes_links() -> None:
+def test_topology_lists_become_links() -> None:
     hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "h1": {}}
     topology = nats_topology(["n1"], hostvars, "n1", hub=["h1"], hub_name="hub")
     links = nats_links(topology, route_authorization={"user": "u", "password": "p/"}, remotes=[{"account": "A"}])

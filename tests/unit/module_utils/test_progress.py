@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     ("elapsed", "step", "steps", "left"),
     [(100, 1, 9, None), (150, 2, 2, 50), (250, 3, 9, 650), (100, 0, 0, None), (100, 4, 3, None)],
 )
-def test_what_is_left(elapsed: float, step: int, steps: int, left: float | None) -> None:
+def test_remaining_work_is_shown(elapsed: float, step: int, steps: int, left: float | None) -> None:
     assert time_left(elapsed, step, steps) == left
 
 

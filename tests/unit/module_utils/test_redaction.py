@@ -63,7 +63,7 @@ def test_a_secret_that_is_too_short_is_counted_and_left_alone() -> None:
         ("password: 'hunter 22'", "hunter 22"),
     ],
 )
-def test_what_has_the_form_of_a_secret_is_taken_out(text: str, secret: str) -> None:
+def test_texts_in_the_form_of_a_secret_are_redacted(text: str, secret: str) -> None:
     assert secret not in Redactor().text(text)
 
 

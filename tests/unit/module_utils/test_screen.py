@@ -48,7 +48,7 @@ def test_the_message_is_what_was_refused_and_the_first_reason(text: str, message
     assert one_line(text) == message
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_hidden_lines_are_counted() -> None:
     text = "\n".join(["3 leaders stay", *(f"- {number}" for number in range(MAX_LINES))])
     assert further_lines(text) == [f"- {number}" for number in range(MAX_LINES)]
     assert further_lines(f"{text}\n- more")[-2:] == [f"- {MAX_LINES - 2}", "and 2 more lines, with -v all of them"]

@@ -46,7 +46,7 @@ def test_a_version_that_yaml_reads_as_a_number_is_refused() -> None:
         (2.10, (0, 0, 0)),
     ],
 )
-def test_what_a_server_reports_can_always_be_compared(text: object, numbers: tuple[int, int, int]) -> None:
+def test_reported_versions_can_always_be_compared(text: object, numbers: tuple[int, int, int]) -> None:
     assert reported_version(text) == numbers
 
 

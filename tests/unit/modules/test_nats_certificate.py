@@ -178,7 +178,7 @@ def test_the_difference_shows_names_but_no_key(ready: Controller) -> None:
     assert "PRIVATE" not in json.dumps(shown)
 
 
-def test_what_a_server_cannot_present_has_its_reasons(ready: Controller) -> None:
+def test_unusable_certificates_have_reasons(ready: Controller) -> None:
     ready.run("client", "client")
     texts = {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key", "client.crt", "client.key")}
 

@@ -28,7 +28,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_how_long_it_may_take() -> None:
+def test_duration_of_the_maintenance() -> None:
     assert (parse_request(asked(), NOW).until, parse_request(asked(), NOW).renew) == (NOW + 4 * 3600, False)
     # As YAML writes a time that it has read.
     for text in ("2026-11-24T20:00:00Z", "2026-11-24 20:00:00+00:00"):
@@ -47,7 +47,7 @@ def test_how_long_it_may_take() -> None:
         ({"duration": "9999999999d"}, "duration: 9999999999d is more than a hundred years in the future"),
     ],
 )
-def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:
+def test_invalid_maintenance_times_are_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NatsFailure) as refused:
         parse_request(asked(**changes), NOW)
     assert refused.value.code == "invalid_option" and refused.value.description.startswith(reason)

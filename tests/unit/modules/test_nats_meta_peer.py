@@ -40,7 +40,7 @@ def test_another_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> No
     [("", None, "server_name is empty"), (" ", None, "server_name is empty"), (None, "xx", "'xx' is not a peer id"),
      (None, "", "'' is not a peer id"), (None, "../../..", "is not a peer id")],
 )  # fmt: skip
-def test_what_no_member_can_have_is_refused(server_name: str | None, peer: str | None, reason: str) -> None:
+def test_invalid_peer_ids_are_refused(server_name: str | None, peer: str | None, reason: str) -> None:
     with pytest.raises(NatsFailure, match=reason) as raised:
         nats_meta_peer.wanted_peer({"server_name": server_name, "peer_id": peer})
     assert raised.value.code == "invalid_option"

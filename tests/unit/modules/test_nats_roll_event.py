@@ -59,7 +59,7 @@ def test_an_event_has_what_was_given_and_its_time_in_utc() -> None:
         ({"steps": {"stop": "inf"}}, "steps.stop"),
     ],
 )
-def test_what_makes_no_event_is_refused(given: dict[str, Any], option: str) -> None:
+def test_invalid_events_are_refused(given: dict[str, Any], option: str) -> None:
     with pytest.raises(NatsFailure, match=f"^{option}: ") as caught:
         make_event(params(**given), NOW)
     assert caught.value.code == "invalid_option"

@@ -18,7 +18,7 @@ from support.clusters import cluster, consumer, stream
 NAMES = ["n1", "n2", "n3"]
 
 
-def test_what_is_left_on_a_server() -> None:
+def test_remaining_assets_on_a_server() -> None:
     orders = replace(stream("ORDERS", ["n2", "n1", "n3"]), consumers=(consumer("ORDERS", "w", ["n1", "n2", "n3"]),))
     among = cluster(NAMES, orders, stream("ALONE", ["n1"]), stream("ELSEWHERE", ["n2"]))
     assert holds(among, "n1") == {

@@ -64,7 +64,7 @@ def test_answers_become_documented_variables(template: dict[str, Any]) -> None:
     assert names - variables == set()
 
 
-def test_what_all_job_templates_set_is_documented() -> None:
+def test_common_job_settings_are_documented() -> None:
     assert set(OBJECTS["nats_awx__job_template"]["extra_vars"]) <= documented()
 
 

@@ -42,7 +42,7 @@ def test_the_python_of_a_host_is_a_warning_unless_the_inventory_chooses_it(tmp_p
     clean(run(tmp_path, ping, ansible_python_interpreter="auto_silent"))
 
 
-def test_what_ansible_deprecates_is_found(tmp_path: Path) -> None:
+def test_deprecations_are_found(tmp_path: Path) -> None:
     plugin = """
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.display import Display

@@ -24,7 +24,7 @@ QUICK = (
     "tests/unit/module_utils/host/test_process.py",
     "tests/unit/packaging/test_flaky.py::test_list_of_flaky_tests_names_tests_that_exist",
     "tests/unit/packaging/test_tools.py::test_documentation_markup_becomes_markdown",
-    "tests/unit/packaging/test_tools.py::test_what_is_compiled_out_of_archives_is_what_they_hold",
+    "tests/unit/packaging/test_tools.py::test_compiled_archives_match_their_content",
 )
 LAB = "tests/lab/test_lab.py::test_check_reports_that_a_lab_needs_root"
 #: Runs a command where no file in /tmp can be executed.

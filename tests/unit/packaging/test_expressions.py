@@ -135,7 +135,7 @@ def test_no_task_file_includes_itself_or_its_includer() -> None:
     ("a: >-\n  {{ 1\n     + 2\n     + 3\n     + 4 }}\nb: '{{ 1 }}'\n", [(2, 4)]),
     ("a: |\n  {%- for x in\n  [1,\n  2,\n  3] %}\n", [(2, 4)]),
 ])  # fmt: skip
-def test_what_is_too_long_is_found(text: str, expected: list[tuple[int, int]]) -> None:
+def test_long_expressions_are_found(text: str, expected: list[tuple[int, int]]) -> None:
     assert list(too_long(text)) == expected
 
 

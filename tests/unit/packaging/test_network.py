@@ -96,7 +96,7 @@ def test_a_documented_variable_says_where_to(task: str, path: str, variable: str
         ({"ansible.builtin.package_facts": {}}, False),
     ],
 )
-def test_what_reaches_out_is_seen(task: dict[str, Any], out: bool) -> None:
+def test_network_access_is_found(task: dict[str, Any], out: bool) -> None:
     assert reaches_out(task) is out
 
 

@@ -137,7 +137,7 @@ def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
     assert any("NOTHING WAS RUN" in line and "needs root" in line for line in output)
 
 
-def test_what_is_compiled_out_of_archives_is_what_they_hold(tmp_path: Path) -> None:
+def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
     """An archive that changed is seen, and code that was kept tells where it stands now."""
     keeper = CHECKOUT / "tests/lab/python"
     text = f"import sys\nprint(sys._getframe().f_code.co_filename, {tmp_path.name!r}, "
@@ -151,7 +151,7 @@ def test_what_is_compiled_out_of_archives_is_what_they_hold(tmp_path: Path) -> N
         assert done.stdout == f"{archive}/told.py {tmp_path.name} {value}\nsitecustomize\n"
 
 
-def test_what_a_controller_keeps_is_found_by_its_whole_source(tmp_path: Path) -> None:
+def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
     """A second run gives what the first gave, of a changed expression what that gives, and with other rules of backslashes."""
     (tmp_path / "ansible_collections/natsops/jetstream").mkdir(parents=True)
     (tmp_path / "ansible_collections/natsops/jetstream/MANIFEST.json").touch()

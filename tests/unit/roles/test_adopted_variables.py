@@ -78,7 +78,7 @@ def content_text(folder: Path, host: str, path: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None:
+def test_rendered_configuration_matches_the_adopted_one(tmp_path: Path, form: str) -> None:
     found = {f"h{number}": discovered(FORMS[form], number) for number in (1, 2)}
     if "cluster" not in FORMS[form]:
         found = {"h1": found["h1"]}

@@ -86,7 +86,7 @@ def test_errors_name_the_option(params: dict[str, Any], message: str) -> None:
         desired(**params)
 
 
-def test_what_a_server_adds_makes_no_difference() -> None:
+def test_values_added_by_servers_are_ignored() -> None:
     plain = stream(mirror={"name": "A", "external": {"api": "x"}}, placement=None)
     told = stream(
         description="",
@@ -288,7 +288,7 @@ def test_a_pause_that_is_over_is_none() -> None:
         ({}, {"max_msgs": 5, "num_replicas": 3, "subjects": ["b"], "allow_direct": True}, NEW, None),
     ],
 )
-def test_what_a_stream_cannot_change(
+def test_immutable_stream_settings(
     old: dict[str, Any], new: dict[str, Any], release: rules.Release, refused: Optional[str]
 ) -> None:
     told = rules.fixed_in_stream(stream(**old), stream(**{**old, **new}), release)
@@ -296,7 +296,7 @@ def test_what_a_stream_cannot_change(
     assert all(line.startswith(refused or "") for line in told)
 
 
-def test_what_a_consumer_cannot_change() -> None:
+def test_immutable_consumer_settings() -> None:
     def told(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         return [line.split(":")[0] for line in rules.fixed_in_consumer(consumer(**old), consumer(**new))]
 
@@ -337,7 +337,7 @@ _FULL = {"messages": 10, "bytes": 1000}
         ({}, {"max_msgs": 1, "sealed": True, "description": "x"}, ["data_loss", "irreversible"]),
     ],
 )
-def test_what_is_dangerous_about_a_change(old: dict[str, Any], new: dict[str, Any], kinds: list[str]) -> None:
+def test_dangers_of_a_change(old: dict[str, Any], new: dict[str, Any], kinds: list[str]) -> None:
     before, after = stream(**old), stream(**{**old, **new})
     subjects = {"a.x": 7, "a.y": 3}
     assert [danger.kind for danger in rules.stream_dangers(before, after, _FULL, 60.0, subjects)] == kinds
@@ -374,7 +374,7 @@ def test_subjects_within_patterns(pattern: str, subject: str, within: bool) -> N
     assert rules.subject_matches(pattern, subject) is within
 
 
-def test_what_is_dangerous_about_a_deletion() -> None:
+def test_dangers_of_a_deletion() -> None:
     idle = {"name": "idle"}
     waiting, bound = {"name": "w", "num_waiting": 2}, {"name": "b", "push_bound": True}
     pending = {"name": "p", "num_ack_pending": 1}

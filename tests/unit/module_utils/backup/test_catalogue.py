@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 FOLDER = Path(__file__).parent / "archives" / "backup-2.15.1"
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_catalogue_is_read_back() -> None:
     manifest = read_manifest((FOLDER / "backup.json").read_text(), ["stream.tar.s2"])
     row = backup_row("APP/S@1", manifest)
     assert (row["stream"], row["messages"], row["first_seq"], row["last_seq"]) == ("S", 57, 2, 60)
@@ -68,6 +68,6 @@ def catalogue(**changed: Any) -> str:
         (catalogue(streams={"A/S": {"x": 1}}), "the record of a stream has an unknown x"),
     ],
 )
-def test_what_is_no_catalogue(text: str, reason: str) -> None:
+def test_invalid_catalogue_is_refused(text: str, reason: str) -> None:
     with pytest.raises(CatalogueError, match=reason):
         read_catalogue(text)

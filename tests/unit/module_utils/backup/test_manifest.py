@@ -69,7 +69,7 @@ def test_it_is_read_as_it_was_written() -> None:
     assert read_manifest(written.text(), [NAME]) == written
 
 
-def test_what_the_nats_cli_writes() -> None:
+def test_manifest_of_the_nats_cli() -> None:
     found = read_manifest(json.dumps({"config": CONFIG, "state": STATE}), [NAME])
     assert (found.stream, found.archive, found.sha256, found.contents) == ("S", NAME, None, None)
     with pytest.raises(ManifestError, match="exactly one archive next to it: none"):
@@ -181,7 +181,7 @@ def test_consumers_of_the_archive_and_of_their_leaders() -> None:
         (80, 0, None, 0),
     ],
 )
-def test_what_is_delivered_again(delivered: int, pending: int, archived: Consumer | None, expected: int) -> None:
+def test_redelivered_messages(delivered: int, pending: int, archived: Consumer | None, expected: int) -> None:
     seen = {**info("c", 0), "delivered": pair(delivered), "num_ack_pending": pending}
     (entry,) = consumer_entries([seen], contents(*([archived] if archived else [])))
     assert entry["redelivered"] == expected
@@ -214,6 +214,6 @@ def test_a_backup_that_is_not(saved: dict[str, Any], now: dict[str, Any], consum
     assert reason in outdated(replace(manifest(), **saved), "APP", stream(**now), consumers)
 
 
-def test_what_changed_meanwhile() -> None:
+def test_changes_during_a_backup() -> None:
     after = {"messages": 5, "first_seq": 2, "last_seq": 7}
     assert changes(STATE, after) == {"messages": 2, "first_seq": 1, "last_seq": 3, "num_deleted": -1}

@@ -72,7 +72,7 @@ def test_contents_are_compared(saved: dict[str, Any], restored: dict[str, Any], 
     assert unproven(manifest(**saved), manifest(**restored)) == found
 
 
-def test_what_may_have_expired() -> None:
+def test_expired_messages_may_be_missing() -> None:
     lives = manifest(config={"allow_msg_ttl": True})
     fewer = manifest(messages=4, digest="e")
     assert expired_since(lives, fewer)

@@ -57,7 +57,7 @@ def test_the_last_restore_that_was_proven_outlives_a_drill_that_failed() -> None
     assert only(Catalogue().proven("APP/S", {"time": LAST, "ok": False, "reason": "no"})).proven is None
 
 
-def test_what_the_last_run_left_out_is_marked() -> None:
+def test_streams_excluded_by_the_last_run_are_marked() -> None:
     catalogue = replace(Catalogue(), exclude=("APP/KV_*", "TEST"))
     found = protections(catalogue, [("APP", "KV_a"), ("APP", "S"), ("TEST", "S")])
     assert [one.excluded for one in found] == [True, False, True]

@@ -97,7 +97,7 @@ def test_versions_whose_snapshots_let_replicas_drift(version: str, drifts: bool)
     assert backup_caveats({"num_replicas": 3, "deny_delete": True, "deny_purge": True}, version) == []
 
 
-def test_what_cannot_be_saved() -> None:
+def test_unsavable_streams_are_refused() -> None:
     assert backup_problem({"storage": "memory"}, (), "2.14.3") == (
         "unsupported",
         "nats-server 2.14.3 cannot back up a stream in memory; 2.15 can",
@@ -118,7 +118,7 @@ def test_a_plan_of_what_was_saved() -> None:
     assert (plan.lowered, plan.strip) == ((), False)
 
 
-def test_what_is_changed() -> None:
+def test_requested_changes_are_applied() -> None:
     wanted = Changes("COPY", ["copy.>"], 1, {"cluster": None, "tags": None}, False)
     plan = plan_restore(manifest(consumer("a")), wanted, HERE)
     assert plan.config == {
@@ -175,7 +175,7 @@ def test_isolation_leaves_what_is_stored_and_nothing_that_acts() -> None:
     assert plan.config == {**kept, "num_replicas": 1, "storage": "file"}
 
 
-def test_what_expires_may_be_missing_whatever_the_configuration_is() -> None:
+def test_expired_messages_may_be_missing_with_any_configuration() -> None:
     saved = replace(manifest(), config={**CONFIG, "allow_msg_ttl": True})
     plan = plan_restore(saved, Changes(isolated=True), HERE)
     assert "allow_msg_ttl" not in plan.config
@@ -191,7 +191,9 @@ def test_what_expires_may_be_missing_whatever_the_configuration_is() -> None:
         ({}, Changes(), replace(HERE, max_payload=99), "unsupported", "a message of 100 bytes"),
     ],
 )
-def test_what_is_refused(saved: dict[str, Any], wanted: Changes, target: Target, code: str, reason: str) -> None:
+def test_invalid_restores_are_refused(
+    saved: dict[str, Any], wanted: Changes, target: Target, code: str, reason: str
+) -> None:
     with pytest.raises(Refusal, match=reason) as caught:
         plan_restore(manifest(**saved), wanted, target)
     assert caught.value.code == code
@@ -208,7 +210,7 @@ def test_consumers_with_more_replicas_than_their_stream(archive_format: str) -> 
     assert recreated == ({"many": 0, "few": 1} if archive_format == TAR else {})
 
 
-def test_what_is_delivered_again() -> None:
+def test_redelivered_messages() -> None:
     more = {**consumer("more", floor=5, pending=1), "redelivered": 80}
     anew = {**consumer("anew", pending=1), "delivered": {"consumer_seq": 7, "stream_seq": 7}}
     assert redeliveries([consumer("a", floor=5, pending=3), more, consumer("idle", floor=5), anew], ["anew"]) == [
@@ -217,7 +219,7 @@ def test_what_is_delivered_again() -> None:
     ]
 
 
-def test_what_comes_twice() -> None:
+def test_duplicates_from_sources_are_counted() -> None:
     assert (repeats_sources("2.14.3"), repeats_sources("2.15.1")) == (False, True)
     assert sources_caveat({}) == []
     assert sources_caveat({"A": 2, "B": 1}) == [

@@ -43,7 +43,7 @@ def test_without_a_number_everything_stays() -> None:
     st.lists(st.datetimes(datetime(2020, 1, 1), datetime(2026, 1, 1)), unique=True, max_size=60),
     st.builds(Keep, *[st.integers(0, 5)] * 4),
 )
-def test_what_is_kept_stays_kept_at_the_next_run(taken: list[datetime], keep: Keep) -> None:
+def test_kept_backups_stay_kept_in_the_next_run(taken: list[datetime], keep: Keep) -> None:
     gone = set(expired(taken, keep, datetime(2026, 1, 1)))
     rest = [time for place, time in enumerate(taken) if place not in gone]
     assert not taken or max(taken) in rest
@@ -62,7 +62,7 @@ def test_a_backup_from_the_future_stays_and_takes_nobodys_place(keep: Keep) -> N
     assert expired([*taken[1:], taken[2] + timedelta(minutes=5)], Keep(last=1), taken[2]) == [0, 1]
 
 
-def test_what_this_run_has_taken_stays() -> None:
+def test_backups_of_this_run_are_kept() -> None:
     """Also while the clock is behind, so that everything else is newer."""
     taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
     assert expired(taken, Keep(last=1), taken[1]) == [0, 2]

@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
         ([], False),
     ],
 )
-def test_what_a_pattern_matches(patterns: list[str], expected: bool) -> None:
+def test_pattern_matches(patterns: list[str], expected: bool) -> None:
     assert matches("APP", "ORDERS", patterns) is expected
 
 
@@ -66,7 +66,7 @@ def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
         "0001-01-01T00:00:00+14:00",
     ],
 )
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(SelectionError, match="is not a time such as"):
         parse_time(text)
 
@@ -113,7 +113,7 @@ def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: 
         (["APP/ORDERS", "APP/ORDERS@2026-11-21"], "APP/ORDERS is requested at two different times"),
     ],
 )
-def test_what_there_is_not(wanted: list[str], reason: str) -> None:
+def test_missing_backups_are_reported(wanted: list[str], reason: str) -> None:
     with pytest.raises(SelectionError, match=reason):
         choose(BACKUPS, wanted)
 
@@ -130,7 +130,7 @@ def test_an_account_is_meant_by_its_name_or_its_identity() -> None:
         choose(rows, ["OTHER"])
 
 
-def test_what_the_name_of_a_folder_says() -> None:
+def test_folder_name_is_parsed() -> None:
     name = folder_name("APP%2EX/ORDERS@x@20261123T020000.123456Z")
     assert name is not None and (name.account, name.stream) == ("APP.X", "ORDERS@x")
     assert (name.taken.hour, name.taken.microsecond) == (2, 123_456)

@@ -238,7 +238,7 @@ def test_servers_and_inventory_differ() -> None:
     assert found[0].title == "the inventory and the cluster differ: n9"
 
 
-def test_what_nobody_knows_a_cause_for_is_not_lost() -> None:
+def test_unexplained_problems_are_kept() -> None:
     (cause,) = root_causes(
         [Problem("new_code", ERROR, "x", "something"), Problem("new_code", ERROR, "y", "else")], Scene()
     )
@@ -296,7 +296,7 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server() -> None:
         (haunted("JetStream stream 'APP > ORDERS' is not current"), True),
     ],
 )
-def test_what_may_still_be_made_or_is_held_counts(live: Cluster, assets: bool) -> None:
+def test_existing_or_pending_assets_count(live: Cluster, assets: bool) -> None:
     (problem,) = health_problems(live, Expectations(frozenset(NAMES), frozenset(NAMES), assets=assets))
     assert (problem.code.rpartition("_")[2], problem.severity) == ("unhealthy", ERROR)
 
@@ -333,7 +333,7 @@ def test_a_restored_stream_is_judged_by_its_leader_where_healthz_is_wrong(versio
     assert ("fixed in 2.11.6" in cause.title) is defect
 
 
-def test_what_is_wrong_with_the_server_is_not_hidden_by_an_asset() -> None:
+def test_server_fault_is_not_hidden_by_an_asset_fault() -> None:
     live = haunted()
     both = Health("error", 503, (GHOST, "JetStream is not current with the meta leader"))
     live = replace(live, servers=(replace(live.servers[0], health=both), *live.servers[1:]))
@@ -494,7 +494,7 @@ def test_a_group_without_a_member_to_come_is_not_waited_for() -> None:
     assert "repair" in cause.commands[0]
 
 
-def test_what_the_inventory_has_wrong_is_not_waited_for() -> None:
+def test_gate_does_not_wait_for_inventory_errors() -> None:
     (cause,) = judge(cluster([*NAMES, "n9"]), NAMES)
     assert (cause.kind, cause.servers, cause.stuck) == ("membership", ("n9",), True)
 

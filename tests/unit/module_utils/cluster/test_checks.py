@@ -134,7 +134,7 @@ def test_nothing_found_out_is_not_ok() -> None:
         ("credential", {"validity_warn": "1d", "validity_critical": "2d"}, "validity_warn, validity_critical"),
     ],
 )
-def test_what_makes_no_sense_is_refused(check: str, own: dict[str, Any], problem: str) -> None:
+def test_inconsistent_thresholds_are_refused(check: str, own: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         options(check, **own)
 
@@ -696,7 +696,7 @@ def test_a_run_with_a_clock_that_was_ahead_does_not_count() -> None:
     assert found.texts("WARNING") == ["APP/A has a backup that is dated in the future: APP/A@20271120T020000"]
 
 
-def test_what_was_not_saved_or_not_proven_is_critical() -> None:
+def test_unsaved_or_unproven_stream_is_critical() -> None:
     failed = SAVED.failed("APP/C", "it has no leader")
     assert backup(failed).texts("CRITICAL")[0] == "APP/C was not saved: it has no leader"
     assert "never saved: APP/C" in backup(failed).texts("CRITICAL")

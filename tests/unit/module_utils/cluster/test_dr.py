@@ -120,7 +120,7 @@ FAILOVER = Failover(
 # --- status -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_site_lacks_is_known_while_both_answer() -> None:
+def test_loss_is_known_while_both_sides_answer() -> None:
     row = judge(ORDERS, origin(100), site(100))
     assert (row.state, row.behind, row.loss.known, row.loss.text) == (FOLLOWING, 0, True, "nothing")
     row = judge(ORDERS, origin(100, oldest="2026-11-24T12:00:06Z"), site(90))
@@ -154,7 +154,7 @@ def test_a_lag_of_a_dead_origin_is_no_promise(lag: int) -> None:
         (origin(100), replace(site(90, mirror={"name": "OTHER"}), position=None), UNRELATED),
     ],
 )
-def test_what_keeps_a_site_from_taking_over_is_said(at_origin: Reading, at_site: Reading, state: str) -> None:
+def test_obstacles_to_a_failover_are_reported(at_origin: Reading, at_site: Reading, state: str) -> None:
     row = judge(ORDERS, at_origin, at_site, checkpoint())
     assert row.state == state and row.problems and not row.in_order
     assert any(state in line for line in status_page("east", "west", [row]).lines)

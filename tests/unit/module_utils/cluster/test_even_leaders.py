@@ -84,7 +84,7 @@ def test_200_streams_of_five_servers_end_at_40_each() -> None:
     assert sum(group.leader != leader for group, leader in zip(groups, found)) == fewest == 95
 
 
-def test_what_is_written_is_spread_without_another_step_down() -> None:
+def test_write_load_is_balanced_without_extra_step_downs() -> None:
     names = ["n1", "n2", "n3"]
     rates = [100.0, 1.0] * 30
     groups = [LedGroup("n1", frozenset(names), rate) for rate in rates]

@@ -114,7 +114,7 @@ class TestHealth:
         (problem,) = health_problems(twins, expect(NAMES))
         assert (problem.code, problem.servers) == ("server_duplicate", ())
 
-    def test_of_servers_of_one_name_the_last_started_comes_first(self) -> None:
+    def test_newest_server_of_a_duplicate_name_comes_first(self) -> None:
         old, new = (
             server("n1", id="NOLD0123456", host="10.0.0.1", uptime=7200.0),
             server("n1", id="NNEW0123456", uptime=60.0),
@@ -260,7 +260,7 @@ class TestHealth:
         busy = replace(busy, meta=replace(busy.meta, pending=5000))
         assert codes(health_problems(busy, expect(NAMES))) == ["meta_pending"]
 
-    def test_what_servers_say_of_themselves(self) -> None:
+    def test_own_faults_of_servers(self) -> None:
         sick = Health("unavailable", 503, ("JetStream is not current with the meta leader",))
         servers = (
             server("n1", health=sick),
@@ -431,7 +431,7 @@ class TestStop:
         assert subjects(set()) == set()
 
 
-def test_what_counts_as_a_change_of_a_problem() -> None:
+def test_changes_of_a_problem() -> None:
     """Entries that a running replica catches up with are a change; the time and the lag of a silent or offline one are none."""
 
     def state(**peer: object) -> object:

@@ -48,7 +48,7 @@ def test_the_end_of_a_roll(event: str, state: str) -> None:
     assert (run.running, run.state, run.seconds_left(run.last)) == (False, state, None)
 
 
-def test_what_belongs_to_no_roll_begins_none() -> None:
+def test_unrelated_events_start_no_roll() -> None:
     """Such as a cure, which is one event."""
     assert read_journal([line("repaired", 1), line("batch_done", 2, batch=1)]) == Journal()
     assert read_journal([*ROLL, line("repaired", 30, run="r2")]).runs["C1"].name == "r1"

@@ -70,7 +70,7 @@ def test_streams_and_consumers_count_apart() -> None:
     assert planned(cluster(THREE, held), kinds=(STREAMS,)).moves == ()
 
 
-def test_what_stays_is_named_with_the_reason() -> None:
+def test_unmoved_leaders_are_listed_with_the_reason() -> None:
     among = cluster(THREE, stream("A", THREE, ("n2", "n3")), stream("B", THREE), stream("C", THREE))
     plan = planned(among)
     assert [move.stream for move in plan.moves] == ["C", "B"] or [move.stream for move in plan.moves] == ["B", "C"]

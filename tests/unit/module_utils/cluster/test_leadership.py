@@ -111,7 +111,7 @@ def test_the_leader_is_judged_by_the_wish(constraints: LeaderConstraints, action
         ),
     ],
 )
-def test_what_may_pass_is_refused_for_now(found: RaftGroup, constraints: LeaderConstraints, reason: str) -> None:
+def test_temporary_states_are_refused_for_now(found: RaftGroup, constraints: LeaderConstraints, reason: str) -> None:
     plan = plan_group(found, constraints, servers())
     assert (plan.action, plan.transient) == (REFUSED, True)
     assert reason in plan.reason
@@ -250,7 +250,7 @@ def test_a_leader_that_stays_is_given_time() -> None:
     assert job.failed == "n1 leads 0.5 s and 1 step-down later"
 
 
-def test_what_another_operator_did_is_kept() -> None:
+def test_changes_by_other_operators_are_kept() -> None:
     script = Script(a=[group("n2")], b=[group("n3"), group("n2")])
     plan = plan_group(group("n1"), LeaderConstraints(force=True), servers())
     jobs = [Job(key, plan) for key in ("a", "b")]
@@ -286,7 +286,7 @@ def test_failures_of_one_group_leave_the_others() -> None:
     assert script.without_leader <= 2
 
 
-def test_what_was_not_reached_is_said() -> None:
+def test_unreached_condition_is_reported() -> None:
     script = Script(a=[group("n1")], b=[group("n1")])
     jobs = jobs_for(script, LeaderConstraints(preferred="n2"), servers())
     run(script, jobs, servers(), 0.2, concurrency=1)

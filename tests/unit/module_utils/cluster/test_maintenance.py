@@ -115,13 +115,13 @@ class TestEntry:
         assert len(text.splitlines()) <= MAX_FAIL_LINES
         assert all(len(line) <= MAX_WIDTH for line in text.splitlines())
 
-    def test_of_five_a_second_one_may_go_but_no_third(self) -> None:
+    def test_two_of_five_servers_may_be_stopped_but_not_three(self) -> None:
         live = without_n3(names=FIVE)
         assert errors(plan_entry(live, {"n2": True}, {"n3": MARK}, REQUEST, NOW).problems) == []
         both = plan_entry(live, {"n2": True, "n4": True}, {"n3": MARK}, REQUEST, NOW)
         assert errors(both.problems) == [("stop_breaks_quorum", "meta group")]
 
-    def test_who_is_out_of_service_keeps_the_mark_but_for_another_end(self) -> None:
+    def test_server_out_of_service_keeps_its_mark_except_for_a_new_end(self) -> None:
         live = without_n3("ORDERS")
         again = plan_entry(live, {"n3": False}, {"n3": MARK}, Request("somebody", NOW + 60, "else"), NOW)
         assert (again.entering, again.marks, errors(again.problems)) == ((), (MARK,), [])

@@ -207,7 +207,7 @@ def test_the_size_that_the_inventory_says() -> None:
     assert plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], cluster_size=4).refusals == ()
 
 
-def test_what_the_cluster_cannot_do_without() -> None:
+def test_required_servers_cannot_leave() -> None:
     few = plan(SCALE_IN, live(FIVE[:3]), FIVE[:2], ["n3"])
     assert "fewer than the required 3" in only(few)
     needed = plan(SCALE_IN, live(FIVE, stream("A", FIVE)), FIVE[:4], ["n5"])
@@ -247,7 +247,7 @@ def test_a_host_of_another_name_takes_the_place() -> None:
     assert found.lines == ("n4 takes the place of n3",)
 
 
-def test_what_is_replaced_must_be_named_and_known() -> None:
+def test_replaced_server_must_be_named_and_known() -> None:
     among = live(FIVE[:3])
     assert only(plan(REPLACE, among, FIVE[:3])) == "nats_cluster_replace names no host."
     assert only(plan(REPLACE, among, FIVE[:3], replace="n9")).startswith(
@@ -283,7 +283,7 @@ def test_only_one_server_is_replaced_at_a_time() -> None:
     "members, leaving, options",
     [(FIVE[:3], [], {"replace": "n3"}), (["n1", "n2", "n4"], ["n3"], {"replace": "n3", "replacement": "n4"})],
 )
-def test_what_is_lost_with_the_dead_server(members: list[str], leaving: list[str], options: dict[str, Any]) -> None:
+def test_loss_with_the_dead_server(members: list[str], leaving: list[str], options: dict[str, Any]) -> None:
     dead = live(FIVE[:2], known=FIVE[:3])
     hint, first = plan(REPLACE, dead, members, leaving, lost=["APP/A"], **options).refusals
     assert first.startswith("APP/A has no leader")

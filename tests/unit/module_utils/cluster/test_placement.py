@@ -145,7 +145,7 @@ def test_a_server_that_left_the_meta_group_or_does_not_answer() -> None:
     assert judged(silent).refused == {"n5": "did not answer"}
 
 
-def test_nobody_places_replicas_without_a_meta_leader() -> None:
+def test_no_candidates_without_a_meta_leader() -> None:
     among = replace(five(), meta=None)
     assert judged(among).candidates == ()
     assert set(judged(among).refused) == {"n4", "n5"}
@@ -159,7 +159,7 @@ def test_the_order_is_the_meta_leaders() -> None:
     assert judged(crowded, replace(NEED, replicas=1)).candidates == ("n4", "n5")
 
 
-def test_what_a_stream_needs() -> None:
+def test_requirements_of_a_stream() -> None:
     orders = replace(stream("ORDERS", NAMES[:3]), max_bytes=5, size=9, placement_tags=("ssd",), storage="memory")
     orders = replace(orders, consumers=(consumer("ORDERS", "w", NAMES[:3]), consumer("ORDERS", "e", ["n1"])))
     assert replica_requirements(orders) == ReplicaRequirements(
@@ -196,7 +196,7 @@ def test_the_settings_are_read_from_jsz() -> None:
 
 
 @given(clusters(), st.data())
-def test_who_is_chosen_is_always_allowed(among: Cluster, data: st.DataObject) -> None:
+def test_chosen_server_is_always_allowed(among: Cluster, data: st.DataObject) -> None:
     source = data.draw(st.sampled_from(sorted(among.names)))
     for item in (found for found in among.streams if source in found.group.members):
         result = evaluate_candidates(among, replica_requirements(item), item.group.members, [source])

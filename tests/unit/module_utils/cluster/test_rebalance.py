@@ -102,7 +102,7 @@ def test_a_large_stream_goes_first_and_an_even_cluster_stays() -> None:
     assert plan_rebalance(tagged(cluster(OLD)), "C1", EXACT).moves == ()
 
 
-def test_what_may_not_move_stays() -> None:
+def test_immovable_replicas_stay() -> None:
     streams = [sized(f"S{number}", OLD) for number in range(10)]
     drained = tagged(cluster(ALL, *streams), n4=("!jetstream",))
     assert targets(plan_rebalance(drained, "C1", EXACT)) == {"n5"}

@@ -294,7 +294,7 @@ def test_cures_of_streams_and_what_speaks_against_them(code: str, cure: str) -> 
     )
 
 
-def test_what_a_person_has_to_do_is_refused_with_the_commands() -> None:
+def test_manual_steps_are_refused_with_the_commands() -> None:
     assert "playbook restart" in planned_step("stream_leaderless", Evidence(), worker=False).refused
     finding = Finding("jetstream_disabled", "n1 answers", server="n1")
     (step,) = plan(cluster(THREE), [finding], {}, Request())

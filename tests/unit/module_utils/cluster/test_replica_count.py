@@ -58,7 +58,7 @@ def test_each_change_takes_its_room_from_the_next() -> None:
     assert "has 400 bytes of file storage free" in found[2].refused and "0 can (none)" in found[2].refused
 
 
-def test_what_gets_fewer_goes_first() -> None:
+def test_reductions_come_first() -> None:
     found = plan_replica_count(
         there(stream("A", ["n1"]), stream("B", ["n1", "n2", "n3"])),
         [ReplicaCount("APP", "A", 3), ReplicaCount("APP", "B", 1)],
@@ -97,7 +97,7 @@ def test_every_refusal_fires_where_it_should() -> None:
     assert closed.startswith("No user may change streams in account APP")
 
 
-def test_what_can_be_done_is_not_refused() -> None:
+def test_feasible_changes_are_not_refused() -> None:
     among = there(stream("A", ["n1", "n2", "n3"]))
     assert refusals(among, ReplicaCount("APP", "A", 5), accounts=["APP"]) == []
     assert refusals(among, ReplicaCount("APP", "A", 5)) == []

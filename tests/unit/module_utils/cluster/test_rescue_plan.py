@@ -174,7 +174,7 @@ def test_a_dead_server_that_answers() -> None:
     assert refusal == "n2 is listed as dead but answers"
 
 
-def test_whoever_counts_is_there_or_named() -> None:
+def test_counted_members_must_answer_or_be_listed() -> None:
     (refusal,) = planned(request=Request(DEAD - {"n5"})).refusals
     assert refusal.startswith(
         "n5 counts for the meta group and does not answer, but is not listed as dead: bring it back"
@@ -276,7 +276,7 @@ def old(cluster: Cluster | None = None, version: str = "2.10.27") -> Cluster:
     return replace(made, servers=tuple(replace(item, version=version) for item in made.servers))
 
 
-def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
+def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
     made = planned(old(), hosts={**GONE, **LEFT}, request=Request(DEAD, copies="/srv/a b"))
     assert made.refusals == () and made.due and made.fresh
     assert [step.kind for step in made.steps] == ["stop", "copy", "bring", "save", "start", "restore"]
@@ -362,7 +362,7 @@ def test_more_named_dead_than_older_servers_count() -> None:
     assert "n3 is listed as dead but is not a member of the meta group" in first
 
 
-def test_what_a_fresh_cluster_cannot_bring_back() -> None:
+def test_limits_of_a_fresh_cluster() -> None:
     hosts = {**GONE, **LEFT}
     (refusal,) = planned(old(), hosts=hosts, request=Request(DEAD - {"n5"})).refusals
     assert refusal.startswith("n5 counts for the meta group and does not answer, but is not listed as dead")
@@ -437,7 +437,7 @@ def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
         ),
     ],
 )
-def test_what_keeps_a_fresh_cluster_from_going_on(hosts: dict[str, Host], reason: str) -> None:
+def test_refusals_to_resume_a_fresh_cluster(hosts: dict[str, Host], reason: str) -> None:
     made = goes_on(hosts)
     assert made is not None and not made.due
     (refusal,) = made.refusals
@@ -448,7 +448,7 @@ def test_what_keeps_a_fresh_cluster_from_going_on(hosts: dict[str, Host], reason
 # --- what would be lost ---------------------------------------------------------------------------------------------------
 
 
-def test_what_only_the_dead_held_is_known_from_the_meta_leader() -> None:
+def test_loss_is_known_from_the_meta_leader() -> None:
     worker = consumer("SAFE", "worker", ["n1", "n2"])
     cluster = broken(ORDERS, replace(SAFE, consumers=(worker,)), leader="n1")
     assigned = frozenset(

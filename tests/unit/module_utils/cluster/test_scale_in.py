@@ -30,7 +30,7 @@ def codes(plan: ScaleInPlan, severity: str = "error") -> list[str]:
     return [problem.code for problem in plan.problems if problem.severity == severity]
 
 
-def test_what_leaves_is_kept_from_the_next_one() -> None:
+def test_leaving_server_is_not_a_candidate() -> None:
     among = there(FIVE, stream("A", ["n1", "n4", "n5"]), stream("B", ["n5", "n2", "n3"]))
     plan = plan_scale_in(among, ["n4", "n5"], ScaleInRules())
     assert plan.problems == ()
@@ -72,7 +72,7 @@ def test_single_replicas_of_a_running_server_move_only_where_that_is_safe() -> N
     assert codes(plan_scale_in(old, ["n4"], rules)) == codes(plan_scale_in(new, ["n4"], ScaleInRules())) == []
 
 
-def test_what_a_dead_server_may_take_with_it_is_named() -> None:
+def test_possible_loss_with_a_dead_server_is_reported() -> None:
     among = replace(there(["n1", "n2", "n3"]), meta=meta(["n1", "n2", "n3", "n4"]))
     plan = plan_scale_in(among, ["n4"], ScaleInRules(), ["APP/A", "APP/B/one"], ["OTHER"])
     assert codes(plan) == ["scale_in_loss", "scale_in_loss", "scale_in_unread_account"]

@@ -51,7 +51,7 @@ def test_a_defect_ends_where_its_cure_begins(defect: Defect) -> None:
 
 
 @pytest.mark.parametrize("defect", [defect for defect in DEFECTS if defect.needs], ids=lambda defect: defect.name)
-def test_what_a_defect_needs_is_a_key_of_the_configuration(defect: Defect) -> None:
+def test_required_setting_of_a_defect_is_a_configuration_key(defect: Defect) -> None:
     assert defect.needs in SCHEMA.children
 
 

@@ -107,7 +107,7 @@ def test_jumps(version: str, target: str, found: set[tuple[str, str]]) -> None:
     assert codes(version_problems(running(version), NAMES, VersionRules(target))) == found
 
 
-def test_what_is_accepted_becomes_a_warning() -> None:
+def test_accepted_problems_become_warnings() -> None:
     rules = VersionRules("2.12.5", allow_skipped_minors=True, allow_downgrade=True)
     problems = version_problems(running("2.15.1"), NAMES, rules)
     assert codes(problems) == {
@@ -296,7 +296,7 @@ def test_consumers_are_named_too() -> None:
     assert "API level 1 (pause_until, priority_groups)" in found.message
 
 
-def test_what_a_server_of_the_target_says_of_its_level_counts() -> None:
+def test_reported_level_of_a_target_server_counts() -> None:
     state = running("2.12.15", "2.11.17", level=2)
     told = tuple(
         replace(item, summary=JetStreamSummary(api_level=2)) if item.version == "2.11.17" else item
@@ -318,7 +318,7 @@ def test_what_a_server_of_the_target_says_of_its_level_counts() -> None:
         ({}, {"filter_subjects": ["a", "b"]}, "would deliver every message"),
     ],
 )
-def test_what_2_10_brought_stands_in_the_way_of_2_9(
+def test_features_of_2_10_prevent_2_9(
     stream_config: dict[str, Any], consumer_config: dict[str, Any], word: str
 ) -> None:
     state = running("2.10.27", stream_config=stream_config, **consumer_config)
@@ -403,7 +403,7 @@ def test_permission_only_takes_errors_away(versions: list[str], target: str, lev
 
 @settings(deadline=None)
 @given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
-def test_who_runs_the_target_already_is_no_reason(versions: list[str], target: str, level: int) -> None:
+def test_server_already_on_the_target_is_not_a_reason(versions: list[str], target: str, level: int) -> None:
     there = {name for name, version in zip(NAMES, versions) if version == target}
     for problem in version_problems(running(*versions, level=level), NAMES, VersionRules(target)):
         assert there.isdisjoint(problem.servers)

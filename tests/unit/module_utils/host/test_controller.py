@@ -42,7 +42,7 @@ def test_a_process_that_this_controller_cannot_see_is_not_known_to_have_ended(ch
     assert run_is_alive({**owner, **change}) is None
 
 
-def test_what_another_program_wrote_is_not_known_to_have_ended() -> None:
+def test_owner_of_another_program_has_unknown_state() -> None:
     assert run_is_alive("somebody@elsewhere process 1") is None
     assert run_is_alive({}) is None
 

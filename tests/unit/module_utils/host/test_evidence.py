@@ -92,7 +92,7 @@ def test_the_whole_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3.txt" in {row["what"] for row in found.missing + found.cut}
 
 
-def test_of_a_log_its_end_is_kept_in_whole_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_end_of_a_log_is_kept_in_complete_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("".join(f"line {number} password=hunter22\n" for number in range(1000)))
     found, files = collected(monkeypatch, [], Bounds(size=8000), Subject(log_file=str(log)))
@@ -133,7 +133,7 @@ def test_the_store_is_listed_and_not_read(tmp_path: Path) -> None:
     assert list(store_listing(str(tmp_path))) == ["           7 1970-01-01T00:00:00Z jetstream/APP/1.blk\n"]
 
 
-def test_what_is_asked_depends_on_systemd_and_the_disks() -> None:
+def test_probes_depend_on_systemd_and_the_disks() -> None:
     with_unit = {
         probe.name: probe.argv for probe in probes(Subject(unit="nats-server", since=60), ["sda", "nvme0n1"], 10)
     }

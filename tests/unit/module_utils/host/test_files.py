@@ -149,7 +149,7 @@ def test_a_full_disk_changes_nothing(small_disk: Path) -> None:
     assert contents(small_disk) == {name: f"old {name}\n" for name in NAMES}
 
 
-def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+def test_conflicting_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="folder exists and is not a file"):

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_drop_ins, read_endpoint
 
 
-def test_of_drop_ins_the_options_are_read_and_no_values(tmp_path: Path) -> None:
+def test_options_of_drop_ins_are_read_without_values(tmp_path: Path) -> None:
     one, two = tmp_path / "10-limits.conf", tmp_path / "20-empty.conf"
     one.write_text(
         "# LimitCORE=0\n[Service]\nLimitNOFILE=1\nEnvironment=TOKEN=secret \\\n  A=b\n;User=x\n ExecStart=\nExecStart=/bin/x\n"

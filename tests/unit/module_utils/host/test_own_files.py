@@ -83,7 +83,7 @@ def test_the_files_that_it_names_come_along(config: Path, tmp_path: Path) -> Non
     assert problems == [f"{config}: max_connections was not recognised and was left out"]
 
 
-def test_what_cannot_be_parsed_is_left_out(config: Path) -> None:
+def test_unparsable_keys_are_left_out(config: Path) -> None:
     config.write_text("authorization { password: hunter-two")
     with pytest.raises(ConfigSyntaxError):
         own_config(str(config))

@@ -77,7 +77,7 @@ def test_a_compressed_block_is_not_read(tmp_path: Path, folder: Path) -> None:
     assert one(tmp_path).last_seq is None
 
 
-def test_what_cannot_be_read_is_unknown(tmp_path: Path, folder: Path) -> None:
+def test_unreadable_values_are_unknown(tmp_path: Path, folder: Path) -> None:
     (folder / "meta.key").touch()
     assert one(tmp_path) == StoredStream("APP", "ORDERS", encrypted=True)
     (folder / "meta.key").unlink()
@@ -85,13 +85,13 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path, folder: Path) -> None:
     assert one(tmp_path) == StoredStream("APP", "ORDERS")
 
 
-def test_what_is_being_deleted_is_no_stream(tmp_path: Path, folder: Path) -> None:
+def test_streams_being_deleted_are_ignored(tmp_path: Path, folder: Path) -> None:
     folder.rename(folder.with_name(".ORDERS"))
     assert stored_streams(str(tmp_path)) == []
     assert stored_streams(str(tmp_path / "nowhere")) == []
 
 
-def test_what_keeps_a_server_from_starting() -> None:
+def test_reasons_that_prevent_a_start() -> None:
     there = {"FragmentPath": "/etc/systemd/system/nats-server.service", "UnitFileState": "disabled"}
     assert fenced("nats-server", there, True, None) == ""
     assert fenced("nats-server", {**there, "UnitFileState": "masked"}, True, None) == "its unit nats-server is masked"
@@ -140,7 +140,7 @@ def stopped(first: int, last: int, messages: int | None) -> StoredStream:
         ([], {"n2": StoredStream("APP", "ORDERS", encrypted=True)}, (0, "")),
     ],
 )
-def test_what_was_deleted_and_is_loaded_again(
+def test_reloaded_deleted_messages_are_counted(
     deleted: list[int], stores: dict[str, StoredStream], found: tuple[int, str]
 ) -> None:
     assert undeleted(1, 25, deleted, stores.items()) == found

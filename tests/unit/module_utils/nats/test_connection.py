@@ -117,7 +117,7 @@ EOF = nats.errors.UnexpectedEOF()
         (nats.errors.MaxPayloadError(), None, "invalid_option", "maximum payload"),
     ],
 )
-def test_what_the_library_raises(
+def test_library_errors_become_failures(
     error: BaseException, connection_error: Exception | None, code: str, reason: str
 ) -> None:
     failure = connection._call_failure(error, "S", "nats://h:4222", connection_error)

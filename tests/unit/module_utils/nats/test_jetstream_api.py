@@ -229,7 +229,7 @@ def test_the_leader_is_asked_for_when_another_member_answers(early: dict[str, An
 
 
 @pytest.mark.parametrize("info", [LEADER_REPLY, _info(20, "n1"), {**_info(20, None), "cluster": None}])
-def test_who_answers_alone_is_believed_at_once(info: dict[str, Any]) -> None:
+def test_single_reply_is_accepted_at_once(info: dict[str, Any]) -> None:
     server = Server(info)
     assert jetstream_api.JetStreamApi(server).stream("ORDERS") == info  # type: ignore[arg-type]
     assert server.asked == 1

@@ -370,7 +370,7 @@ def test_an_account_is_its_key_and_displayed_by_name(replies: dict[str, Any]) ->
     assert [cluster.find_account(label) for label in ("APP", KEYS[1], "TWIN")] == [KEYS[0], KEYS[1], "TWIN"]
 
 
-def test_what_healthz_reports_of_an_account_is_joined_with_its_streams(replies: dict[str, Any]) -> None:
+def test_healthz_errors_are_joined_with_their_streams(replies: dict[str, Any]) -> None:
     replies = with_keys(replies, {KEYS[0]: "APP"})
     stream = next(stream for stream in build(replies).streams if stream.group.size == 3 and stream.group.leader)
     broken, other = (name for name in stream.group.members if name != stream.group.leader)

@@ -63,7 +63,7 @@ def test_check_mode_starts_nothing_and_writes_nothing(wanted: WantedDrill) -> No
     assert sorted(server_directory(wanted).parent.rglob("*")) == before
 
 
-def test_what_is_no_directory_of_backups(wanted: WantedDrill, tmp_path: Path) -> None:
+def test_missing_backup_directory_is_refused(wanted: WantedDrill, tmp_path: Path) -> None:
     assert "is not a directory" in refused(wanted, "invalid_option", store=DirectoryStore(tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     assert "there is no backup in" in refused(wanted, "invalid_option", store=DirectoryStore(tmp_path / "empty"))
@@ -72,7 +72,7 @@ def test_what_is_no_directory_of_backups(wanted: WantedDrill, tmp_path: Path) ->
     assert "1 backups cannot be read" in reason and "not JSON" in reason
 
 
-def test_what_is_no_stream(wanted: WantedDrill) -> None:
+def test_ambiguous_or_missing_stream_is_refused(wanted: WantedDrill) -> None:
     assert "there is no backup of OTHER/*" in refused(wanted, "invalid_option", stream="OTHER/*")
     other = server_directory(wanted) / "other"
     shutil.copytree(ARCHIVES / "backup-2.10.27", other)
@@ -126,7 +126,7 @@ def test_a_damaged_archive_is_recorded(wanted: WantedDrill) -> None:
 @pytest.mark.parametrize(
     ("code", "recorded"), [("incomplete", "not_proven"), ("api_error", "api_error"), ("not_started", "")]
 )
-def test_what_a_restore_says_is_recorded_and_what_the_host_says_is_not(
+def test_restore_failures_are_recorded_but_host_failures_are_not(
     wanted: WantedDrill, monkeypatch: pytest.MonkeyPatch, code: str, recorded: str
 ) -> None:
     @contextmanager

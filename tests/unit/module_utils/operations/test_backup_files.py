@@ -67,7 +67,7 @@ def test_a_whole_backup(path: Path, level: str) -> None:
     assert read(DirectoryStore(path.parents[1]), "OTHER", level)["backups"] == []
 
 
-def test_what_a_server_will_remove_at_the_restore_is_no_damage() -> None:
+def test_messages_removed_by_the_restore_are_not_damage() -> None:
     """Before 2.15 the old values of a key stay in a block; without an index that is true, only the server tells them apart. Seen
     with a bucket of 2.10.27 that was restored and read back."""
     backup = read_backup(DirectoryStore(ARCHIVES / "backup-2.10.27"))
@@ -172,7 +172,7 @@ def test_a_backup_gets_its_name_when_it_is_whole(path: Path, tmp_path: Path) -> 
     assert read_backup(DirectoryStore(made)).manifest == manifest
 
 
-def test_what_a_killed_run_left_is_removed_and_what_another_one_writes_is_not(tmp_path: Path) -> None:
+def test_remains_of_killed_runs_are_removed_but_not_running_ones(tmp_path: Path) -> None:
     for name in ("S@killed", "T@killed"):
         (tmp_path / f"{PREFIX}{name}").mkdir()
         (tmp_path / f"{PREFIX}{name}" / "backup.json").write_text("{}")
@@ -275,7 +275,7 @@ def test_a_stream_of_any_name_has_its_own_folder_within_the_directory(name: str,
 
 @pytest.mark.parametrize("name", ["backup.json", "catalogue.json"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "sparse"])
-def test_what_is_no_file_or_has_no_end_is_a_failure_of_its_own(
+def test_special_or_endless_files_are_separate_failures(
     name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ARCHIVES / "backup-2.15.1", tmp_path / "APP" / "S@20261121T020000Z")

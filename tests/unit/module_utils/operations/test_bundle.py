@@ -88,7 +88,7 @@ def test_no_bundle_is_larger_than_it_may_be(tmp_path: Path) -> None:
     assert {row["reason"] for row in index["cut"]} == {"it was left out because the bundle would exceed 1.0 MiB"}
 
 
-def test_what_compresses_well_has_room(tmp_path: Path) -> None:
+def test_compressible_content_fits(tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
     with writer(path) as one:
         one.text("host/n1/zeros.txt", "0" * SMALLEST * 20, "zeros")
@@ -132,7 +132,7 @@ def test_a_secret_that_is_a_word_of_the_layout_is_a_failure_and_no_bundle(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_servers_call_by_names_is_not_taken_for_a_key() -> None:
+def test_names_are_not_redacted_as_keys() -> None:
     raft = {"TOKENS": {"S-R3F-secrets": {"id": "x", "password": "y"}}}
     assert bundle._cleaned("account_raftz", raft) == {"TOKENS": {"S-R3F-secrets": {"id": "x"}}}
     assert bundle._cleaned("account_ipqueues", {"jwt queue": {"pending": 1}}) == {"jwt queue": {"pending": 1}}

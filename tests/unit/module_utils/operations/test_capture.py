@@ -60,7 +60,7 @@ def test_an_answer_of_wrong_types_is_a_failure_of_the_snapshot(tmp_path: Path) -
     assert failed
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_invalid_archive_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "audit.zip"
     archive.write_bytes(b"PK")
     with pytest.raises(NatsFailure) as refused:

@@ -84,7 +84,7 @@ def test_there_and_back(identity: Any, tmp_path: Path, size: int) -> None:
     assert pyrage.decrypt(sealed, [identity]) == data  # as any other program for this format
 
 
-def test_what_nobody_keeps_the_key_of_is_read_by_this_process(identity: Any, tmp_path: Path) -> None:
+def test_archive_with_an_ephemeral_key_is_read_by_this_process(identity: Any, tmp_path: Path) -> None:
     keys = Keys((str(identity.to_public()),)).with_passing()
     sealed = seal(b"data", keys)
     assert unseal(sealed, keys) == b"data"
@@ -151,7 +151,7 @@ def test_a_secret_key_as_recipient_is_not_shown(identity: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "age1nothing", "ssh-ed25519 AAAA", "me@example.com"])
-def test_what_is_no_recipient(text: str) -> None:
+def test_invalid_recipient_is_refused(text: str) -> None:
     with pytest.raises(NatsFailure, match="is not an age recipient") as caught:
         Keys((text,)).require()
     assert caught.value.code == "invalid_option"

@@ -119,7 +119,7 @@ def caught_failure(repair: Repair) -> NatsFailure:
     return failure
 
 
-def test_what_has_become_unsafe_since_the_plan_is_refused(tmp_path: Path) -> None:
+def test_repairs_that_became_unsafe_are_refused(tmp_path: Path) -> None:
     account = Account()
     failure = caught_failure(Seen(tmp_path, account, broken(), broken(), without_meta_leader(broken())))
     assert failure.code == "repair_refused"
@@ -129,7 +129,7 @@ def test_what_has_become_unsafe_since_the_plan_is_refused(tmp_path: Path) -> Non
     assert account.changes == [] and list(tmp_path.iterdir()) == []
 
 
-def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
+def test_solved_findings_are_left_alone(tmp_path: Path) -> None:
     account = Account()
     healed = cluster(THREE, stream("ORDERS", THREE))
     repair = Seen(tmp_path, account, broken(), broken(), healed)

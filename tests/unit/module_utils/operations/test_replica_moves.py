@@ -92,7 +92,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_may_not_move(
+def test_forbidden_moves_are_refused(
     monkeypatch: pytest.MonkeyPatch, asked: MoveRequest, state: State, names: list[str], code: str, reason: str
 ) -> None:
     monkeypatch.setattr(Mover, "read", lambda *_arguments: state)

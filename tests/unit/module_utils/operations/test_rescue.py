@@ -123,7 +123,7 @@ def test_without_a_leader_nothing_is_removed(tmp_path: Path) -> None:
     assert failure.description.endswith("Nothing was removed.")
 
 
-def test_what_only_the_dead_held_is_refused_once_a_leader_tells_of_it(tmp_path: Path) -> None:
+def test_unaccepted_loss_is_refused_once_a_leader_reports_it(tmp_path: Path) -> None:
     meta = Meta()
     failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS", "APP/SCRATCH"}))
     assert (failure.code, failure.done, meta.removals) == ("rescue_refused", [], [])

@@ -111,7 +111,7 @@ def test_a_creation_without_a_reply_may_have_left_a_stream() -> None:
 
 
 @pytest.mark.parametrize("refusal", [REFUSED, error(10039), error(10027), error(10023), error(10047)])
-def test_what_the_account_may_not_is_no_failure(refusal: Any) -> None:
+def test_missing_permission_of_the_account_is_not_a_failure(refusal: Any) -> None:
     server = Server(CREATE=refusal)
     assert attempt(server)[0] == 0
     assert server.asked == ["CREATE"]

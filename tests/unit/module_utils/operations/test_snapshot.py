@@ -132,7 +132,7 @@ def test_secrets_are_left_out_wherever_they_are() -> None:
     }
 
 
-def test_of_a_jwt_the_limits_are_kept() -> None:
+def test_limits_of_a_jwt_are_kept() -> None:
     claim = {"jti": "J", "exp": 1800000000, "nats": {"limits": {"conn": 10}, "signing_keys": ["A"]}}
     answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
     (row,) = rows_of("accountz", answer)
@@ -159,7 +159,7 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
     assert {item.stat().st_mode & 0o777 for item in tmp_path.rglob("*") if item.is_file()} == {0o640}
 
 
-def test_what_a_manifest_names_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a power failure leaves no manifest of empty files."""
     synced: list[int] = []
     fsync = os.fsync
@@ -223,7 +223,7 @@ def test_a_server_that_was_killed_and_started_again_does_not_count_twice() -> No
     assert servers_summary(summary_servers(3, started="2026-11-20T11:58:00Z"), (), 0)["complete"]
 
 
-def test_what_makes_a_snapshot_incomplete() -> None:
+def test_reasons_for_an_incomplete_snapshot() -> None:
     servers = summary_servers(2)
     assert servers_summary(servers, (), 0)["complete"]
     assert not servers_summary(servers, ("n3",), 0)["complete"]

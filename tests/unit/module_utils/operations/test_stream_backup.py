@@ -56,7 +56,7 @@ def consumers(api: Api, patience: Patience, asked: bool = True) -> Sequence[Any]
     return _consumers(cast(JetStreamApi, api), wanted, "2.15.1", {"config": {}})
 
 
-def test_what_has_leaders_is_read_once_and_costs_no_patience() -> None:
+def test_streams_with_leaders_are_read_once() -> None:
     api, patience = Api(LED), Patience()
     assert (consumers(api, patience), api.read, patience.left) == (LED.rows, 1, Patience().left)
 

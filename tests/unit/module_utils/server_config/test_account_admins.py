@@ -72,5 +72,5 @@ def test_without_a_password_there_are_none() -> None:
         (None, False),
     ],
 )
-def test_what_turns_jetstream_on(value: object, expected: bool) -> None:
+def test_settings_that_enable_jetstream(value: object, expected: bool) -> None:
     assert has_jetstream({"jetstream": value}) is expected

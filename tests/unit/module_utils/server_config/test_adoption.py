@@ -131,7 +131,7 @@ def test_the_variables_make_the_same_configuration(text: str, prefix: str) -> No
         assert made(adoption, f"{prefix}{number}", members) == normalise(discovered(text, number)["config"])
 
 
-def test_what_differs_between_servers_is_the_hosts() -> None:
+def test_differing_values_become_host_variables() -> None:
     one, two = discovered(DEBIAN, 1), discovered(DEBIAN.replace("8222", "8333").replace("rpass", "other"), 2)
     two["config"]["max_subscriptions"] = 7
     adoption = adopt({"h1": one, "h2": two}, {"h1": "h1", "h2": "h2"})
@@ -143,7 +143,7 @@ def test_what_differs_between_servers_is_the_hosts() -> None:
     assert adoption.host_vaults["h2"]["vault_nats_cluster_authorization_password"] == "other"
 
 
-def test_what_is_not_known_is_kept_and_listed() -> None:
+def test_unknown_keys_are_kept_and_listed() -> None:
     one = discovered(DEBIAN)
     one["config"]["of_the_future"] = {"deep": [1]}
     adoption = adopt({"h1": one}, {"h1": "h1"})
@@ -274,7 +274,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_adopted_says_why(case: str) -> None:
+def test_refused_adoption_gives_the_reason(case: str) -> None:
     changes, expected = REFUSED[case]
     adoption = adopt({"h1": discovered(DEBIAN, **changes)}, {"h1": "h1"})
     assert [text for text in adoption.refusals if expected in text], adoption.refusals
@@ -308,7 +308,7 @@ def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     assert [text in line for text, line in zip(expected, todo[1:], strict=True)] == [True] * 3
 
 
-def test_what_the_unit_had_is_in_the_inventory_and_its_secrets_in_the_vault() -> None:
+def test_unit_settings_go_to_the_inventory_and_secrets_to_the_vault() -> None:
     one = discovered(DEBIAN)
     settings = [("MemoryMax", "8G"), ("LimitNOFILE", "1000000"), ("ExecStartPre", "/bin/true")]
     one["unit"] |= {
@@ -330,7 +330,7 @@ def test_what_the_unit_had_is_in_the_inventory_and_its_secrets_in_the_vault() ->
     assert not [line for line in lines if "hunter2" in line]
 
 
-def test_what_the_first_deploy_would_refuse_is_to_be_seen_to() -> None:
+def test_refusals_of_the_first_deploy_are_listed() -> None:
     for text in (DEBIAN, HELM):
         assert not [line for server in adopted(text).servers for line in server.todo if "refuses" in line]
     short = "server_name: n1\nlame_duck_duration: 10s\nlame_duck_grace_period: 5s\n"

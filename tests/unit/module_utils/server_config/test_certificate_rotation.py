@@ -96,7 +96,7 @@ def test_a_run_takes_the_steps_up_to_the_last_one(
     assert [line.partition(":")[0] for line in found["lines"]] == (steps or [found["lines"][0].partition(":")[0]])
 
 
-def test_what_is_left_and_what_to_do_at_the_end_is_said() -> None:
+def test_remaining_steps_are_reported() -> None:
     assert rotation(renewing(False))["lines"] == ["There is nothing to do."]
     assert rotation(host("on", "old"), stop_after="trust_new_ca")["lines"] == [
         "There is nothing to do up to nats_cluster_rotate_stop_after=trust_new_ca. Remaining: new_certificates, remove_old_ca."

@@ -235,7 +235,7 @@ def test_a_removed_user_that_the_inventory_still_has_is_tried_and_must_be_refuse
     assert {login["user"] for login in expected["attempt"]} == {"app", "app-2"}
 
 
-def test_what_remains_after_adding_is_the_removal() -> None:
+def test_removal_remains_after_adding() -> None:
     assert "nats_cluster_rotate_phase=remove" in rotation(REPLACE, phase="add")["remaining"][0]
     assert rotation(REPLACE, phase="add")["removed"] == []
 

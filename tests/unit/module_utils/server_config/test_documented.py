@@ -98,7 +98,7 @@ def test_an_option_of_the_cluster_block(option: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("option", [{"users": [{"user": "a", "password": "b"}]}, {"token": "t"}], ids=str)
-def test_what_keeps_a_server_from_starting_is_refused(option: dict[str, Any]) -> None:
+def test_configurations_that_prevent_a_start_are_refused(option: dict[str, Any]) -> None:
     problems = config_problems(stored_config({"authorization": option}), {"version": "2.15.1"})
     assert [one for one in problems if one["severity"] == "error" and "authorization" in one["option"]]
 

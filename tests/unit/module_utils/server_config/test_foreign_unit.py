@@ -88,7 +88,7 @@ def test_open_files_are_never_fewer(
     assert (found.files, found.overrides) == (files, overrides)
 
 
-def test_what_would_be_lost_is_named(tmp_path: Path) -> None:
+def test_lost_unit_settings_are_named(tmp_path: Path) -> None:
     found = carried(
         tmp_path, "[Service]\nExecStartPre=/bin/mount --token=secret\nSecureBits=keep-caps\nNice=5\nNice=\n"
     )
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there_has_no_options(tmp_path: Path) -> None:
     assert carry_over(read_settings(str(tmp_path / "gone"))) == Carried()
 
 
-def test_of_the_environment_what_the_unit_adds_is_kept() -> None:
+def test_environment_of_the_unit_is_kept() -> None:
     environment = {
         "PATH": "/bin",
         "INVOCATION_ID": "1",
@@ -123,7 +123,7 @@ def test_of_the_environment_what_the_unit_adds_is_kept() -> None:
     ]
 
 
-def test_what_the_roles_unit_sets_is_known() -> None:
+def test_settings_of_the_roles_unit_are_known() -> None:
     template = (ROLE / "templates/nats-server.service.j2").read_text()
     options = set(re.findall(r"^([A-Z]\w+)=", template, re.MULTILINE))
     assert options - DECIDED == {"After", "AssertPathExists", "Wants", "RequiresMountsFor", "LimitNOFILE"}

@@ -35,7 +35,7 @@ CONFIG = {
 }
 
 
-def test_what_the_server_compares_is_hashed_and_what_it_sends_is_not() -> None:
+def test_compared_passwords_are_hashed_but_sent_ones_are_not() -> None:
     hashed = hash_passwords(CONFIG, cost=4)
     first, second, third = hashed["accounts"]["APP"]["users"]
     compared = {
@@ -65,7 +65,7 @@ def test_a_second_run_changes_nothing_and_a_new_password_or_cost_only_what_it_mu
     assert verify_password("changed", changed["accounts"]["APP"]["users"][1]["password"])
 
 
-def test_what_needs_a_restart_stays_plain_for_a_server_that_must_not_be_restarted() -> None:
+def test_passwords_stay_plain_without_a_restart() -> None:
     kept = hash_passwords(CONFIG, cost=4, reloadable="2.15.1")
     assert kept["leafnodes"]["authorization"]["password"] == "leaf"
     assert is_hash(kept["authorization"]["token"]) and is_hash(kept["accounts"]["APP"]["users"][0]["password"])
@@ -102,7 +102,7 @@ def test_ready_made_hashes_pass() -> None:
         ("x", 32, "outside 4 to 31"),
     ],
 )
-def test_what_bcrypt_cannot_do_is_refused(password: str, cost: int, message: str) -> None:
+def test_limits_of_bcrypt_are_refused(password: str, cost: int, message: str) -> None:
     with pytest.raises(BcryptError, match=message):
         hash_password(password, cost)
     with pytest.raises(ConfigError, match=r"accounts.A.users\[u\].password: .*") as error:

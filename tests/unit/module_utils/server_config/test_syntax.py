@@ -200,7 +200,7 @@ def test_values_get_the_type_of_their_key(path: str, value: Any, normal: Any) ->
         ({"x": float("nan")}, "x: nan is not a number"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_path(config: dict[str, Any], message: str | None) -> None:
+def test_invalid_values_are_refused_with_their_path(config: dict[str, Any], message: str | None) -> None:
     if message is None:
         assert write(config)
         return
@@ -273,5 +273,5 @@ def test_the_schema_is_sound() -> None:
         (("2.12.7", "2.14.0"), "2.15.1-preview.2", True),
     ],
 )
-def test_what_a_version_has(since: tuple[str, ...], version: str, has: bool) -> None:
+def test_keys_of_a_version(since: tuple[str, ...], version: str, has: bool) -> None:
     assert supports(since, version) is has

@@ -65,7 +65,7 @@ def test_a_name_that_the_other_hosts_would_not_see_is_refused() -> None:
         (["a"], {"a": {"nats_server_port": "x"}}, "nats_server_port: 'x' is not a port"),
     ],
 )
-def test_what_is_missing_is_said(names: list[str], hostvars: dict[str, Any], message: str) -> None:
+def test_missing_values_are_reported(names: list[str], hostvars: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         members(names, hostvars, names[0], {})
 

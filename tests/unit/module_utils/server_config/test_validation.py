@@ -414,7 +414,7 @@ def test_two_inventory_names_of_one_address_are_refused(one: str, other: str) ->
     assert [row for row in config_problems(SOUND, {"members": apart}) if row["option"] == "client_port"] == []
 
 
-def test_what_is_not_known_is_not_checked() -> None:
+def test_unknown_context_is_not_checked() -> None:
     assert config_problems(SOUND, {}) == []
     assert config_problems(SOUND, {"version": "latest", "cluster_size": "", "running": {}, "filesystems": []}) == []
 
