@@ -44,7 +44,7 @@ COMPATIBLE = {
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-SA-4.0", "CC0-1.0", "GPL-2.0-or-later", "GPL-3.0-or-later",
     "ISC", "LGPL-3.0-only", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Python-2.0", "Zlib",
 }  # fmt: skip
-#: What older packages say in place of an SPDX expression, in the order in which it is believed.
+#: The licences of older packages without an SPDX expression, in order of preference.
 CLASSIFIERS = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -56,10 +56,10 @@ CLASSIFIERS = {
 }
 #: Programs that `make lint` runs on our files. Their code is not combined with ours, so the terms need not be compatible.
 SEPARATE = {"codespell"}
-#: Packages whose metadata tells nothing, or not enough, with what the licence file in them says.
+#: Packages with missing or incomplete metadata, with the licence from their files.
 TOLD = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}
 
-#: The locks by what they are for, those of the development by more than one ansible-core; the first ones reach a user.
+#: The locks by purpose; development has several ansible-cores; the first purposes reach a user.
 LOCKS = {
     "plugins": "dev",
     "insights": "insights",
@@ -72,7 +72,7 @@ LOCKS = {
     "benchmarks": "bench",
     "modules for AWX": "awx",
 }
-#: Where the first requirements of what reaches a user are written; None: the whole lock.
+#: The files with the first requirements of a purpose that reaches a user; None: the complete lock.
 STARTS = {
     "plugins": "-r ../meta/ee-requirements.txt",
     "insights": "-r ../roles/nats_insights/files/requirements.txt",
@@ -82,7 +82,7 @@ STARTS = {
 
 @dataclass(frozen=True)
 class Package:
-    """A pinned package; `via`: the packages and files that want it."""
+    """A pinned package; `via`: the packages and files that require it."""
 
     name: str
     version: str
@@ -102,7 +102,7 @@ def read_lock(name: str) -> dict[str, Package]:
 
 
 def closure(lock: Mapping[str, Package], start: str) -> dict[str, Package]:
-    """Return the packages that a requirements file and what it wants need."""
+    """Return the packages of a requirements file, with their dependencies."""
     reached: dict[str, Package] = {}
     while more := {
         name: package for name, package in lock.items() if name not in reached and package.via & {start, *reached}
@@ -125,7 +125,7 @@ def normal(name: str) -> str:
 
 
 def licence(metadata: importlib.metadata.PackageMetadata, name: str) -> str:
-    """Return an SPDX expression, empty when the package tells none in a known way."""
+    """Return an SPDX expression, empty if the package has none in a known form."""
     for text in (TOLD.get(name), metadata.json.get("license_expression"), metadata.json.get("license")):
         try:
             return str(SPDX.parse(text or "?", validate=True, strict=True))
@@ -149,7 +149,7 @@ def installed() -> dict[str, str]:
 
 
 def written() -> dict[str, str]:
-    """Return the licences that the document tells."""
+    """Return the licences in the document."""
     return dict(re.findall(r"^\| (\S+) \| ([^|]+) \|", TABLE.read_text(), re.MULTILINE)) if TABLE.is_file() else {}
 
 
@@ -186,7 +186,7 @@ def table() -> Iterator[str]:
 
 
 def component(package: Package, licences: Mapping[str, str]) -> Component:
-    """Return what the bill tells of a package; raise KeyError for one that docs/reference/licences.md does not have."""
+    """Return the bill's entry of a package; raise KeyError for one that docs/reference/licences.md does not have."""
     purl = PackageURL("pypi", None, package.name, package.version)
     return Component(
         name=package.name,
@@ -199,7 +199,7 @@ def component(package: Package, licences: Mapping[str, str]) -> Component:
 
 
 def bill_of_materials(artifact: Path) -> str:
-    """Return a CycloneDX document (JSON, 1.6) of the artifact and what its plugins and its pipeline are tested with."""
+    """Return a CycloneDX document (JSON, 1.6) of the artifact and the tested versions of its dependencies."""
     licences = written()
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
     digest = hashlib.sha256(artifact.read_bytes()).hexdigest()
@@ -208,7 +208,7 @@ def bill_of_materials(artifact: Path) -> str:
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         bom.metadata.timestamp = datetime.fromtimestamp(int(epoch), timezone.utc)
     else:
-        # Not the time of the run, so that equal artifacts have equal bills; it need not tell any.
+        # Not the time of the run, so equal artifacts have equal bills; the field is optional.
         bom.metadata.timestamp = None  # type: ignore[assignment]
     bom.metadata.component = root = Component(
         name=name,
@@ -219,7 +219,7 @@ def bill_of_materials(artifact: Path) -> str:
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
         licenses=[LicenseExpression(galaxy["license"][0])],
     )
-    # Two locks may want the same version of a package, or not.
+    # Two locks may contain the same version of a package or different ones.
     for purpose, start in {**STARTS, "development": "ansible-core"}.items():
         lock = read_lock(LOCKS[purpose])
         packages = {name: lock[name] for name in (start,) if name in lock} | closure(lock, start)

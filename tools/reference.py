@@ -52,7 +52,7 @@ def text(value: str | Sequence[str] | None) -> str:
 
 
 def cell(value: str) -> str:
-    """Return text that may stand in a cell of a Markdown table."""
+    """Return text that is safe in a cell of a Markdown table."""
     return " ".join(value.split()).replace("|", "\\|")
 
 
@@ -64,7 +64,7 @@ def code(value: object) -> str:
 
 
 def kind(option: Mapping[str, Any]) -> str:
-    """Return the type of an option as people say it: `list of str`."""
+    """Return the type of an option in readable form: `list of str`."""
     name = str(option.get("type", "str"))
     return f"{name} of {option['elements']}" if option.get("elements") else name
 
@@ -213,7 +213,8 @@ def plugin_page(title: str, plugin_type: str) -> str:
 
 
 def event_source_docs() -> dict[str, Any]:
-    """Return the description of every event source, by its name, as ansible-doc would: it knows none of them."""
+    """Return the description of every event source, by its name, in the form of ansible-doc, which does not support
+    them."""
     found: dict[str, Any] = {}
     for path in sorted((ROOT / "extensions/eda/plugins/event_source").glob("*.py")):
         names = {
@@ -246,7 +247,7 @@ def event_source_page() -> str:
 
 
 def insights_page(module: str) -> str:
-    """Return a page that the pipeline describes itself by. What it imports of Spark is not needed for that, and replaced."""
+    """Return a page from the pipeline's own description. Its imports of Spark are not needed for that, and replaced."""
     sys.path[:0] = [str(ROOT / "roles" / "nats_insights" / "files"), os.environ["ANSIBLE_COLLECTIONS_PATH"]]
     with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in SPARK}):
         return f"{NOTICE}\n\n{importlib.import_module(f'jetstream_insights.{module}').page()}"

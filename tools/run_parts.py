@@ -52,14 +52,14 @@ FLAKY_LIST = Path("tests/flaky.txt")
 FLAKY_LIMIT = 3
 #: With more failed tests than this, the cause is not chance, and rerunning them one after the other takes too long.
 RERUN_LIMIT = 20
-#: For a rerun: no workers of pytest-xdist, and what a test printed although it passed.
+#: For a rerun: no workers of pytest-xdist, and the output of passed tests.
 RERUN_OPTIONS = "-o junit_log_passing_tests=true"
 BOLD, PLAIN = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
 
 
 @dataclass
 class Outcome:
-    """What one part did; seconds is wall time. Flaky tests are among those that passed."""
+    """The result of one part; seconds is wall time. Flaky tests are among the passed ones."""
 
     part: str
     passed: int = 0
@@ -134,7 +134,7 @@ def problems(case: ElementTree.Element) -> list[ElementTree.Element]:
 
 
 def case_output(case: ElementTree.Element) -> str:
-    """Return why a test failed and what it printed."""
+    """Return the reason of a failed test and its output."""
     tags = ("failure", "error", "system-out", "system-err")
     return "\n".join(child.text.strip() for child in case if child.tag in tags and child.text and child.text.strip())
 
@@ -203,7 +203,7 @@ class Parts:
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT if output else None,
-                # A group of its own, so that make and all below it get what is passed on, each once.
+                # A separate process group, so make and its children receive each signal once.
                 start_new_session=True,
             )
             self._running.add(process)
@@ -229,7 +229,7 @@ def report_path(part: str) -> Path:
 
 
 def run(part: str, output: IO[str] | None = None, report: Path | None = None, variables: Sequence[str] = ()) -> Outcome:
-    """Make one part and count what it did; what it prints goes to `output`, or is shown as it comes."""
+    """Run one part and count its result; its output goes to `output`, or is shown as it arrives."""
     report = report or report_path(part)
     report.unlink(missing_ok=True)
     command = ["make", "--no-print-directory", part, *variables]
@@ -253,7 +253,7 @@ def lab_obstacle() -> str:
 
 
 def judged(outcome: Outcome) -> Outcome:
-    """Announce a part of which nothing ran; in CI that is a failure."""
+    """Announce a part without any executed test; in CI that is a failure."""
     if not outcome.skipped or outcome.passed or outcome.failed:
         return outcome
     print(f"\n{BOLD}!!! {outcome.part}: NOTHING WAS RUN. {outcome.reason}{PLAIN}", flush=True)
@@ -268,7 +268,7 @@ def announce(part: str) -> None:
 
 
 def timed(part: str, output: IO[str] | None = None) -> Outcome:
-    """Make one part; return what it did and how long it took."""
+    """Run one part; return its result and duration."""
     started = time.monotonic()
     outcome = run(part, output)
     outcome.seconds = time.monotonic() - started
@@ -347,7 +347,7 @@ def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
 
 
 def show_flakes(flakes: Sequence[Flake]) -> None:
-    """Print both outputs of each flaky test, and what tests/flaky.txt has to say of it."""
+    """Print both outputs of each flaky test, and its entry in tests/flaky.txt."""
     known = listed_flakes(FLAKY_LIST.read_text(encoding="utf-8")) if FLAKY_LIST.is_file() else {}
     for flake in flakes:
         print(f"\n{BOLD}!!! flaky: {flake.test} (make {flake.part}){PLAIN}")
@@ -362,7 +362,8 @@ def show_flakes(flakes: Sequence[Flake]) -> None:
 
 
 def write_durations(outcomes: Sequence[Outcome]) -> None:
-    """Write how long each test of these parts took, and keep what is known of other parts. A part without tests has one row."""
+    """Write the duration of each test of these parts, and keep those of other parts. A part without tests has one
+    row."""
     rows = [row for row in read_durations() if row["part"] not in {outcome.part for outcome in outcomes}]
     for outcome in outcomes:
         report = report_path(outcome.part)

@@ -131,7 +131,7 @@ _CLOCK_SKEW = timedelta(hours=1)
 
 
 class CertificateError(Exception):
-    """Files that cannot be used, or that are never replaced; says what to do."""
+    """Files that are unusable, or that are never replaced; the message has the remedy."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the certificate should be; `authority` signs it, None when it signs itself."""
+    """The desired certificate; `authority` signs it, None if it is self-signed."""
 
     purpose: str
     common_name: str
@@ -157,8 +157,7 @@ class Wanted:
 def normal_name(name: str) -> str:
     """Return an IP address in its shortest form, a host name in lower case.
 
-    Raises CertificateError for what can be neither.
-    """
+    Raises CertificateError for anything else."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -185,7 +184,7 @@ def get_common_name(certificate: x509.Certificate) -> str:
 
 
 def expiry(certificate: x509.Certificate) -> datetime:
-    """Return when it expires, in UTC. cryptography before 42 only knows a time without zone."""
+    """Return its expiry time in UTC. cryptography before 42 only has a time without zone."""
     aware = getattr(certificate, "not_valid_after_utc", None)
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 
@@ -329,7 +328,7 @@ def key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write(path: str, content: bytes, mode: int) -> None:
-    """Write a file by rename, so that it is never seen half written nor with wider permissions."""
+    """Write a file by rename, so it is never visible half written or with wider permissions."""
     temporary = f"{path}.new-{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -345,7 +344,7 @@ def write(path: str, content: bytes, mode: int) -> None:
 
 
 def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
-    """Return what a person wants to know of a certificate; empty for none."""
+    """Return a description of a certificate for operators; empty for none."""
     if certificate is None:
         return {}
     return {
@@ -360,10 +359,9 @@ def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
 def current(
     purpose: str, path: str, key_path: str
 ) -> tuple[Optional[x509.Certificate], Optional[ec.EllipticCurvePrivateKey]]:
-    """Return the certificate and the key on disk, None for what is missing or, of a server or client, unusable.
+    """Return the certificate and the key on disk, None if missing or, for a server or client, unusable.
 
-    Raises CertificateError when an authority's key is missing or wrong; it is never replaced by a new one.
-    """
+    Raises CertificateError if an authority's key is missing or wrong; it is never replaced by a new one."""
     if purpose == "ca":
         if os.path.exists(path) and not os.path.exists(key_path):
             raise CertificateError(
@@ -382,7 +380,7 @@ def current(
 
 
 def parse_wanted(module: AnsibleModule) -> Wanted:
-    """Return what the options ask for."""
+    """Return the requested certificate."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
     if parameters["valid_days"] <= parameters["renew_before_days"]:
@@ -401,7 +399,7 @@ def parse_wanted(module: AnsibleModule) -> Wanted:
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the module returns."""
+    """Return the module's result."""
     purpose, path, key_path = (module.params[name] for name in ("purpose", "path", "key_path"))
     certificate, key = current(purpose, path, key_path)
     now = datetime.now(timezone.utc)
@@ -413,7 +411,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
     before = description(certificate)
     if reasons:
-        # An authority is renewed with its own key, so that what it issued stays valid.
+        # An authority is renewed with its own key, so the certificates that it issued stay valid.
         key = key if purpose == "ca" and key is not None else new_key()
         certificate = issue(wanted, key, now)
         if not module.check_mode:

@@ -185,7 +185,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 
 
 def requested_directories(module: AnsibleModule) -> list[Directory]:
-    """Return the wanted directories."""
+    """Return the desired directories."""
     return [
         Directory(one["path"], parse_mode(one), one["owner"], one["group"], one["leave_foreign"])
         for one in module.params["directories"]
@@ -193,7 +193,7 @@ def requested_directories(module: AnsibleModule) -> list[Directory]:
 
 
 def files_of(module: AnsibleModule) -> list[File]:
-    """Return the wanted files in the order in which they are replaced."""
+    """Return the desired files in the order of their replacement."""
     found = [
         File(
             one["path"],
@@ -210,7 +210,7 @@ def files_of(module: AnsibleModule) -> list[File]:
 
 
 def parse_mode(wanted: dict[str, Any]) -> int:
-    """Return the permissions as a number. Raises FilesError when they are no octal number."""
+    """Return the permissions as a number. Raises FilesError unless they are an octal number."""
     try:
         return int(wanted["mode"], 8)
     except ValueError as error:
@@ -248,7 +248,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
 
 
 def parse_environment(text: str | None) -> dict[str, str]:
-    """Return the variables of the environment. Raises FilesError, which does not quote them, for what they cannot be."""
+    """Return the variables of the environment. Raises FilesError, which does not quote them, for invalid ones."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -294,10 +294,10 @@ def try_units(module: AnsibleModule, units: list[File]) -> None:
 
 
 def unit_complaints(said: str, folder: str, name: str) -> list[str]:
-    """Return what systemd-analyze says of the files in the folder.
+    """Return systemd-analyze's complaints about the files in the folder.
 
-    In the unit itself a directive that an older systemd does not know is no complaint; in a drop-in, which is the user's, it is.
-    """
+    In the unit itself a directive that an older systemd does not support is not a complaint; in a drop-in, which is
+    the user's, it is."""
     found = [line for line in said.splitlines() if f"{folder}/" in line]
     return [line.replace(f"{folder}/", "") for line in found if f"{folder}/{name}.d/" in line or "Unknown" not in line]
 

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
 OPERATIONS = (SCALE_OUT, SCALE_IN, REPLACE, KEEP)
 
-#: What is or may be lost with a server that is down: all that speaks against its replacement before that has joined.
+#: Problems about data that may be lost with a dead server: the only ones that prevent its replacement from joining.
 _LOSSES = ("scale_in_loss", "scale_in_unread_account")
 
 
@@ -46,10 +46,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for. `members`: who is in the cluster afterwards. `leaving`: who is not. `replace`, `replacement`: the host
-    that never returns and the one that takes its place, empty for one of the same name; `has_data`: whether that one still has
-    its data. None leaves a comparison out: `reachable_hosts` (of those that leave), `cluster_size` (by the inventory),
-    `cluster_hosts` and `run_hosts` (whom the run must have, and whom it has)."""
+    """The options of an operation. `members`: the future servers of the cluster. `leaving`: the leaving ones.
+    `replace`, `replacement`: the host that will not return and the one that takes its place, empty for the same
+    name; `has_data`: whether that one still has its data. None skips a comparison: `reachable_hosts` (of those that
+    leave), `cluster_size` (by the inventory), `cluster_hosts` and `run_hosts` (the required and the actual hosts of
+    the run)."""
 
     operation: str
     label: str = "the cluster"
@@ -73,7 +74,7 @@ class Request:
 
     @property
     def judged(self) -> tuple[Member, ...]:
-        """Return the servers whose absence is judged: those that leave for good, or lose what they have."""
+        """Return the servers whose absence is evaluated: those that leave permanently, or lose their data."""
         if self.operation not in (SCALE_IN, REPLACE):
             return ()
         return self.leaving if self.operation == SCALE_IN or self.replacement else self.returning
@@ -91,9 +92,9 @@ class Leaver:
 
 @dataclass(frozen=True)
 class MembershipPlan:
-    """What is done, and why not. `joining`: hosts whose servers are started. `running`: members that answer. `leaving`: in their
-    order. `leaving_down`: names of those among them that are down and still count. `returning`: names of servers that come back.
-    `lines` show it to people; with `refusals` nothing may be done."""
+    """The plan and its refusals. `joining`: hosts whose servers are started. `running`: members that answer.
+    `leaving`: in their order. `leaving_down`: names of those among them that are down and still count. `returning`:
+    names of servers that come back. `lines` show it to operators; with `refusals` nothing may be changed."""
 
     refusals: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ class MembershipPlan:
 def plan_membership(
     cluster: Cluster, request: Request, rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
 ) -> MembershipPlan:
-    """Return what the operation does, with every reason against it. `lost`, `unread`: see `plan_scale_in`."""
+    """Return the steps of the operation, with every refusal. `lost`, `unread`: see `plan_scale_in`."""
     answering, members_of_meta = cluster.names, meta_members(cluster)
     names = {member.server_name for member in request.members}
     made = plan_scale_in(cluster, [member.server_name for member in request.judged], rules, lost, unread)
@@ -176,7 +177,7 @@ class _Found:
 
     @property
     def unknown(self) -> list[str]:
-        """Return leaving servers that neither the inventory nor the cluster knows: the name may be a wrong one."""
+        """Return leaving servers that are neither in the inventory nor in the cluster: the name may be wrong."""
         return [
             item.member.server_name
             for item in self.leaving
@@ -185,8 +186,8 @@ class _Found:
 
 
 def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems that concern the operation. Whether the meta group and the streams can do without a dead server is
-    asked when its replacement has joined; whoever comes back with its data loses nothing."""
+    """Return the problems that concern the operation. Whether the meta group and the streams can do without a dead
+    server is checked after its replacement has joined; a server that returns with its data loses nothing."""
     if request.operation != REPLACE:
         return tuple(problems)
     return tuple(problem for problem in problems if problem.code in _LOSSES and not request.has_data)
@@ -352,11 +353,11 @@ def _down_refusals(down: Sequence[str]) -> Iterable[str]:
 
 
 def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
-    """Yield how to accept all that is lost, and what speaks against it."""
+    """Yield the command that accepts all losses, and the refusals."""
     errors = [problem for problem in problems if problem.severity == ERROR]
     if any(problem.code == "scale_in_loss" for problem in errors):
         lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
-        # Before what may be more than fits a screen.
+        # Before lines that may not fit on a screen.
         yield f"To accept the loss: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
     yield from (problem.message for problem in errors)
 

@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
-#: Colourings that are tried for each number of batches: what one order misses, another finds.
+#: Colourings to try for each number of batches: a different order may find a solution.
 ATTEMPTS = 24
 
 #: Bytes that a server needs to start: it makes directories and writes the state of each of its groups before it serves.
@@ -38,11 +38,11 @@ LEAST_FREE = 64 * 1024**2
 
 @dataclass(frozen=True)
 class RollRules:
-    """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers that go
-    first, one by one. `r1_policy`: fail or accept that groups of one or two replicas are away meanwhile; move: single replicas
-    are moved to another server before. `accept_loss`: streams
-    (ACCOUNT/STREAM) whose messages may end with the restart. `starts`: server → the version that it will start with, if that is
-    not the one that it runs."""
+    """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers
+    that go first, one by one. `r1_policy`: fail, or accept that groups of one or two replicas are unavailable during
+    the restart; move: single replicas are first moved to another server. `accept_loss`: streams (ACCOUNT/STREAM)
+    whose messages may be lost in the restart. `starts`: server → its version at the start, if it differs from the
+    running one."""
 
     max_parallel: int = 1
     max_unavailable_replicas: int = 1
@@ -55,8 +55,8 @@ class RollRules:
 
 @dataclass(frozen=True)
 class RollPlan:
-    """The batches in their order. `lower_bound`: no plan under these rules has fewer. `problems`: reasons against the roll
-    (errors), and what it costs (warnings). `reasons`: why each batch is where it is."""
+    """The batches in their order. `lower_bound`: no plan under these rules has fewer. `problems`: refusals (errors),
+    and effects (warnings). `reasons`: the reason for each batch's position."""
 
     batches: tuple[tuple[str, ...], ...]
     lower_bound: int
@@ -66,8 +66,8 @@ class RollPlan:
 
 @dataclass(frozen=True)
 class BatchEffect:
-    """What a batch does to the streams and consumers: `leaders` of them are led from its servers, and need another leader;
-    `groups` of them miss a member meanwhile."""
+    """The effect of a batch on the streams and consumers: `leaders` of them are led from its servers and need
+    another leader; `groups` of them have one member less."""
 
     leaders: int
     groups: int
@@ -84,9 +84,9 @@ class _Limit:
 def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str], rules: RollRules) -> RollPlan:
     """Return the batches in which the `wanted` servers are restarted; the same input gives the same plan.
 
-    `zones`: server → zone, for those that have one. Raft-silent servers come first, one by one: no quorum counts on them. Then
-    servers that are down already, together: starting them takes nothing away. The meta leader is in the last batch.
-    """
+    `zones`: server → zone, for those that have one. Raft-silent servers come first, one by one: no quorum depends on
+    them. Then servers that are already down, together: starting them reduces no redundancy. The meta leader is in
+    the last batch."""
     names = sorted(set(wanted), key=lambda name: (zones.get(name, ""), name))
     silent = [name for name in raft_silent_servers(cluster) if name in names]
     down = [name for name in names if name not in cluster.names]
@@ -138,7 +138,7 @@ def unchecked_losses(reason: str) -> list[Problem]:
 
 
 def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
-    """Return what each batch does to the streams and consumers as they are led now."""
+    """Return the effect of each batch on the streams and consumers with their current leaders."""
     batch_numbers = {name: number for number, batch in enumerate(batches) for name in batch}
     leaders, groups = [0] * len(batches), [0] * len(batches)
     for group in cluster.groups():
@@ -155,10 +155,10 @@ def plan_lines(
     reasons: Sequence[str] = (),
     effects: Sequence[BatchEffect] = (),
 ) -> list[str]:
-    """Return the plan for people: each host of each batch with `why` it is restarted, and what the batch does meanwhile.
+    """Return the plan for operators: each host of each batch with the reason (`why`) for its restart, and the effect
+    of the batch.
 
-    `batches`: names of hosts. `reasons`, `effects`: of each batch, in their order; empty when nothing is known of the cluster.
-    """
+    `batches`: names of hosts. `reasons`, `effects`: of each batch, in their order; empty if the cluster is unknown."""
     lines = []
     for number, hosts in enumerate(batches, 1):
         lines += [f"batch {number} of {len(batches)}: {_host_with_reasons(host, why)}" for host in hosts]
@@ -172,7 +172,7 @@ def plan_lines(
 
 
 def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
-    """Return the servers whose disk is too full to start on. `free`: bytes by server, None where nobody knows."""
+    """Return the servers whose disk is too full for a start. `free`: bytes by server, None if unknown."""
     return [
         Problem(
             "disk_full",
@@ -334,7 +334,7 @@ def _canaries(cluster: Cluster, names: Sequence[str], count: int) -> list[str]:
 
 
 class _Colouring:
-    """The wanted servers as vertices, batches as colours."""
+    """The servers to restart as vertices, batches as colours."""
 
     def __init__(self, names: Sequence[str], cluster: Cluster, zones: Mapping[str, str], rules: RollRules) -> None:
         self.names = list(names)
@@ -397,8 +397,8 @@ class _Colouring:
                     self._connect((one, other))
 
     def _lower_bound(self) -> int:
-        """Return the most that any of these asks for: `max_parallel`, a limit's members, and each cluster's zones, of which
-        a batch has only one."""
+        """Return the highest of these lower bounds: `max_parallel`, a limit's members, and each cluster's zones, of
+        which a batch has only one."""
         by_place: dict[tuple[str, str | None], set[int]] = {}
         for member, place in enumerate(self._places):
             by_place.setdefault(place, set()).add(member)
@@ -451,5 +451,6 @@ class _Colouring:
 
 
 def _spare(group: RaftGroup, rules: RollRules) -> int:
-    """Return how many members of a group may be down; a group of two is away in any case, and one at a time is least."""
+    """Return how many members of a group may be down; a group of two is unavailable in any case, and the minimum is
+    one."""
     return max(1, min(rules.max_unavailable_replicas, min(group.size, len(group.members)) - group.quorum))

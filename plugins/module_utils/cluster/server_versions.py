@@ -1,12 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of each version of nats-server: its series, whether upstream still patches it, and its defects. Pure.
+"""The properties of each version of nats-server: its series, its maintenance by upstream, and its defects. Pure.
 
-The only table of its kind. The preflight and the restart plan warn by it, the upgrade rules and the root causes read it, and
-`make docs` writes docs/reference/server_versions.md from it. An entry needs a source: a release note, a pull request whose
-releases are seen in the tags, the server's source, or a run of the tests.
-"""
+The only table of its kind. The preflight and the restart plan warn by it, the upgrade rules and the root causes read
+it, and `make docs` writes docs/reference/server_versions.md from it. An entry needs a source: a release note, a pull
+request with its releases from the tags, the server's source, or a test run."""
 
 from __future__ import annotations
 
@@ -22,9 +21,10 @@ MAINTAINED = 2
 
 @dataclass(frozen=True)
 class Series:
-    """A minor release. `released`: year and month of its first version. `best_start`: what its upgrade guide recommends to come
-    from. `new_index`: it writes the index of a stream's files in a new format (filestore.go fullStateVersion), so that an older
-    server reads all blocks when it first starts. `oldest_return`: the oldest version to which it can be taken back, `because`."""
+    """A minor release. `released`: year and month of its first version. `best_start`: the version that its upgrade
+    guide recommends upgrading from. `new_index`: it writes the index of a stream's files in a new format
+    (filestore.go fullStateVersion), so an older server reads all blocks at its first start. `oldest_return`: the
+    oldest version that a server can return to, `because`."""
 
     name: str
     released: str
@@ -64,9 +64,9 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each range that is
-    known to have it. `cured`: the first version of each series without it; a later series has the cure as well. `needs`: the
-    key of the configuration without which it cannot show."""
+    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each
+    range with it. `cured`: the first version of each series without it; later series are also fixed. `needs`: the
+    configuration key without which it cannot occur."""
 
     name: str
     what: str
@@ -76,12 +76,12 @@ class Defect:
     needs: str = ""
 
     def affects(self, version: str) -> bool:
-        """Return whether this version has it; what is no version has nothing."""
+        """Return whether this version has it; False for texts that are not versions."""
         have = reported_version(version)
         return any(parse_version(first) <= have <= parse_version(last) for first, last in self.affected)
 
     def cures(self, versions: Iterable[str]) -> list[str]:
-        """Return the versions with the cure that are newer than any of these."""
+        """Return the fixed versions that are newer than any of these."""
         oldest = min(reported_version(version) for version in versions)
         return [version for version in self.cured if parse_version(version) > oldest]
 
@@ -199,17 +199,17 @@ def maintained() -> list[str]:
 
 
 def end_of_life(version: str) -> str:
-    """Return since when the series of a version gets no patches (`2025-09`); empty while it does, and for what is no version."""
+    """Return since when the series of a version gets no patches (`2025-09`); empty while it does, and for texts that
+    are not versions."""
     numbers = reported_version(version)[:2]
     later = [series for series in SERIES if series.numbers > numbers]
     return later[MAINTAINED - 1].released if numbers[0] and len(later) >= MAINTAINED else ""
 
 
 def version_warnings(versions: Iterable[str], config: Mapping[str, Any] | None = None) -> list[str]:
-    """Return what everybody who runs these versions should know, a line for each series and each defect.
+    """Return the warnings for these versions, a line for each series and each defect.
 
-    `config`: the servers' configuration. Without it, defects that only some configurations have are left out.
-    """
+    `config`: the servers' configuration. Without it, defects of only some configurations are omitted."""
     known = sorted({version for version in versions if reported_version(version)[0]}, key=reported_version)
     ended: dict[str, list[str]] = {}
     for version in known:

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What speaks against running another version of nats-server.
+"""Obstacles to running another version of nats-server.
 
-Pure judgement over a Cluster: the versions that run, the wanted one, and what the streams and consumers need. Sources: the
-upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the server's jetstream_versioning.go and filestore.go.
-"""
+Pure functions of a Cluster: the running versions, the desired one, and the requirements of the streams and
+consumers. Sources: the upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the server's
+jetstream_versioning.go and filestore.go."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _ON = ("true", "yes", "on")
 #: A minor release that never was.
 _MISSING_MINOR = 13
 
-#: From here on a server puts offline what needs a newer one (ADR-44).
+#: From this version on a server puts assets offline that need a newer one (ADR-44).
 _PUTS_OFFLINE = (2, 11, 9)
 
-#: What makes an asset need an API level, by the key of its configuration (setStaticStreamMetadata, setStaticConsumerMetadata).
+#: The settings that make an asset need an API level (setStaticStreamMetadata, setStaticConsumerMetadata).
 _STREAM_FEATURES = (
     "allow_msg_ttl",
     "subject_delete_marker_ttl",
@@ -62,10 +62,9 @@ _CONSUMER_FEATURES = ("pause_until", "priority_policy", "priority_groups", "prio
 class RaftFeature:
     """A feature flag with which a server writes Raft entries that older members of the group cannot read.
 
-    `read_since`: the first version that reads them. `on_since`: the first that writes them unless the flag turns it off, none
-    where it has to be turned on. `streams`: the replicated streams that use them, in words; `uses`: whether a stream with this
-    configuration is one. `effect`: what an older member does. Source: server/feature_flags.go.
-    """
+    `read_since`: the first version that reads them. `on_since`: the first version that writes them by default, none
+    if the flag must be set. `streams`: the replicated streams that use them, in words; `uses`: whether a stream with
+    this configuration is one of them. `effect`: the effect on an older member. Source: server/feature_flags.go."""
 
     flag: str
     read_since: tuple[int, int, int]
@@ -103,8 +102,8 @@ RAFT_FEATURES = (
 
 @dataclass(frozen=True)
 class VersionRules:
-    """The version that is wanted, and what is accepted on the way there. `feature_flags`: those of the configuration with
-    which it starts."""
+    """The desired version, and the accepted deviations. `feature_flags`: those of the configuration with which it
+    starts."""
 
     target: str
     allow_skipped_minors: bool = False
@@ -113,7 +112,7 @@ class VersionRules:
 
 
 def parse(text: str) -> Version:
-    """Return a version that can be compared. Raises ValueError for what is none."""
+    """Return a comparable version. Raises ValueError for anything else."""
     major, minor, patch = parse_version(text)
     return major, minor, patch, "-" not in text
 
@@ -124,7 +123,7 @@ def _reported(text: str) -> Version:
 
 
 def api_level(version: str) -> int | None:
-    """Return the JetStream API level of a version: 0 before 2.11, None for a series that is newer than what is known here."""
+    """Return the JetStream API level of a version: 0 before 2.11, None for a newer unknown series."""
     numbers = parse(version)[:3]
     if numbers[:2] > SERIES[-1].numbers:
         return None
@@ -142,11 +141,10 @@ def skipped_minors(version: str, target: str) -> list[str]:
 def version_problems(
     cluster: Cluster, wanted: Iterable[str], rules: VersionRules, stopped: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return what speaks against running `rules.target` on the `wanted` servers; empty when they all run it.
+    """Return the obstacles to running `rules.target` on the `wanted` servers; empty if they all run it.
 
-    `stopped`: the installed version of each server that is not running, empty for a new server. Raises ValueError when the target
-    is not a version.
-    """
+    `stopped`: the installed version of each server that is not running, empty for a new server. Raises ValueError if
+    the target is not a version."""
     target = parse(rules.target)
     names = frozenset(wanted)
     starting = {name: version for name, version in (stopped or {}).items() if name in names - cluster.names}
@@ -236,7 +234,7 @@ def _installed(stopped: Mapping[str, str]) -> list[Server]:
 
 
 def _unread_problem(server: Server, target: str) -> Problem:
-    """Return why a stopped server cannot be downgraded: nobody reports its own streams and consumers."""
+    """Return the reason why a stopped server cannot be downgraded: its own streams and consumers are unknown."""
     message = (
         f"{server.name} is not running, so it is unknown whether {target} supports its streams and consumers: start it with "
         f"{server.version} first (deploy -e nats_server_version={server.version})"
@@ -323,7 +321,7 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
             old |= names
         if not writers or not old:
             continue
-        # Finishing the roll is what ends a mixture that exists.
+        # Completing the roll ends an existing mixture.
         ends = mixed_already and not old - names and reported_version(rules.target) >= feature.read_since
         streams = _streams_with(feature, cluster)
         since = _text(feature.read_since)
@@ -386,7 +384,7 @@ def _level_problem(
 
 
 def _lost_problem(asset: Union[Stream, Consumer], lost: Iterable[str], target: str) -> Iterator[Problem]:
-    """What 2.10 brought before there were API levels: 2.9 ignores these keys (guide of 2.10, downgrade warnings)."""
+    """Features of 2.10 from before API levels: 2.9 ignores these keys (guide of 2.10, downgrade warnings)."""
     reasons = list(lost)
     if reasons and parse(target)[:2] < (2, 10):
         message = f"{asset.group.subject}: {target} does not support its features: {'; '.join(reasons)}"

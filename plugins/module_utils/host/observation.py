@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host tells of its nats-server: the process, its unit, its `/varz`, and the record of what it loaded."""
+"""The state of a host's nats-server: the process, its unit, its `/varz`, and the record of its loaded configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RunCommand = Callable[..., "tuple[int, str, str]"]
 _SECTION = re.compile(r"\[(\w+)\]")
 _OPTION = re.compile(r"([A-Z]\w*)\s*=\s*(.*)")
 
-#: The options that say which server is meant, and what it read at its start.
+#: The options that identify the server, and the files that it read at its start.
 PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "config": {"type": "path", "required": True},
     "unit": {"type": "str"},
@@ -38,7 +38,7 @@ PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "maintenance": {"type": "path"},
 }
 
-#: What is known where no server runs, as nats_server_process_info documents it.
+#: The values for a stopped server, as documented by nats_server_process_info.
 NO_PROCESS: Mapping[str, Any] = {
     "running": False,
     "pid": 0,
@@ -57,7 +57,7 @@ _PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath
 
 
 def unit_properties(run_command: RunCommand, unit: str) -> dict[str, str]:
-    """Return what systemd knows of the unit; empty values for a unit that does not exist."""
+    """Return systemd's properties of the unit; empty values for a unit that does not exist."""
     wanted = ",".join(_PROPERTIES)
     _status, out, _err = run_command(["systemctl", "show", f"--property={wanted}", f"{unit}.service"], check_rc=True)
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
@@ -114,7 +114,8 @@ def read_settings(path: str) -> list[dict[str, str]]:
 
 
 def wait(config: str, wanted: Sequence[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:
-    """Return the server and its ports: as soon as all wanted ones are there, when it is gone, or after `timeout` seconds."""
+    """Return the server and its ports: as soon as all expected ones are open, when it has exited, or after `timeout`
+    seconds."""
     deadline = time.monotonic() + timeout
     while True:
         server = find_server(config)
@@ -132,7 +133,8 @@ def read_process(
     ports: Sequence[int] = (),
     timeout: float = 0,
 ) -> dict[str, Any]:
-    """Return what is known of the process, as nats_server_process_info documents it. `properties` are those of its unit."""
+    """Return the state of the process, as documented by nats_server_process_info. `properties` are those of its
+    unit."""
     server, listening = wait(config, ports, timeout)
     host_values = {
         **NO_PROCESS,
@@ -156,17 +158,17 @@ def read_process(
 
 
 def read_record(path: str) -> dict[str, Any]:
-    """Return the record of what the process loaded; empty when there is none."""
+    """Return the record of the loaded configuration; empty without one."""
     text = read_text(path)
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
 
 
 def read_mark(path: str | None) -> dict[str, Any] | None:
-    """Return the mark of the host's maintenance with `held`, whether its hold is there; None when the host is in none.
+    """Return the mark of the host's maintenance with `held`, whether its hold exists; None if the host is not in
+    maintenance.
 
-    A mark that cannot be understood counts as one, since when it was written, and as over: somebody has to look at it.
-    """
+    An unreadable mark counts as one, from the time of its file, and as overdue: it needs attention."""
     if not path:
         return None
     hold = os.path.splitext(path)[0] + ".hold"
@@ -197,10 +199,10 @@ def read_varz(url: str, timeout: float = 5) -> dict[str, Any]:
 
 
 def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]:
-    """Return what an endpoint of the host's own monitoring port tells; empty when it does not answer."""
+    """Return the reply of an endpoint of the host's own monitoring port; empty if it does not answer."""
     if not url:
         return {}
-    # Not Ansible's open_url: to import all that it can do takes a module as long as everything else.
+    # Not Ansible's open_url: importing its features takes as long as the rest of the module.
     import http.client
     import ssl
 
@@ -209,7 +211,7 @@ def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]
         host = address.hostname or ""
         connection: http.client.HTTPConnection
         if address.scheme == "https":
-            # Any certificate will do: this asks the own host.
+            # Any certificate is accepted: the request goes to the own host.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

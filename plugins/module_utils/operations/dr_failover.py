@@ -1,10 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Failing over: the copies of streams take the place of their origins, each step seen before the next.
+"""Failover: the copies of streams replace their origins, each step verified before the next.
 
-How far it came is recorded at the site before each step, so that another run goes on there.
-"""
+The progress is recorded at the site before each step, so another run resumes there."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_st
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: Seconds between two looks.
+#: Seconds between two samples.
 _INTERVAL = 0.3
 
 
@@ -78,7 +77,7 @@ class Patience:
 
 @dataclass
 class Work:
-    """What is done with one stream: its plan, or how far an earlier run came, or that nothing is left to do."""
+    """The work on one stream: its plan, the progress of an earlier run, or nothing left to do."""
 
     row: Row
     records: Records
@@ -95,7 +94,7 @@ class Work:
 
 
 def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[Work]:
-    """Return what is to be done with each stream. Raises NatsFailure, naming every stream that cannot fail over."""
+    """Return the work on each stream. Raises NatsFailure, naming every stream that cannot fail over."""
     work, refused = [], []
     for row in read_status(pair, streams):
         try:
@@ -121,7 +120,7 @@ def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
     checkpoint = row.checkpoint
     protected = row.status.protected
     if record is not None:
-        # The origin may be fenced since, and then no longer says what it had.
+        # The origin may have been fenced since, and then no longer reports its data.
         checkpoint = Checkpoint(record.started, 0, 0, record.origin_config, record.consumers)
         protected = replace(protected, subjects=record.subjects)
     status = replace(row.status, protected=protected)
@@ -156,7 +155,7 @@ def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
 
 
 def planned_page(pair: Pair, work: Sequence[Work]) -> Page:
-    """Return for people what will be done."""
+    """Return the planned steps for operators."""
     losing = {
         place
         for place, one in enumerate(work)
@@ -176,7 +175,7 @@ def _planned_lines(pair: Pair, work: Work) -> list[str]:
 
 
 def fail_over(pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> dict[str, Any]:
-    """Do what is left to do with one stream, and return its row of the module's result. Raises NatsFailure."""
+    """Complete the work on one stream, and return its row of the module's result. Raises NatsFailure."""
     try:
         return FailoverRun(pair, work, wanted, patience).run()
     except Refusal as refusal:
@@ -197,7 +196,7 @@ class FailoverRun:
         self._steps: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        """Do what is left to do, and return the row of the module's result. Raises NatsFailure and Refusal."""
+        """Complete the work, and return the row of the module's result. Raises NatsFailure and Refusal."""
         record = self._work.record
         if self._work.plan is not None:
             record = self._fence(self._work.plan, record)
@@ -244,7 +243,7 @@ class FailoverRun:
         consumers = record.consumers
         if not origin.problem and not origin.unknown and self._wanted.consumers:
             consumers = tuple(saved_consumer(info) for _name, info in sorted(origin.consumers.items()))
-        # What is promised by the first run counts; later ones see a fenced origin.
+        # The loss expected by the first run counts; later runs read a fenced origin.
         return self._keep(
             replace(
                 record,
@@ -275,8 +274,8 @@ class FailoverRun:
         require_still(before, self._origin.stream(name)["state"]["last_seq"], self._protected, self._patience.watch)
 
     def _release_subjects(self, plan: Plan) -> None:
-        """Take the subjects of a stream without living servers from it, where it is in the JetStream of its copy: the meta group
-        decides that alone, and nobody is left to answer."""
+        """Remove the subjects of a stream without living servers, if it is in the JetStream of its copy: only the
+        meta group decides, and no server of the stream is left to answer."""
         name = self._protected.stream
 
         def holding() -> list[str]:
@@ -492,7 +491,7 @@ def next_source(api: JetStreamApi, stream: str, number: int) -> Optional[tuple[i
 
 
 def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
-    """Return for people what was promised, and what is there."""
+    """Return the expected loss and the result, for operators."""
     return blocks([_done_lines(row) for row in rows], {place for place, row in enumerate(rows) if not row["complete"]})
 
 

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cluster gets from the users and route credentials that it has loaded to those of the inventory. Pure: no I/O.
+"""Rotation of a cluster's loaded users and route credentials to those of the inventory. Pure: no I/O.
 
-nats-server knows one password for each user name (server/auth.go, `s.users`), and a reload disconnects every client that could
-not log in again with what it connected with (`reloadAuthorization`). Two passwords at once are therefore two users of one
-account. Routes have one user and password, and no list; without `authorization` a server accepts every route
-(`isRouterAuthorized`).
-"""
+nats-server has one password for each user name (server/auth.go, `s.users`), and a reload disconnects every client
+that could not log in again with its credentials (`reloadAuthorization`). Two passwords at once are therefore two
+users of one account. Routes have a single user and password; without `authorization` a server accepts every route
+(`isRouterAuthorized`)."""
 
 from __future__ import annotations
 
@@ -155,7 +154,7 @@ def _route_steps(plans: Sequence[Mapping[str, Any]], options: CredentialOptions)
 
 
 def _lines(steps: Sequence[str], changes: Changes, options: CredentialOptions) -> list[str]:
-    """Return what the run does, for people."""
+    """Return the steps of the run for operators."""
     lines = []
     for step in steps:
         if step == "add_users":
@@ -189,7 +188,7 @@ def _remaining(changes: Changes, removed: Sequence[Mapping[str, str]]) -> list[s
 def _refusals(
     hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions, wait_seconds: int
 ) -> list[str]:
-    """Return every reason not to begin, in whole sentences."""
+    """Return every reason not to start, in complete sentences."""
     return [
         *_state_refusals(hosts, changes, options),
         *_user_refusals(changes, options, wait_seconds),

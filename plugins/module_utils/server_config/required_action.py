@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host needs so that its process runs the wanted configuration: nothing, a start, a reload or a restart.
+"""The action that makes a host's process run the desired configuration: none, start, reload or restart.
 
-Pure. The decision compares what was observed on the host (process, /varz, file times, all by the host's own clock)
-with what is wanted, so that a run which was interrupted between writing a file and applying it is finished by the next.
-"""
+Pure. The decision compares the observed state of the host (process, /varz, file times, all by the host's own clock)
+with the desired state, so the next run completes a run that was interrupted between writing a file and applying it."""
 
 from __future__ import annotations
 
@@ -81,11 +80,10 @@ def required_action(
 
 
 def reload_first(running: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration to reload before a restart, so that the gateway has TLS by then.
+    """Return the configuration to reload before a restart, so the gateway already has TLS then.
 
-    Empty where none is added, or where it is not known what the process has loaded. Arguments as of `required_action`. Raises
-    ConfigError.
-    """
+    Empty if no TLS is added, or if the loaded configuration is unknown. Arguments as for `required_action`. Raises
+    ConfigError."""
     known = recorded.get("config") and recorded.get("instance") == running.get("instance")
     if not (running.get("running") and known and wanted.get("config")):
         return {}
@@ -100,7 +98,7 @@ def _loaded_at(running: dict[str, Any], varz: dict[str, Any]) -> float:
 
 
 def _loaded(running: dict[str, Any], varz: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Return whether the process runs the wanted configuration."""
+    """Return whether the process runs the desired configuration."""
     if varz.get("config_digest") and wanted.get("digest"):
         return bool(varz["config_digest"] == wanted["digest"])
     if wanted.get("config_differs"):

@@ -127,8 +127,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Callable
 
-# ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
-# ansible_collections of its own.
+# ansible-rulebook runs this file by its path without collections. The package `ansible`, if installed, has its own
+# ansible_collections.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections
@@ -200,8 +200,8 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 @dataclass
 class OngoingProblem:
-    """A problem: when it was seen first, by the clock and by the calendar, how many events it made, the last of them when, and
-    its root cause at the last look."""
+    """A problem: its first occurrence by the clock and by the calendar, the number of its events, the time of the
+    last one, and its root cause in the last sample."""
 
     problem: Problem
     begun: float
@@ -212,7 +212,7 @@ class OngoingProblem:
 
 
 class ProblemTracker:
-    """The problems that go on, and of which of them it is time to tell. Pure but for the calendar."""
+    """The ongoing problems, and the time of their next events. Pure except for the calendar."""
 
     def __init__(self, min_duration: float, repeat: float) -> None:
         self._min_duration = min_duration
@@ -222,7 +222,7 @@ class ProblemTracker:
     def due_events(
         self, problems: Sequence[Problem], now: float, causes: Sequence[RootCause] = ()
     ) -> list[dict[str, Any]]:
-        """Return the contents of the events that the problems of one look make. `now`: seconds of a clock that only goes on."""
+        """Return the contents of the events for the problems of one sample. `now`: seconds of a monotonic clock."""
         causes_by_problem = {id(problem): cause for cause in causes for problem in cause.problems}
         today = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         seen = {(problem.code, problem.subject, problem.servers): problem for problem in problems}
@@ -246,7 +246,7 @@ class ProblemTracker:
 
 
 def _unreachable(problems: Sequence[Problem]) -> bool:
-    """Return whether nobody could be asked, as the sampler tells it."""
+    """Return whether no server could be queried, according to the sampler."""
     return any(problem.code == "unreachable" for problem in problems)
 
 
@@ -269,7 +269,8 @@ def _content(ongoing: OngoingProblem, state: str, now: float) -> dict[str, Any]:
 
 
 def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float) -> list[Problem]:
-    """Return the certificates that end within so many days, by each server's own clock, and those whose end it does not tell."""
+    """Return the certificates that expire within this many days, by each server's own clock, and those without a
+    reported expiry."""
     found = []
     for server, varz in api.pages(servers, "VARZ"):
         if isinstance(varz, NatsFailure):
