@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.server
+import itertools
 import json
 import os
 import shutil
@@ -319,6 +320,10 @@ _LISTING = (
     "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>nats/APP/S@1/backup.json</Key>"
     "<LastModified>not a time</LastModified></Contents></ListBucketResult>"
 )
+_ENDLESS = (
+    "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken><Contents>"
+    "<Key>nats/a</Key><LastModified>2026-11-28T10:00:00Z</LastModified></Contents></ListBucketResult>"
+)
 _SKEWED = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large</Message></Error>"
 
 
@@ -327,17 +332,19 @@ _SKEWED = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is to
     [
         (200, _LISTING, "bad_reply", "does not answer as S3 does"),
         (403, _SKEWED, "authorization", "the clock of this host differs from the one of"),
+        (200, _ENDLESS, "bad_reply", "its listing of s3://backups has no end: a second page begins with nats/a"),
     ],
-    ids=["time", "clock"],
+    ids=["time", "clock", "endless"],
 )
-def test_answers_about_time(accounts: InStorage, status: int, body: str, code: str, reason: str) -> None:
+def test_answers_that_are_not_those_of_s3(accounts: InStorage, status: int, body: str, code: str, reason: str) -> None:
     class Answer(_Web):
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/xml")
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(body.format(next(tokens)).encode())
 
+    tokens = itertools.count()
     with http.server.HTTPServer(("127.0.0.1", 0), Answer) as web:
         threading.Thread(target=web.serve_forever, daemon=True).start()
         options = {**accounts.storage.options, "endpoint_url": f"http://127.0.0.1:{web.server_port}"}

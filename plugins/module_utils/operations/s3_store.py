@@ -35,6 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     utc_now,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 T = TypeVar("T")
 
@@ -159,12 +160,19 @@ class _Bucket:
     def entries(self, method: str, key: str, **arguments: Any) -> Iterator[_Answer]:
         """Yield the entries of a listing, from all of its pages. Raises NatsFailure."""
         pages = iter(self.client.get_paginator(method).paginate(Bucket=self.name, **arguments))
+        begins: set[tuple[Any, Any]] = set()
         while True:
             page = self.translated(f"s3://{self.name}/{arguments.get('Prefix', '')}", lambda: next(pages, None))
             if page is None:
                 return
-            for entry in page.get(key, ()):
-                yield _Answer(entry, self.where)
+            entries = [_Answer(entry, self.where) for entry in page.get(key, ())]
+            if entries:
+                begin = (entries[0]["Key"], entries[0].get("UploadId"))
+                if begin in begins:
+                    reason = f"its listing of s3://{self.name} has no end: a second page begins with {begin[0]}"
+                    raise NatsFailure("bad_reply", f"{self.where} does not answer as S3 does: {printable(reason)}")
+                begins.add(begin)
+            yield from entries
 
     def translated(self, what: str, work: Callable[[], T]) -> T:
         try:
