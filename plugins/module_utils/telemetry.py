@@ -112,14 +112,33 @@ def _type(words: Iterator[str]) -> Type:
     return Type(kind)
 
 
-#: The SHA-256 of a configuration's text, in which a server always writes the fields in the same order, and the column of
-#: snapshots of typed columns that has it beside what was read of the configuration. Older ones have the text only.
-CONFIG_HASH, CONFIG_FIELDS = "config_hash", "config_fields"
+#: The SHA-256 of a configuration's effective text, and the column of typed snapshots with that hash and the fields of the
+#: configuration. Older snapshots have only the text, or a `config_hash` of the complete text.
+CONFIG_HASH, EFFECTIVE_HASH, CONFIG_FIELDS = "config_hash", "effective_hash", "config_fields"
+
+#: A field that has no effect: its value is Go's zero, or no compression. Or one in which the server notes its own API level.
+_IDLE = r'"(?:[a-z_]+":(?:false|0|""|null|\[\]|\{\}|"none")|_nats\.[a-z.]+":"[^"\\]*")'
+#: A field without effect: its value is Go's zero, or no compression; or the server notes its own API level there.
+#: writes the fields in the same order, and a newer one writes more of those without effect. It also repeats a durable's name.
+#: Twice: a field may have no effect once those in it are removed. Quotation marks in a text have a backslash before them.
+IDLE_FIELDS = (
+    (r'("durable_name":"[^"\\]*"),"name":"[^"\\]*"', 1),
+    *((rf"(?<=[{{,]){_IDLE},", 0), (rf"(?:,|(?<=\{{)){_IDLE}(?=\}})", 0)) * 2,
+)
+
+
+def effective(config: str) -> str:
+    """Return the text of a configuration without the fields that have no effect."""
+    for pattern, kept in IDLE_FIELDS:
+        config = re.sub(pattern, r"\1" if kept else "", config)
+    return config
 
 
 def config_type(config: Sequence[Field]) -> str:
     """Return the Spark SQL type of the column with what was read of a configuration."""
-    members = (f"{name}:{type_}" for name, type_ in ((CONFIG_HASH, "string"), *((of.name, of.stored) for of in config)))
+    members = (
+        f"{name}:{type_}" for name, type_ in ((EFFECTIVE_HASH, "string"), *((of.name, of.stored) for of in config))
+    )
     return f"struct<{','.join(members)}>"
 
 
@@ -349,7 +368,11 @@ ACCOUNT_STATISTICS = Reported(
 )
 ACCOUNT_JETSTREAM = Reported(
     _ACCOUNT_KEY,
-    same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
+    (
+        # An account is known by its public key where it has one.
+        Field("account_name", "string", "name"),
+        *same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
+    ),
 )
 
 ACCOUNT_LIMITS = Reported(
@@ -389,6 +412,7 @@ CONNECTIONS = Reported(
     (
         *same("bigint", "cid", "pending_bytes", "stalls"),
         *same("string", "kind", "account", "name", "lang", "tls_version"),
+        *same("timestamp", "start"),
         Field("lang_version", "string", "version"),
         Field("rtt", "double", reported=DURATION),
         *TRAFFIC,

@@ -56,6 +56,7 @@ def test_a_snapshot_holds_what_the_modules_see(
     manifest, lines = read(result)
     assert (manifest["fleet"], manifest["versions"], manifest["failures"]) == ("test", {version: 3}, 0)
     assert abs(manifest["clock_offset"]["max"]) < 1
+    assert manifest["sequence"] == int(parse_time(manifest["started"]).timestamp() * 1e6)
     cluster = run_module("nats_cluster_info", healthy.sys_connection())
     assert sorted((line["account"], line["data"]["name"], line["server"]) for line in lines["jsz_streams"]) == sorted(
         (stream["account"], stream["name"], member) for stream in cluster["streams"] for member in stream["members"]

@@ -42,6 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Row,
     SnapshotWriter,
     message_origin,
+    meta_members,
     rows_of,
     servers_summary,
     timestamp,
@@ -127,6 +128,7 @@ class _Pass:
         self._accounts: dict[str, set[str]] = {}
         self._streams: set[tuple[str, str]] = set()
         self._domains: dict[str, str] = {}
+        self._members: set[str] = set()
         self._backed_up = ""
 
     def run(self) -> tuple[Path, dict[str, Any]]:
@@ -155,8 +157,8 @@ class _Pass:
                 writer.add(self._named(servers, found.pop("server")), Row(HOSTS, {}, found))
             if self._wanted.backups is not None:
                 self._read_backups(self._wanted.backups)
-            summary = servers_summary(servers, discovery.missing, writer.failures)
-            return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
+            summary = servers_summary(servers, discovery.missing, writer.failures, self._members)
+            return writer.publish(source="nats_snapshot", sequence=writer.sequence(), **summary, seconds=self._seconds)
 
     def _origin(self, server: Server, arrived: datetime | None = None) -> Origin:
         return message_origin(server, self._domains[server.id], arrived)
@@ -256,6 +258,8 @@ class _Pass:
             self._writer.fail(endpoint, self._origin(server), page)
             return
         origin = self._origin(server, self._api.arrived.get(server.id))
+        if endpoint == "jsz" and first:
+            self._members |= meta_members(page, server.name)
         for row in rows_of(endpoint, page, first):
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
@@ -293,18 +297,18 @@ def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> t
     content = json.dumps([fleet, sorted((member.filename, member.CRC) for member in zipped.infolist())])
     name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
     with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
-        servers = _write_artifacts(zipped, tags, writer)
+        servers, members = _write_artifacts(zipped, tags, writer)
         unknown = {"clock_offset": None, "slowest_rtt": None}
-        return writer.publish(
-            source="nats audit gather", **{**servers_summary(servers, (), writer.failures), **unknown}
-        )
+        summary = servers_summary(servers, (), writer.failures, members)
+        return writer.publish(source="nats audit gather", **{**summary, **unknown})
 
 
 def _write_artifacts(
     zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]], writer: SnapshotWriter
-) -> list[Server]:
-    """Write the archive's answers and return the servers that gave them."""
+) -> tuple[list[Server], set[str]]:
+    """Write the archive's answers; return the servers that gave them, and the members that meta leaders named."""
     servers: dict[str, Server] = {}
+    members: set[str] = set()
     accounts: dict[str, set[str]] = {}
     known = _domains(zipped, tags)
     for path, endpoint, name, cluster in _artifacts(tags):
@@ -315,6 +319,7 @@ def _write_artifacts(
             data = document.get("data") or {}
             first = endpoint != "jsz" or server.id not in accounts
             if endpoint == "jsz":
+                members |= meta_members(data, server.name)
                 new_accounts(data, accounts.setdefault(server.id, set()))
             rows = list(rows_of(endpoint, data, first))
         except (*UNREADABLE, zipfile.BadZipFile) as error:
@@ -328,7 +333,7 @@ def _write_artifacts(
             writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
         for row in rows:
             writer.add(origin, row)
-    return list(servers.values())
+    return list(servers.values()), members
 
 
 def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

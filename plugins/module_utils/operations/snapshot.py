@@ -9,12 +9,13 @@ docs/internals/lake.md describes the layout; the reader is roles/nats_insights/f
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,6 +46,7 @@ __all__ = [
     "Row",
     "SnapshotWriter",
     "message_origin",
+    "meta_members",
     "rows_of",
     "servers_summary",
     "timestamp",
@@ -226,6 +228,18 @@ class SnapshotWriter:
         if len(self._quoted) < _QUOTED_FAILURES:
             self._quoted.append({"endpoint": table, "server": origin.server, **error})
 
+    def sequence(self) -> int:
+        """Return a number above those of all earlier snapshots of this lake: microseconds since 1970, and one more than the last
+        number while the clock is behind that. It shows the order of snapshots although the clock was set back."""
+        with self._disk(), (self._bronze / "_sequence").open("a+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            last = file.read()
+            number = max(int(self.started.timestamp() * 1e6), int(last) + 1 if last.isdigit() else 0)
+            file.truncate(0)
+            file.write(str(number))
+        return number
+
     def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
         """Move the files into place and write the manifest; return its path and content."""
         with self._disk():
@@ -287,18 +301,36 @@ def _move(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
+def meta_members(jsz: Mapping[str, Any], name: str) -> set[str]:
+    """Return the members of a meta group by the JSZ of its leader, by name, or by id if it never met one; none by that of another
+    server, whose view may be old."""
+    meta = jsz.get("meta_cluster")
+    if not isinstance(meta, dict) or meta.get("leader") != name:
+        return set()
+    replicas = meta.get("replicas")
+    peers = [peer for peer in replicas if isinstance(peer, dict)] if isinstance(replicas, list) else []
+    names = ((str(peer.get("name") or ""), str(peer.get("peer") or "")) for peer in peers)
+    return {name, *(known if known and " " not in known else peer for known, peer in names)}
+
+
 #: Seconds after which the other servers have forgotten a server that ended without notice (server.go: orphMax and
 #: chkOrph).
 FORGOTTEN_AFTER = 150 + 90
 
 
-def servers_summary(servers: list[Server], missing: tuple[str, ...], failures: int) -> dict[str, Any]:
+def servers_summary(
+    servers: list[Server], missing: tuple[str, ...], failures: int, members: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return the manifest's summary of the servers: how many answered, the missing ones, versions, clocks, and
     whether any data is missing. Clock offsets and round trips are seconds; an offset is how far a server is ahead of
-    the collector. A restarted server may still be listed a second time, as its killed process."""
+    the collector. A restarted server may still be listed a second time, as its killed process, so the number of servers
+    is not enough while some are young; the meta leaders also report their `members` by name."""
     offsets = [server.clock_offset for server in servers] or [0.0]
     young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
-    known = max(max((server.known_servers for server in servers), default=0) - young, len(servers))
+    named = {server.name for server in servers}
+    known = max(
+        max((server.known_servers for server in servers), default=0) - young, len(servers) + len({*members} - named)
+    )
     return {
         "servers": len(servers),
         "servers_known": known,

@@ -35,6 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Tree,
     Type,
     config_type,
+    effective,
     parse_type,
     tree_of,
 )
@@ -453,7 +454,8 @@ class _Configurations:
     def of(self, texts: Any) -> Any:
         encoded = texts.dictionary_encode()
         each = [text.encode() for text in encoded.dictionary.to_pylist()]
-        hashes = self._pa.array([hashlib.sha256(text).hexdigest() for text in each], self._pa.string())
+        hashed = (hashlib.sha256(effective(text.decode()).encode()).hexdigest() for text in each)
+        hashes = self._pa.array(list(hashed), self._pa.string())
         read = self._make.convert_tree(self._document.tree, [self._document.read(text)[0] for text in each])
         members = [hashes, *(read[self.type[place].name] for place in range(1, self.type.num_fields))]
         return self._pa.StructArray.from_arrays(members, fields=[*self.type]).take(encoded.indices)

@@ -14,9 +14,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     CONFIG_FIELDS,
     CONFIG_HASH,
     DURATION,
+    EFFECTIVE_HASH,
     ENVELOPE,
     FAILURE,
     FAILURE_TYPE,
+    IDLE_FIELDS,
     NANOSECONDS,
     Field,
     Reported,
@@ -246,15 +248,24 @@ def rows(
 
 def _with_config(reported: DataFrame, text: Column, config: Sequence[Field]) -> DataFrame:
     """Add what is read of the texts of configurations."""
-    return with_fields(reported, text, config).withColumn(CONFIG_HASH, F.sha2(text, 256))
+    return with_fields(reported, text, config).withColumn(CONFIG_HASH, F.sha2(effective(text), 256))
+
+
+def effective(text: Column) -> Column:
+    """Return the effective texts of configurations, see telemetry.effective."""
+    for pattern, kept in IDLE_FIELDS:
+        text = F.regexp_replace(text, pattern, "$1" if kept else "")
+    return text
 
 
 def _with_known_config(reported: DataFrame, config: Sequence[Field]) -> DataFrame:
     """Add what was read of configurations when they were captured, or is read now of those that only have a text."""
     known = F.col(CONFIG_FIELDS)
-    names = (CONFIG_HASH, *(field.name for field in config))
-    read = _with_config(reported, F.when(known.isNull(), F.col("config")), config)
-    return read.withColumns({name: F.coalesce(known[name], name) for name in names}).drop(CONFIG_FIELDS)
+    hashed = known[EFFECTIVE_HASH]
+    read = with_fields(reported, F.when(known.isNull(), F.col("config")), config)
+    found = {name: F.coalesce(known[name], name) for name in (field.name for field in config)}
+    found[CONFIG_HASH] = F.coalesce(hashed, F.sha2(effective(F.when(hashed.isNull(), F.col("config"))), 256))
+    return read.withColumns(found).drop(CONFIG_FIELDS)
 
 
 def _rows_of_columns(

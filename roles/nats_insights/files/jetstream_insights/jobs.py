@@ -333,6 +333,7 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
         manifest["slowest_rtt"],
         # An archive does not tell what it was made with.
         sorted(manifest["seconds"]) if "seconds" in manifest else None,
+        manifest.get("sequence"),
     )
 
 

@@ -494,6 +494,10 @@ def server_events(lines: Bronze) -> DataFrame:
     )
 
 
+#: Seconds since its start in which a connection counts as new.
+_YOUNG = 60
+
+
 def connections(lines: Bronze) -> DataFrame:
     """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once;
     `lines` tells how often it was reported."""
@@ -501,10 +505,12 @@ def connections(lines: Bronze) -> DataFrame:
     traffic = [field.name for field in TRAFFIC]
     server = ("server_id", "server", "cluster", "version", "domain")
     kind = [*SNAPSHOT, *server, "account", "kind", "lang", "lang_version"]
-    most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic))
+    most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", "start", *traffic))
     once = reported.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
+    young = F.col("start") > F.col("taken") - F.expr(f"INTERVAL {_YOUNG} SECONDS")
     return once.groupBy(*kind).agg(
         F.count("*").alias("connections"),
+        F.sum(young.cast("int")).alias("young"),
         F.sum("lines").alias("lines"),
         F.max("rtt").alias("rtt_max"),
         F.max("pending_bytes").alias("pending_bytes_max"),
@@ -732,7 +738,7 @@ TABLES: dict[str, Table] = {
         connections,
         columns(
             f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, domain string, account string, "
-            "kind string, lang string, lang_version string, connections bigint, lines bigint, rtt_max double, "
+            "kind string, lang string, lang_version string, connections bigint, young bigint, lines bigint, rtt_max double, "
             "pending_bytes bigint, pending_bytes_max bigint, stalls bigint",
             TRAFFIC,
         ),
@@ -755,7 +761,7 @@ COLUMNS: dict[str, str] = {
     **{name: table.columns for name, table in TABLES.items()},
     "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "
     "complete boolean, failures int, clock_offset_min double, clock_offset_median double, clock_offset_max double, "
-    f"slowest_rtt double, asked {STRINGS}",
+    f"slowest_rtt double, asked {STRINGS}, sequence bigint",
     "failures": columns(ENVELOPE, "taken timestamp, endpoint string, code string, description string, subject string"),
     "quarantine": "file string, reason string, value string, taken timestamp",
     "advisories": columns(

@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import zipfile
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Row,
     SnapshotWriter,
     message_origin,
+    meta_members,
     rows_of,
     servers_summary,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import effective
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
 STARTED = datetime(2026, 11, 21, 18, 41, 0, 123456, timezone.utc)
@@ -221,6 +223,50 @@ def summary_servers(known: int, started: str = "2026-11-20T00:00:00Z") -> list[S
 def test_a_server_that_was_killed_and_started_again_does_not_count_twice() -> None:
     assert not servers_summary(summary_servers(3), (), 0)["complete"]
     assert servers_summary(summary_servers(3, started="2026-11-20T11:58:00Z"), (), 0)["complete"]
+
+
+def configurations(version: str) -> set[str]:
+    """Return the effective configurations that a version reports."""
+    streams = [
+        stream
+        for server in replies(version)["jsz"].values()
+        for account in server["account_details"]
+        for stream in account.get("stream_detail") or ()
+    ]
+    consumers = [consumer for stream in streams for consumer in stream.get("consumer_detail") or ()]
+    return {effective(json.dumps(one["config"], separators=(",", ":"))) for one in (*streams, *consumers)}
+
+
+def test_newer_versions_do_not_change_effective_configurations() -> None:
+    assert configurations("2.9.10") == configurations("2.10.27") == configurations("2.15.1") != set()
+    hostile = r'{"description":"\"a\":0,,{},\"_nats.ver\":\"1\",","metadata":{"_nats.ver":"1","k":"v"},"limits":{"x":0,"y":{}}}'
+    kept = r'{"description":"\"a\":0,,{},\"_nats.ver\":\"1\",","metadata":{"k":"v"}}'
+    assert effective(hostile) == kept
+    assert effective('{"max_age":0}') == effective('{"a":false,"b":[]}') == "{}"
+    assert effective('{"max_age":1}') != effective("{}")
+
+
+def test_members_of_the_meta_group_count_although_a_server_is_young() -> None:
+    """n3 was killed and n1 restarted: the reported number of servers may include a process that has ended."""
+    young = summary_servers(3, started="2026-11-20T11:58:00Z")
+    unmet = {"name": "Server name unknown at this time", "peer": "S1Nunr6R"}
+    jsz = {"meta_cluster": {"leader": "n1", "replicas": [{"name": "n2"}, {"name": "n3"}, unmet]}}
+    members = meta_members(jsz, "n1")
+    assert members == {"n1", "n2", "n3", "S1Nunr6R"}
+    assert meta_members(jsz, "n2") == meta_members({"meta_cluster": "x"}, "n1") == set()
+    found = servers_summary(young, (), 0, members - {"S1Nunr6R"})
+    assert (found["servers_known"], found["complete"]) == (3, False)
+    assert servers_summary(young, (), 0, {"n1", "n2"})["complete"]
+
+
+def test_sequences_rise_although_the_clock_is_set_back(tmp_path: Path) -> None:
+    noon = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+    found = []
+    for seconds in (0, 90, 60, 60.0001, 200):
+        started = noon + timedelta(seconds=seconds)
+        with SnapshotWriter(tmp_path, "fleet", started) as writer:
+            found.append(writer.sequence() - int(noon.timestamp() * 1e6))
+    assert found == [0, 90_000_000, 90_000_001, 90_000_002, 200_000_000]
 
 
 def test_reasons_for_an_incomplete_snapshot() -> None:
