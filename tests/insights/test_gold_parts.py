@@ -20,8 +20,9 @@ from jetstream_insights.gold.accounts import account_usage, flows, stocks
 from jetstream_insights.gold.activity import activity, counters, waiting
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import capacity, growth, sums_of
-from jetstream_insights.gold.changes import suspects
-from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
+from jetstream_insights.gold.changes import changes, suspects
+from jetstream_insights.gold.common import DEFAULTS, group_state, middle, pair_slopes
+from jetstream_insights.gold.consumers import consumer_lag, lags
 from jetstream_insights.gold.divergence import divergence, followers
 from jetstream_insights.gold.forecast import LONG, backtests, forecasts
 from jetstream_insights.gold.health import answers, incidents, restarts
@@ -236,6 +237,12 @@ def test_formulas(spark: SparkSession) -> None:
     )
     found = [row[0] for row in values.select(gini(F.col("sorted"))).collect()]
     assert found == [None if share is None else pytest.approx(share) for _values, share in shares]
+    one_peer = [("n2", "n2", True, False, 0, 0, 0)]
+    groups = spark.createDataFrame(
+        [("n1", one_peer, 2, 2, []), ("n1", one_peer, None, None, []), ("n1", one_peer, None, None, ["n2"])],
+        f"leader string, peers {PEERS}, num_replicas int, quorum bigint, behind array<string>",
+    )
+    assert [row[0] for row in groups.select(group_state()).collect()] == ["ok", "unknown", "not_redundant"]
     times = spark.createDataFrame([([0.0, 1800.0, 3600.0],), ([0.0, 100000.0],)], "times array<double>")
     peaks = [row[0] for row in times.select(flap(F.col("times"))).collect()]
     assert (peaks[0]["peak"], peaks[0]["at"], peaks[1]["at"]) == (1.75, 3600.0, 0.0)
@@ -449,15 +456,17 @@ def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:
 
 
 def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> None:
-    """Three runs with three leaders: of one stream, and of one that was made again before each."""
+    """Three streams with three leaders each: one was recreated before each election, and the servers report the creation of
+    another one some milliseconds apart."""
     rows = []
-    for stream, again in (("KEPT", False), ("TEST", True)):
+    apart = {"KEPT": timedelta(), "TEST": timedelta(minutes=10), "OLD": timedelta(milliseconds=9)}
+    for stream, between in apart.items():
         for number, leader in enumerate(("n1", "n2", "n3")):
             begin = NOON + timedelta(minutes=10 * number)
             rows.append(
                 {
                     "fleet": "fleet", "day": LAST, "domain": "", "kind": "stream", "account": "A", "stream": stream,
-                    "consumer": "", "cluster": "C1", "raft_group": f"S-{stream}", "created": begin if again else NOON,
+                    "consumer": "", "cluster": "C1", "raft_group": f"S-{stream}", "created": NOON + number * between,
                     "run": number + 1, "begin": begin, "end": begin + timedelta(minutes=9), "snapshots": 10, "leader": leader,
                     "leader_since": begin, "state": "ok", "num_replicas": 3,
                 }
@@ -471,8 +480,79 @@ def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> No
         DEFAULTS,
     )
     assert sorted((row["stream"], row["old_leader"], row["new_leader"]) for row in changes.collect()) == [
-        ("KEPT", "n1", "n2"), ("KEPT", "n2", "n3"),
+        (stream, *servers) for stream in ("KEPT", "OLD") for servers in (("n1", "n2"), ("n2", "n3"))
     ]  # fmt: skip
+
+
+def test_a_consumer_with_a_filter_is_measured_in_its_own_messages(spark: SparkSession) -> None:
+    """The filter selects one message per second from 1,000 in the stream, and the client acknowledges every second one."""
+    shown: dict[str, Any] = {"fleet": "F", "domain": "", "account": "A", "stream": "S", "consumer": "c", "leader": "n1"}
+    rows = []
+    for number in range(8):
+        at = 600 * number
+        rows.append(
+            {
+                **shown, "snapshot": f"{number}", "taken": NOON + timedelta(seconds=at), "delivered_stream_seq": 1000 * at,
+                "ack_floor_stream_seq": 500 * at, "delivered_consumer_seq": at, "ack_floor_consumer_seq": at // 2,
+                "num_pending": 0, "num_ack_pending": at // 2, "created": NOON - timedelta(days=1, microseconds=900 * number),
+            }
+        )  # fmt: skip
+    columns_ = [part.strip() for part in silver.COLUMNS["consumers"].split(",")]
+    form = ", ".join(part for part in columns_ if part.partition(" ")[0] in {*rows[0], "durable", "paused"})
+    frame = spark.createDataFrame(rows, form)
+    rest = {name: F.lit(None).cast(type_) for name, type_ in columns.CONSUMER_NOW.items() if name not in frame.columns}
+    nothing = spark.createDataFrame([], schema(columns.CONSUMER_LAG))
+    missing = {name: value for name, value in rest.items() if name != "work"}
+    (row,) = consumer_lag(lags(frame.withColumns(missing)), nothing, F.lit(LAST), DEFAULTS).collect()
+    assert (row["snapshots"], row["ack_rate"], row["ingest_rate"]) == (8, 0.5, 1.0)
+
+
+def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession) -> None:
+    """Between two snapshots n1 gets a JetStream domain and a version that writes more fields of a configuration and reports
+    other times of creation. One consumer is recreated."""
+    second = NOON + timedelta(minutes=10)
+    old, new = (
+        '{"name":"S","max_msgs":-1}',
+        '{"name":"S","max_msgs":5,"allow_msg_ttl":false,"metadata":{"_nats.ver":"2.15.1"}}',
+    )
+    seen: list[tuple[str, str, str, str, datetime | None, list[dict[str, str] | None]]] = [
+        ("server", "", "", "", None, [{"domain": ""}, {"domain": "hub"}]),
+        ("stream", "", "S", "", NOON - timedelta(days=1), [{"config": "1"}, None]),
+        ("account", "", "", "", None, [{"name": "A"}, None]),
+        ("account", "hub", "", "", None, [None, {"name": "A"}]),
+        ("stream", "edge", "S", "", NOON, [{"config": "1"}, {"config": "2"}]),
+        ("consumer", "edge", "S", "upgraded", NOON, [{"config": "1"}, {"config": "1"}]),
+        ("consumer", "edge", "S", "again", NOON, [{"config": "1"}, {"config": "1"}]),
+    ]
+    rows, streams = [], []
+    for kind, domain, stream, consumer, created, states in seen:
+        for number, state in enumerate(states, 1):
+            later = {"upgraded": timedelta(milliseconds=9), "again": timedelta(seconds=2)}.get(consumer, timedelta())
+            if state is not None:
+                rows.append(
+                    {
+                        "fleet": "F", "day": LAST, "snapshot": f"s{number}", "taken": (NOON, second)[number - 1], "object": kind,
+                        "server": "n1" if kind == "server" else "", "domain": domain, "stream": stream, "consumer": consumer,
+                        "account": "" if kind == "server" else "A", "number": number, "hosts": ["n1"], "state": state,
+                        "created": created and created + (number - 1) * later, "previous": NOON if number == 2 else None,
+                        "previous_silent": [], "following": second if number == 1 else None, "following_silent": [],
+                    }
+                )  # fmt: skip
+    for snapshot, config in (("s1", old), ("s2", new)):
+        streams.append(("F", snapshot, "edge", "A", "S", config))
+    key = "fleet string, snapshot string, domain string, account string, stream string"
+    found = changes(
+        spark.createDataFrame(rows, schema(columns.STATES)),
+        spark.createDataFrame(streams, f"{key}, config string"),
+        spark.createDataFrame([], f"{key}, consumer string, config string"),
+        F.lit(LAST),
+    )
+    shown = found.select("object", "server", "consumer", "what", "field").collect()
+    assert sorted(tuple(row) for row in shown) == [
+        ("consumer", "", "again", "recreated", "created"),
+        ("server", "n1", "", "domain", "domain"),
+        ("stream", "", "", "config", "max_msgs"),
+    ]
 
 
 #: The second answer of n3, the only server of a stream: whether it answers, returns JSZ, has JetStream disabled, and whether a

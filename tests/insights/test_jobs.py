@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jetstream_insights.cli import DONE, FAILED, main
 from jetstream_insights.files import LakeError
-from jetstream_insights.lake import SILVER_FORMAT, Lake
+from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.lakes import few_silver_tables
@@ -48,6 +48,26 @@ def test_tables_of_an_older_format_are_not_read(spark: SparkSession, tmp_path: P
     lake.repoint("silver", HOUR, {"format": 0, "run": "r", "inputs": []})
     with pytest.raises(LakeError, match="2026-11-21 18:00 is of the older format 0"):
         lake.read("silver", "streams", [HOUR])
+
+
+def test_pointers_of_old_days_are_not_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(spark, str(tmp_path))
+    days = [HOUR.date() - timedelta(days=back) for back in range(30, 0, -1)]
+    for day in days:
+        lake.repoint("gold", day, {"format": GOLD_FORMAT - (day == days[28]), "run": "1"})
+    read: list[date] = []
+    pointer = lake.pointer
+
+    def counted(layer: str, day: date) -> dict[str, Any]:
+        read.append(day)
+        return pointer(layer, day)
+
+    monkeypatch.setattr(lake, "pointer", counted)
+    assert lake.published_days("gold", days[-1], 3) == days[25:28]
+    assert read == days[25:29][::-1]
+    assert lake.published_days("gold") == [day for day in days if day != days[28]]
 
 
 def test_no_lake_and_no_file_system(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:

@@ -32,15 +32,16 @@ _RECENT = 8
 
 
 def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None:
-    """Return `fleet` and `taken` of the newest snapshot of every fleet in the lake, if given `before` a day; None without any."""
-    published = [day for day in lake.published_days("gold") if before is None or day < before]
+    """Return `fleet` and `taken` of the newest snapshot of every fleet in the lake; if given in the recent days with snapshots
+    `before` a day. None without any."""
+    published = lake.published_days("gold", before, None if before is None else _RECENT)
     fleets = lake.read_days("gold", "report_fleet", published)
     return None if fleets is None else fleets.groupBy("fleet").agg(F.max("taken").alias("taken"))
 
 
 def usual_intervals(lake: Lake) -> dict[str, float]:
     """Return the median of the seconds between the recent snapshots of each fleet that has several."""
-    recent = lake.read_days("gold", "moments", lake.published_days("gold")[-_RECENT:])
+    recent = lake.read_days("gold", "moments", lake.published_days("gold", most=_RECENT))
     if recent is None:
         return {}
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))

@@ -10,6 +10,9 @@ the whole fleet.
 
 from __future__ import annotations
 
+#: Microseconds by which two reports of one creation may differ.
+SAME = 1_000_000
+
 #: A snapshot, in every table.
 SNAPSHOT = ("fleet", "snapshot", "taken")
 

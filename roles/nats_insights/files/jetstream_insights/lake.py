@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -31,9 +32,9 @@ BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
 #: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
-FACTS_FORMAT = 5
+FACTS_FORMAT = 6
 FINDINGS_FORMAT = 4
-JUDGED_FORMAT = 2
+JUDGED_FORMAT = 3
 ADVISORIES_FORMAT = 3
 #: The layer of what gold needs of an hour. Readers of gold pass over it.
 FACTS = "gold/_hours"
@@ -317,13 +318,14 @@ class Lake:
             raise LakeError(f"{what}. Use the newer program, or another lake.")
         return found
 
-    def published_days(self, layer: str) -> list[date]:
-        """Return the days of gold or findings that are published in the present format, the oldest first."""
+    def published_days(self, layer: str, before: date | None = None, most: int | None = None) -> list[date]:
+        """Return the days of gold or findings that are published in the present format, the oldest first; if given only those
+        `before` a day, and the last `most` of them, so that no other pointer is read."""
         names = self.files.names(f"{layer}/_published")
-        found = sorted(
-            date.fromisoformat(name[len("date=") : -len(".json")]) for name in names if name.endswith(".json")
-        )
-        return [day for day in found if self.pointer(layer, day).get("format") == _FORMATS[layer]]
+        days = (date.fromisoformat(name[len("date=") : -len(".json")]) for name in names if name.endswith(".json"))
+        newest_first = sorted((day for day in days if before is None or day < before), reverse=True)
+        published = (day for day in newest_first if self.pointer(layer, day).get("format") == _FORMATS[layer])
+        return [*islice(published, most)][::-1]
 
     def publish(
         self,

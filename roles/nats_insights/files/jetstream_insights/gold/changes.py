@@ -13,8 +13,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jetstream_insights.fields import effective
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import BLOCK, SNAPSHOT_KEY, bit, in_blocks, union, whole_hour
+from jetstream_insights.gold.common import BLOCK, SNAPSHOT_KEY, another_life, bit, in_blocks, union, whole_hour
 from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
@@ -25,6 +26,7 @@ _THING = ("fleet", "object", *_NAMES)
 #: What a thing's state holds → what its change is called.
 _WHAT = {
     "version": "version",
+    "domain": "domain",
     "members": "members",
     "size": "members",
     "config_load_time": "reload",
@@ -103,7 +105,7 @@ def things(
     loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
         F.col("config_load_time").isNotNull(), _AT_START
     )
-    same = ("version", "cluster", "config_digest", "max_connections", "max_payload")
+    same = ("version", "cluster", "domain", "config_digest", "max_connections", "max_payload")
     of_server = {
         **{name: F.col(name) for name in same},
         **{name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")},
@@ -117,14 +119,14 @@ def things(
     hosting = (
         accounts.where(F.col("js_storage").isNotNull())
         .groupBy(*SNAPSHOT_KEY, "taken", *ACCOUNT)
-        .agg(F.collect_set("server").alias("hosts"))
+        .agg(F.collect_set("server").alias("hosts"), F.max("account_name").alias("account_name"))
     )
     return union([
         _things("server", places, servers, F.array("server"), of_server, server=F.col("server")),
         _things("meta", places, meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
         _things("stream", places, streams, hosts, of_asset, led, **stream),
         _things("consumer", places, durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
-        _things("account", places, hosting, hosts, {"account": F.col("account")}, **account),
+        _things("account", places, hosting, hosts, {"name": F.coalesce("account_name", "account")}, **account),
     ])  # fmt: skip
 
 
@@ -171,7 +173,7 @@ def _in_order(of_states: DataFrame) -> DataFrame:
 
 def _changed(seen: DataFrame, day: Column) -> DataFrame:
     """Return the states of the day that are not the same as the one before, once for each `field`."""
-    recreated = F.coalesce(F.col("created") != F.col("old_created"), F.lit(False))
+    recreated = another_life(F.col("created"), F.col("old_created"))
 
     def differs(name: Column) -> Column:
         new, before = F.col("state")[name], F.col("old_state")[name]
@@ -213,7 +215,16 @@ def changes(of_states: DataFrame, streams: DataFrame, consumers: DataFrame, day:
     )  # fmt: skip
     configurations = _configurations(changed.where(_configured()), streams, consumers)
     came = _came(seen.where(F.to_date("taken") == day))
-    return union([plain, configurations, came, _went(seen, day)]).withColumn("day", day)
+    moved = plain.where("object = 'server' AND field = 'domain'").select("fleet", "taken", "old", "new")
+    events = [_in_other_domains(came, moved, "new"), _in_other_domains(_went(seen, day), moved, "old")]
+    return union([plain, configurations, *events]).withColumn("day", day)
+
+
+def _in_other_domains(events: DataFrame, moved: DataFrame, side: str) -> DataFrame:
+    """Return the additions or removals, except those in domains that servers left or joined at that moment: such an event is
+    a change of these servers."""
+    renamed = moved.select("fleet", "taken", F.col(side).alias("domain")).distinct()
+    return events.join(F.broadcast(renamed), on=["fleet", "taken", "domain"], how="left_anti")
 
 
 def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
@@ -236,7 +247,7 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
         F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
         F.max("created").alias("created"),
         (F.min("alike") != F.max("alike")).alias("differs"),
-        (F.min("created") != F.max("created")).alias("again"),
+        another_life(F.min("created"), F.max("created")).alias("again"),
     )
     never = F.array().cast("array<int>")
     silent = F.transform("hosts", lambda host: F.coalesce(F.try_element_at("silences", host), never))
@@ -264,7 +275,7 @@ def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame
 
     def fields(side: str) -> Column:
         config = F.first(F.when(F.col("side") == side, F.col("config")), ignorenulls=True)
-        return F.from_json(config, "map<string,string>").alias(side)
+        return F.from_json(effective(config), "map<string,string>").alias(side)
 
     joined = every.join(F.broadcast(wanted), on=key).groupBy(*one).agg(*map(fields, sides.values()))
     names = F.array_union(F.map_keys("old_fields"), F.map_keys("new_fields"))

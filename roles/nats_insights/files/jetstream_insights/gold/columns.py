@@ -435,7 +435,7 @@ CONSUMER_LAG = (
     Col(
         "deliver_rate", "double", "deliveries per second in the last hours (a setting): rise of delivered.consumer_seq"
     ),
-    Col("ack_rate", "double", "stream sequences per second by which the ack floor rose in the last hours"),
+    Col("ack_rate", "double", "rise of ack_floor.consumer_seq per second in the last hours: messages of the consumer"),
     Col(
         "ingest_rate",
         "double",
@@ -531,7 +531,11 @@ CHANGES = (
     Col("taken", "timestamp", "the snapshot that shows it"),
     Col("before", "timestamp", "the one before that reported of the same thing; null for what was added"),
     *_THING,
-    Col("what", "string", "`added`, `removed`, `recreated`, `config`, `version`, `members`, `limits` or `reload`"),
+    Col(
+        "what",
+        "string",
+        "`added`, `removed`, `recreated`, `config`, `version`, `domain`, `members`, `limits` or `reload`",
+    ),
     Col("field", "string", "the top-level field of the configuration, the limit, or what else changed"),
     Col("old", "string", "value before, as JSON where it is no plain value"),
     Col("new", "string", "value after"),
@@ -820,11 +824,11 @@ RUNS = (
 CONSUMER_NOW = {
     "leader": "string", "durable": "boolean", "paused": "boolean", "ack_wait": "double", "num_pending": "bigint",
     "num_ack_pending": "bigint", "num_redelivered": "bigint", "max_ack_pending": "bigint", "ack_floor_stream_seq": "bigint",
-    "delivered_stream_seq": "bigint", "delivered_consumer_seq": "bigint", "work": "boolean",
+    "ack_floor_consumer_seq": "bigint", "delivered_stream_seq": "bigint", "delivered_consumer_seq": "bigint", "work": "boolean",
 }  # fmt: skip
 CONSUMER_POINT = {
     "taken": "timestamp",
-    **dict.fromkeys(("delivered_consumer_seq", "ack_floor_stream_seq", "num_pending"), "bigint"),
+    **dict.fromkeys(("delivered_consumer_seq", "ack_floor_consumer_seq", "num_pending"), "bigint"),
 }
 
 

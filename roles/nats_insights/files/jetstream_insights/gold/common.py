@@ -13,6 +13,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jetstream_insights.keys import SAME
 from jetstream_insights.times import seconds
 
 SNAPSHOT_KEY = ["fleet", "snapshot"]
@@ -61,6 +62,13 @@ def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Colu
             inside = inside & F.coalesce(F.arrays_overlap(servers, F.array(*map(F.lit, window.servers))), F.lit(False))
         found = found | inside
     return found
+
+
+def another_life(created: Column, before: Column) -> Column:
+    """Return whether an asset was created again since `before`. Servers report the same creation up to a second apart; where one
+    of the times is not known it is the same."""
+    apart = F.abs(F.unix_micros(created) - F.unix_micros(before))
+    return F.coalesce(apart > F.lit(SAME), F.lit(False))
 
 
 def last_of_day(of_moments: DataFrame) -> DataFrame:
@@ -163,6 +171,7 @@ def group_state() -> Column:
         F.when(F.col("leader").isNull(), "no_leader")
         .when(counted < F.col("quorum"), "no_quorum")
         .when((F.size("behind") > 0) | (others != F.col("num_replicas") - 1), "not_redundant")
+        .when(F.col("num_replicas").isNull(), "unknown")
         .otherwise("ok")
     )
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, middle, pair_slopes, whole_hour
+from jetstream_insights.gold.common import Settings, another_life, middle, pair_slopes, whole_hour
 from jetstream_insights.gold.tables import Table, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
 from jetstream_insights.times import seconds
@@ -33,6 +33,8 @@ _WAITS = 3
 
 _KEY = ("fleet", *CONSUMER, "created")
 
+_NUMBERS = ("num_pending", "num_ack_pending", "num_redelivered", "delivered_consumer_seq", "ack_floor_consumer_seq")
+
 #: What shows that a consumer made progress.
 _FLOORS = ("ack_floor_stream_seq", "delivered_stream_seq")
 
@@ -43,10 +45,11 @@ def lags(consumers: DataFrame) -> DataFrame:
     work = (F.col("num_pending") > 0) | (F.col("num_ack_pending") > 0)
     reported = consumers.where(F.col("leader").isNotNull()).withColumns({
         name: F.coalesce(F.col(name), F.lit(0))
-        for name in ("num_pending", "num_ack_pending", "num_redelivered", *_FLOORS, "delivered_consumer_seq")
+        for name in (*_NUMBERS, *_FLOORS)
     }).withColumns({"work": work, "whole_hour": whole_hour()})  # fmt: skip
-    one = Window.partitionBy(*_KEY, "whole_hour").orderBy("taken")
-    moved = F.coalesce(_progress({name: F.lag(name).over(one) for name in _FLOORS}), F.lit(False))
+    one = Window.partitionBy("fleet", *CONSUMER, "whole_hour").orderBy("taken")
+    reported = _with_one_creation(reported, one)
+    moved = _progress({name: F.lag(name).over(one) for name in _FLOORS})
     moved_at = F.when(F.col("moved"), F.col("taken"))
     return (
         reported.withColumn("moved", moved)
@@ -66,18 +69,28 @@ def lags(consumers: DataFrame) -> DataFrame:
     )
 
 
+def _with_one_creation(frame: DataFrame, one: WindowSpec) -> DataFrame:
+    """Add whether a consumer `begins`, and let `created` be what was reported of that creation first. `one`: the rows of a
+    consumer in order."""
+    begins = F.lag("taken").over(one).isNull() | another_life(F.col("created"), F.lag("created").over(one))
+    first = F.last(F.when(F.col("begins"), F.struct("created")), ignorenulls=True)
+    until = one.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return frame.withColumn("begins", begins).withColumn("created", first.over(until)["created"])
+
+
 def _progress(before: Mapping[str, Column], of: str = "") -> Column:
-    """Return whether there is nothing to do, or more was done than `before`."""
-    more = (F.col(f"{of}{name}") > before[name] for name in _FLOORS)
-    return reduce(Column.__or__, more, ~F.col(f"{of}work"))
+    """Return whether there is nothing to do, or more was done than `before`, unless the consumer begins."""
+    more = (~F.col("begins") & (F.col(f"{of}{name}") > before[name]) for name in _FLOORS)
+    return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
 def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
     """Return how each consumer does, as its leader reported over the day. `past`: the same of the day before, so that one that
     stood still at its end goes on doing so."""
+    one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
+    of_hours = _with_one_creation(of_hours, one)
     every = Window.partitionBy(*_KEY)
-    one = every.orderBy("taken")
-    began = F.coalesce(_progress({name: F.lag(f"now.{name}").over(one) for name in _FLOORS}, "first."), F.lit(False))
+    began = _progress({name: F.lag(f"now.{name}").over(one) for name in _FLOORS}, "first.")
     marked = of_hours.withColumns({"end": F.max("taken").over(every), "began": began}).withColumns(
         {
             "moved_delivered": F.coalesce(
@@ -128,13 +141,13 @@ def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Se
     newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
     elapsed = seconds(F.col("then.taken"), F.col("end"))
     before = past.select(
-        *_KEY, F.col("stuck_since").alias("past_since"),
+        "fleet", *CONSUMER, F.col("created").alias("past_created"), F.col("stuck_since").alias("past_since"),
         F.col("ack_floor").alias("past_floor"), F.col("redeliveries").alias("past_redeliveries"),
     )  # fmt: skip
     joined = (
         newest.select("*", "now.*")
         .withColumn("pairs", pair_slopes(F.col("trend_points")))
-        .join(before, on=list(_KEY), how="left")
+        .join(before, on=["fleet", *CONSUMER], how="left")
     )
     sum_of_signs = F.aggregate("pairs", F.lit(0.0), lambda total, slope: total + F.signum(slope))
     delivered = F.col("delivered_consumer_seq") - F.col("then.delivered_consumer_seq")
@@ -143,12 +156,16 @@ def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Se
     goes_on = (
         F.col("moved_at").isNull()
         & F.col("past_since").isNotNull()
+        & ~another_life(F.col("created"), F.col("past_created"))
         & (F.col("past_floor") == F.col("ack_floor_stream_seq"))
     )
     stands = F.col("work") & (F.col("still_since") < F.col("end"))
     known = joined.withColumns({
         "deliver_rate": ratio(delivered, elapsed),
-        "ack_rate": ratio(F.col("ack_floor_stream_seq") - F.col("then.ack_floor_stream_seq"), elapsed),
+        # In messages of the consumer, as what comes: a filter passes over the others of the stream.
+        "ack_rate": not_negative(
+            ratio(F.col("ack_floor_consumer_seq") - F.col("then.ack_floor_consumer_seq"), elapsed)
+        ),
         "ingest_rate": not_negative(ratio(delivered + rose, elapsed)),
         "pending_slope": middle(F.col("pairs")),
         "trend": ratio(sum_of_signs, F.size("pairs")),

@@ -18,6 +18,7 @@ from jetstream_insights.gold.common import (
     BLOCK,
     SNAPSHOT_KEY,
     Settings,
+    another_life,
     behind,
     bit,
     group_state,
@@ -170,7 +171,7 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
     unavailable = F.array_union("absent", F.coalesce("disabled", F.array().cast(_STRINGS)))
     away = F.size(F.array_except("hosts", unavailable)) == 0
     silent = F.size(F.array_except("hosts", "silent")) == 0
-    same = F.col("next").isNotNull() & F.col("next_created").eqNullSafe(F.col("created"))
+    same = F.col("next").isNotNull() & ~another_life(F.col("next_created"), F.col("created"))
     instead = {
         "begin": F.col("gap_begin"),
         "end": F.col("gap_end"),
@@ -210,13 +211,17 @@ def leader_changes(
     was made again has another group."""
     shared = [name for name in of_timeline.columns if name != "day"]
     runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
-    group = Window.partitionBy("fleet", *GROUP_KEY, "created").orderBy("run")
+    every = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
+    again = another_life(F.col("created"), F.lag("created").over(every))
+    lives = F.sum("again").over(every.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    runs = runs.withColumn("again", again.cast("int")).withColumn("life", lives)
+    group = Window.partitionBy("fleet", *GROUP_KEY, "life").orderBy("run")
     lost = F.max(F.col("state") == "no_leader").over(group.rowsBetween(-1, -1))
     led = runs.withColumn("lost", F.coalesce(lost, F.lit(False))).where(F.col("leader").isNotNull())
     old = {name: F.lag(name).over(group) for name in ("leader", "end", "leader_since", "begin")}
-    again = F.col("leader_since") > F.col("old_leader_since") + F.expr("INTERVAL 1 SECOND")
+    since = F.col("leader_since") > F.col("old_leader_since") + F.expr("INTERVAL 1 SECOND")
     another = F.col("leader") != F.col("old_leader")
-    elected = another | ((F.col("num_replicas") > 1) & (F.col("lost") | F.coalesce(again, F.lit(False))))
+    elected = another | ((F.col("num_replicas") > 1) & (F.col("lost") | F.coalesce(since, F.lit(False))))
     stint = F.sum(F.when(F.col("elected"), 1).otherwise(0)).over(
         group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
@@ -225,7 +230,7 @@ def leader_changes(
         .withColumn("elected", F.coalesce(elected, F.lit(False)))
         .withColumn("stint", stint)
     )
-    whole = Window.partitionBy("fleet", *GROUP_KEY, "created", "stint")
+    whole = Window.partitionBy("fleet", *GROUP_KEY, "life", "stint")
     began = marked.withColumn("stint_begin", F.min("begin").over(whole))
     changes = (
         began.withColumn("old_stint_begin", F.lag("stint_begin").over(group))
