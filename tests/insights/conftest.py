@@ -34,7 +34,7 @@ LEAN = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     made = session("local[1]", "1g", settings=LEAN)
-    # test_side_by_side compares what comes of it with what any other way makes.
+    # test_side_by_side compares the resulting tables with those of other settings.
     for name, value in FOR_LITTLE.items():
         made.conf.set(name, value)
     yield made

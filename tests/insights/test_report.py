@@ -408,6 +408,21 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
     assert "stream A/OWN" in causes[1]["title"] and "n2" in causes[2]["title"]
 
 
+def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
+    """Neither a consumer of a stream without a leader nor a server that is up is a cause of its own."""
+    (cause,) = causes_of(
+        found("FLEET_101"),
+        found("META_105", server="n4"),
+        found("CONSUMER_103", account="A", stream="S", consumer="c", peer="n4"),
+        found("RAFT_105", server="n1", account="A", name="stream S"),
+        found("STREAM_214", account="A", stream="SOLO", peer="n4", value=0.0, threshold=1.0),
+        missing=("n4",),
+    )
+    assert (cause["kind"], cause["findings"]) == ("servers_down", 5)
+    title = "n4 does not answer: stream A/S and stream A/SOLO have no quorum, consumer A/S/c misses a replica"
+    assert cause["title"] == title
+
+
 @pytest.mark.parametrize(
     ("servers", "hours", "severity"),
     [

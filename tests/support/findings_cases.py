@@ -56,7 +56,11 @@ GOLD = {
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
     "in_a_row int, `begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, "
     "last_seq bigint, leader_last_seq bigint, share double, tolerance double",
+    "incidents": "fleet string, day date, incident string, kind string, account string, stream string, consumer string, "
+    "server string, `begin` timestamp, continues boolean, "
+    "causes array<struct<cause:string,server:string,at:timestamp,detail:string>>",
     "consumer_lag": "fleet string, day date, account string, stream string, consumer string, state string, snapshots int, "
+    "durable boolean, "
     "num_pending bigint, num_ack_pending bigint, ack_rate double, ingest_rate double, pending_slope double, trend double, "
     "catch_up double, stuck_seconds double",
     "capacity": "fleet string, day date, scope string, resource string, name string, cluster string, state string, `limit` "
@@ -354,6 +358,7 @@ def _moment(step: int) -> Rows:
             "lang": "go",
             "lang_version": "1.40",
             "connections": 3,
+            "young": 0,
             "rtt_max": 0.002,
             "pending_bytes": 0,
             "pending_bytes_max": 0,
@@ -431,6 +436,20 @@ def _gold() -> Rows:
             _advisory("consumer_leader_elected", **consumer, server="n1", cluster="C1"),
         ],
         "restarts": [key | {"server": "n1", "taken": reported(at(3)), "maintenance": False}],
+        "incidents": [
+            key
+            | {
+                "incident": "no_leader",
+                "kind": "stream",
+                "account": "A",
+                "stream": "S",
+                "consumer": "",
+                "server": "",
+                "begin": reported(at(2)),
+                "continues": False,
+                "causes": [{"cause": "server_missing", "server": "n9", "at": reported(at(2)), "detail": ""}],
+            }
+        ],
         "storms": [
             key
             | {
@@ -578,7 +597,7 @@ def case(
 _MADE_OF = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
-        *("leadership", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
+        *("leadership", "incidents", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
     ),
     "raftz": ("raft_groups",),
     "routez": ("routes",),
@@ -622,8 +641,24 @@ _MIRROR = {"stream": "MIRROR"}
 _LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
 
 
+#: No limit removes messages.
+_ENDLESS = {"max_bytes": -1, "max_age": 0.0}
+
+
 def _mirror(**values: Any) -> Row:
     return {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}
+
+
+def _in_burst(behind: int) -> Callable[[int], Row]:
+    """Return the state of a stream `behind` seconds before the last answer: a year old, with 5,000 messages a second."""
+    return lambda step: {
+        "first_ts": reported(END - timedelta(days=365)),
+        "last_seq": 30_000_000 + 72_000_000 * step - 5000 * behind,
+    }
+
+
+def _answered(behind: int) -> Callable[[int], Row]:
+    return lambda step: {"received": reported(at(step) - timedelta(seconds=behind))}
 
 
 def _watched(**values: str) -> Row:
@@ -778,7 +813,11 @@ CASES: dict[str, Case] = {
     "ACCOUNTS_001": case("accounts", {"connections": 95}),
     "ACCOUNTS_101": case("accounts", {"js_storage": 99 * GIB // 10}),
     "ACCOUNTS_202": case("accounts", lambda step: {"slow_consumers": 3 + step}),
-    "ACCOUNTS_201": case("accounts", lambda step: {"total_conns": 5000 * step}),
+    "ACCOUNTS_201": case(
+        "connections",
+        {"young": 3},
+        change("servers", lambda step: {"total_connections": 5000 * step}, server="n1"),
+    ),
     "ACCOUNTS_106": case(
         "account_limits",
         {"extra": {"imports": [{"subject": "orders.>", "account": "gone", "invalid": True, "share": False}]}},
@@ -818,6 +857,8 @@ CASES: dict[str, Case] = {
     "SERVER_214": case("servers", lambda step: {"stale_connections": 50 * step}),
     "SERVER_215": case("servers", lambda step: {"connections": 1000 if step < 3 else 10}),
     "SERVER_216": case("advisories", {"kind": "api_limit_reached", "dropped": 900}, where={"consumer": "worker"}),
+    "SERVER_217": case("advisories", {"kind": "server_out_of_space"}, where={"consumer": "worker"}),
+    "SERVER_218": case("advisories", {"kind": "meta_rescue"}, where={"consumer": "worker"}),
     "SERVER_221": case("server_events", {"kind": "no_space"}),
     "SERVER_222": case("server_events", {"kind": "storage"}),
     "SERVER_223": case("server_events", {"kind": "authentication"}),
@@ -837,7 +878,10 @@ CASES: dict[str, Case] = {
     "RAFT_201": case("raft_groups", lambda step: {"term": 7 + 5 * step}),
     "RAFT_202": case("raft_groups", lambda step: {"wal_bytes": (1 + step) * GIB}),
     "RAFT_203": case("raft_groups", {"committed": 900}),
-    "STREAM_202": case("streams", lambda step: {"last_seq": 2000 if step < LAST else 1500}),
+    "STREAM_202": case("streams", lambda step: {"last_seq": 2000 if step < LAST - 1 else 1500}),
+    "STREAM_212": case("streams", lambda step: {**_ENDLESS, "first_seq": 1 if step < 3 else 500}),
+    "STREAM_214": case("incidents", {"stream": "GONE", "continues": True}, where={}, stream="GONE"),
+    "STREAM_213": case("stream_replicas", {"last_seq": 0}, where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_203": case("streams", lambda step: _leaderless() if step == 2 else {}),
     "STREAM_204": case("streams", {"members": ["n1", "n2", "n3", "n4"]}),
     "STREAM_205": case("streams", lambda step: {"config_hash": str(step // 3)}),
@@ -866,6 +910,8 @@ CASES: dict[str, Case] = {
         "consumer_lag", {"state": "growing", "num_pending": 600_000, "ingest_rate": 1.0, "ack_rate": 0.5}
     ),
     "CONSUMER_210": case("advisories", {"kind": "max_deliver"}, where={"consumer": "worker"}),
+    "CONSUMER_213": case("advisories", {"kind": "consumer_group_unpinned"}, where={"consumer": "worker"}),
+    "STREAM_215": case("advisories", {"kind": "stream_batch_abandoned"}, where={"consumer": None}, consumer=""),
     "CONSUMER_211": case("advisories", {"kind": "consumer_quorum_lost"}, where={"consumer": "worker"}),
     "CONSUMER_212": case("advisories", {"kind": "terminated"}, where={"consumer": "worker"}),
     "STREAM_210": case("streams", {"last_seq": 2000, "consumer_count": 0, "messages": 2000}, where={"stream": "S"}),
@@ -1045,6 +1091,45 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         tuple(Drop("backups", {"stream": name}) for name in ("S", "MIRROR")),
         {f"BACKUP_10{number}": ("unknown", {}) for number in range(1, 6)},
     ),
+    "servers reported a young stream one after the other": (
+        (
+            change(
+                "streams",
+                {"last_seq": 110_000, "first_ts": reported(END - timedelta(seconds=110)), "last_ts": reported(END)},
+                stream="S",
+            ),
+            change("consumer_replicas", {"delivered_stream_seq": 110_000, "received": reported(END)}),
+            change(
+                "consumer_replicas",
+                {"delivered_stream_seq": 100_000, "received": reported(END - timedelta(seconds=10))},
+                server="n2",
+            ),
+        ),
+        {"CONSUMER_113": ("pass", {"consumer": "worker"})},
+    ),
+    "a Raft group of a stream": (
+        (change("raft_groups", {"account": "A", "raft_group": "S-S", "leader": ""}, server="n1"),),
+        {"RAFT_105": ("fail", {"server": "n1", "name": "stream S"})},
+    ),
+    "a server that does not answer is far away": (
+        (change("routes", {"rtt": 0.2}), Drop("servers", {"server": "n2"})),
+        {"ROUTE_101": ("none", {})},
+    ),
+    "messages may be kept for ever": (
+        (
+            change("streams", {"first_ts": reported(END - timedelta(days=8)), "config": {"allow_msg_ttl": True}}),
+            change("streams", {"max_age": 0.0}, stream="MIRROR"),
+        ),
+        {"STREAM_112": ("none", {})},
+    ),
+    "keys are overwritten": (
+        (change("streams", {"first_seq": 1999, "config": {"max_msgs_per_subject": 1}}, stream="S"),),
+        {"CONSUMER_112": ("none", {})},
+    ),
+    "a sealed stream": (
+        (change("streams", {**_ENDLESS, "config": {"sealed": True}}, stream="S"),),
+        {"STREAM_110": ("none", {"stream": "S"})},
+    ),
     "raftz was not requested": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {"RAFT_101": ("unknown", {})},
@@ -1107,6 +1192,63 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             ),
         ),
         {"SERVER_205": ("unknown", {"server": "n1"})},
+    ),
+    "a burst while servers report one after the other": (
+        (
+            *(
+                change("stream_replicas", values(behind), stream="S", server=server)
+                for server, behind in (("n1", 0), ("n2", 10), ("n3", 5))
+                for values in (_in_burst, _answered)
+            ),
+            change("streams", _in_burst(10), stream="S"),
+            change("consumers", lambda step: {"delivered_stream_seq": 30_000_000 + 72_000_000 * step}),
+        ),
+        {"JETSTREAM_001": ("pass", {"stream": "S"}), "CONSUMER_111": ("pass", {"consumer": "worker"})},
+    ),
+    "the last snapshot shows less": (
+        (
+            change("streams", lambda step: {"last_seq": 1500} if step == LAST else {}, stream="S"),
+            change("consumers", lambda step: {"ack_floor_stream_seq": 1500} if step == LAST else {}),
+        ),
+        {"STREAM_202": ("pass", {"stream": "S"}), "CONSUMER_207": ("pass", {"consumer": "worker"})},
+    ),
+    "the collector's clock was set back": (
+        (
+            change("snapshots", lambda step: {"sequence": step if step < LAST - 1 else step - LAST}),
+            change("streams", lambda step: {"last_seq": 1500} if step >= LAST - 1 else {}, stream="S"),
+            change("consumers", lambda step: {"ack_floor_stream_seq": 1500} if step >= LAST - 1 else {}),
+        ),
+        {"STREAM_202": ("pass", {"stream": "S"}), "CONSUMER_207": ("pass", {"consumer": "worker"})},
+    ),
+    "a counter fell within a start": (
+        (
+            change("servers", lambda step: {"slow_consumers": (50, 50, 0, 3, 3, 3)[step]}, server="n1"),
+            change("accounts", lambda step: {"slow_consumers": (50, 50, 0, 3, 3, 3)[step]}, account="A"),
+        ),
+        {"SERVER_004": ("fail", {"server": "n1"}), "ACCOUNTS_202": ("fail", {"account": "A"})},
+    ),
+    "a server was removed on purpose": (
+        (Drop("servers", {"server": "n4"}, (3, 4, 5)), Drop("meta_peers", {"peer": "n4"}, (3, 4, 5))),
+        {"SERVER_208": ("pass", {"server": "n4"})},
+    ),
+    "a consumer that lived for a moment": (
+        (
+            change("consumers", {"durable": False}),
+            change("consumer_lag", {"snapshots": 1, "durable": False}, consumer="worker"),
+            Drop("consumers", {"consumer": "worker"}, (0, 1, 3, 4, 5)),
+        ),
+        {f"CONSUMER_20{number}": ("none", {"consumer": "worker"}) for number in range(1, 10)},
+    ),
+    "a consumer that was recovered from 2.10": (
+        (change("consumers", lambda step: {"created": reported(at(0) + timedelta(milliseconds=step))}),),
+        {"CONSUMER_207": ("pass", {"consumer": "worker"})},
+    ),
+    "streams without limits, and a mirror of one that stored nothing": (
+        (
+            change("streams", {**_ENDLESS, "last_seq": 2000}),
+            change("stream_replicas", {"last_seq": 0}, **_LEADS_MIRROR),
+        ),
+        {"STREAM_212": ("pass", {"stream": "S"}), "STREAM_213": ("pass", {"stream": "MIRROR"})},
     ),
     "at the end nobody leads, and who tells is behind": (
         (

@@ -416,6 +416,8 @@ class Part(Fleet):
         for number, stream in enumerate(self.assets):
             if len(stream.replicas) == 1 and not {*stream.replicas} & {*self.dead}:
                 yield "STREAM_103", self._about(number)
+            if {*stream.replicas} <= {*self.dead}:
+                yield "STREAM_214", self._about(number)
             if number in self.recreated:
                 yield "STREAM_205", self._about(number)
             if len(stream.replicas) > 1 and {*stream.replicas} & {*self.dead}:

@@ -208,7 +208,8 @@ class _Day:
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
             try:
-                rows = {name: kept_of(name, silver_of(lake, table, stale)) for name, table in KEPT_OF.items()}
+                taken = silver_of(lake, "snapshots", stale)
+                rows = {name: kept_of(name, silver_of(lake, table, stale), taken) for name, table in KEPT_OF.items()}
                 for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:

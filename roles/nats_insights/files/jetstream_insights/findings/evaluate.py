@@ -36,7 +36,7 @@ from jetstream_insights.findings.registry import (
     text_sql,
 )
 from jetstream_insights.findings.subjects import SUBJECT, VIEWS
-from jetstream_insights.findings.views import MAKE, Tables
+from jetstream_insights.findings.views import MAKE, Tables, rates
 
 _MOMENT = ("fleet", "snapshot", "taken", "since")
 RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text", "remedy")
@@ -60,21 +60,23 @@ def judge_moments(
     """Yield the results of the checks of one moment. What is critical is a warning as long as the snapshot before did not show
     it, if there is one: servers do not answer at the same time, and elections take a second."""
     checks = checks_of(registry, settings, period=False)
-    of_moments = _at(tables, snapshots)
+    current = _at(tables, snapshots)
     looks = _looks(tables["snapshots"], snapshots)
     before = _at(tables, sorted({row["before"] for row in looks.collect()}))
-    moments = of_moments["snapshots"].withColumn("since", F.col("taken"))
+    current |= rates(tables, looks, "snapshot")
+    before |= rates(tables, looks, "before")
+    moments = current["snapshots"].withColumn("since", F.col("taken"))
     for view, mine in _by_view(checks):
         if lacking := [name for name in view.tables if name not in tables]:
             yield _missing(moments, view, mine, lacking)
             continue
-        made = _judged(MAKE[view.name](of_moments), view, mine, settings)
+        made = _judged(MAKE[view.name](current), view, mine, settings)
         grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
         if grave:
             made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
         yield made
-    yield from _silent(of_moments, checks)
-    yield from _unreported(of_moments, checks, moments)
+    yield from _silent(current, checks)
+    yield from _unreported(current, checks, moments)
 
 
 def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[DataFrame]:

@@ -10,6 +10,7 @@ from jetstream_insights.findings.of_streams import LEADER_IS_KNOWN, WATCHED, mon
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
 
 _MARGIN = margin("peers")
+_BEHIND = f"array_join({behind('peers')}, ', ')"
 _IDLE = "unix_seconds(taken) - unix_seconds(greatest(last_delivered, last_acked, created))"
 
 CHECKS = (
@@ -89,6 +90,7 @@ CHECKS = (
         rationale="The next server that stops takes the consumer with it.",
         remedy="no `restart` before it is solved: the gate refuses it",
         source="docs/health-gate.md",
+        peer=_BEHIND,
     ),
     Check(
         code="CONSUMER_104",
@@ -210,13 +212,14 @@ CHECKS = (
         rationale="The stream was reset, restored or lost its end: the consumer waits for sequences that were given out before.",
         remedy="`nats_consumer` made again with `opt_start_seq`; STREAM_202",
         source="natscli consumer-check (AHEAD_OF_STREAM_SEQ)",
+        twice=True,
     ),
     Check(
         code="CONSUMER_112",
         severity=WARNING,
         title="Messages were removed before a consumer read them",
         view="consumers",
-        applies="num_pending > 0 AND stream_messages > 0 AND retention = 'limits' AND NOT filtered",
+        applies="num_pending > 0 AND stream_messages > 0 AND retention = 'limits' AND NOT filtered AND NOT overwrites",
         thresholds=(Threshold("removed", 0, "", "messages between what was delivered and the first that is left"),),
         needs=("delivered_stream_seq", "stream_first"),
         knows="delivered_stream_seq > 0",
@@ -224,8 +227,8 @@ CHECKS = (
         fails="stream_first - 1 - delivered_stream_seq > :removed",
         value="stream_first - 1 - delivered_stream_seq",
         text="it delivered up to {delivered_stream_seq|count}, the stream begins at {stream_first|count}",
-        rationale="Limits removed what it had not delivered: the consumer is slower than the stream's retention. Of one with a "
-        "filter nobody knows whether it wanted them.",
+        rationale="Limits removed messages before it delivered them: it is slower than the stream's retention. Consumers with a "
+        "filter are not checked, nor are streams that overwrite their subjects, such as buckets.",
         remedy="larger limits in `nats_stream`; more clients",
         source="ConsumerInfo.Delivered and StreamState.FirstSeq",
     ),
@@ -242,12 +245,12 @@ CHECKS = (
         knows="copies >= num_replicas",
         unknown="{copies} of {num_replicas} replicas reported",
         fails="most_ack_floor_stream_seq - least_ack_floor_stream_seq > greatest(:share / 100 * most_ack_floor_stream_seq, "
-        ":messages) "
+        ":messages) + tolerated "
         "OR most_delivered_stream_seq - least_delivered_stream_seq > greatest(:share / 100 * most_delivered_stream_seq, "
-        ":messages)",
+        ":messages) + tolerated",
         value="greatest(most_ack_floor_stream_seq - least_ack_floor_stream_seq, most_delivered_stream_seq - "
         "least_delivered_stream_seq)",
-        against="greatest(:share / 100 * most_ack_floor_stream_seq, :messages)",
+        against="greatest(:share / 100 * most_ack_floor_stream_seq, :messages) + tolerated",
         text="acknowledged from {least_ack_floor_stream_seq|count} ({behind_ack_floor_stream_seq}) to "
         "{most_ack_floor_stream_seq|count}, "
         "delivered from {least_delivered_stream_seq|count} to {most_delivered_stream_seq|count}",
@@ -255,6 +258,7 @@ CHECKS = (
         remedy="`nats_consumer_stepdown`; make the consumer again",
         source="natscli consumer-check (UNSYNCED)",
         peer="behind_ack_floor_stream_seq",
+        twice=True,
     ),
     Check(
         code="CONSUMER_114",

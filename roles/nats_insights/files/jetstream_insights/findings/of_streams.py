@@ -9,6 +9,7 @@ from jetstream_insights.findings.of_clusters import LAG, SEEN, behind, margin
 from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADATA, WARNING, Check, Threshold
 
 _MARGIN = margin("peers")
+_BEHIND = f"array_join({behind('peers')}, ', ')"
 #: Whoever is named as leader reported that it does not lead; otherwise it did not answer, and may well lead.
 LEADER_IS_KNOWN = (
     "size(leaders) > 0 OR forall(coalesce(views, CAST(array() AS array<string>)), v -> array_contains(hosts, v))"
@@ -38,15 +39,16 @@ CHECKS = (
         ),
         knows="copies >= num_replicas",
         unknown="{copies} of {num_replicas} replicas reported",
-        fails="most_last_seq - least_last_seq > greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + meanwhile",
+        fails="most_last_seq - least_last_seq > greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
         value="most_last_seq - least_last_seq",
-        against="greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + meanwhile",
+        against="greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
         text="{behind_last_seq} is {most_last_seq - least_last_seq|count} messages behind, at {least_last_seq|count}",
         rationale="A share alone, as in nats audit, lets a replica of ten million messages be a million behind, and one of five "
-        "not be one behind. What may have come between two servers' answers is tolerated (`meanwhile`).",
+        "not be one behind. Messages that came between two servers' answers are tolerated (`tolerated`).",
         remedy="`nats_stream_stepdown`; then `nats_stream_peer` for the replica",
         source="nats audit, with bounds on its share",
         peer="behind_last_seq",
+        twice=True,
     ),
     Check(
         code="JETSTREAM_002",
@@ -185,6 +187,7 @@ CHECKS = (
         rationale="The next server that stops takes the stream with it.",
         remedy="no `restart` before it is solved: the gate refuses it; `nats_stream_peer` for a replica that never catches up",
         source="docs/internals/quorum-planner.md; gap of nats audit (quorum margin)",
+        peer=_BEHIND,
     ),
     Check(
         code="STREAM_105",
@@ -218,7 +221,7 @@ CHECKS = (
         rationale="It does not count for the quorum until it has caught up.",
         remedy="module `nats_cluster_health`; playbook `diagnose`",
         source="_quorum.py Limits",
-        peer=f"try_element_at({behind('peers')}, 1)",
+        peer=_BEHIND,
     ),
     Check(
         code="STREAM_107",
@@ -267,7 +270,7 @@ CHECKS = (
         severity=WARNING,
         title="A stream grows without limit",
         view="streams",
-        applies="coalesce(retention, 'limits') = 'limits'",
+        applies="coalesce(retention, 'limits') = 'limits' AND NOT coalesce(sealed, false)",
         fails=f"{_UNLIMITED} AND coalesce(max_msgs_per_subject, 0) <= 0",
         value="bytes",
         text="no max_bytes, max_msgs, max_age or max_msgs_per_subject; it has {bytes|bytes}",
@@ -291,7 +294,8 @@ CHECKS = (
         severity=WARNING,
         title="Messages are older than max_age",
         view="streams",
-        applies="max_age > 0 AND messages > 0",
+        # With allow_msg_ttl, a message may be kept for ever (Nats-TTL: never, ADR-43).
+        applies="max_age > 0 AND messages > 0 AND NOT coalesce(allow_msg_ttl, false)",
         thresholds=(Threshold("late", 600, "s", "seconds beyond max_age"),),
         needs=("first_ts",),
         fails="unix_seconds(taken) - unix_seconds(first_ts) > max_age + :late",
@@ -357,14 +361,15 @@ CHECKS = (
         ),
         knows="copies >= num_replicas",
         unknown="{copies} of {num_replicas} replicas reported",
-        fails="most_messages - least_messages > greatest(:share / 100 * most_messages, :messages) + meanwhile",
+        fails="most_messages - least_messages > greatest(:share / 100 * most_messages, :messages) + tolerated",
         value="most_messages - least_messages",
-        against="greatest(:share / 100 * most_messages, :messages) + meanwhile",
+        against="greatest(:share / 100 * most_messages, :messages) + tolerated",
         text="from {least_messages|count} messages ({behind_messages}) to {most_messages|count}",
         rationale="Which messages a consumer gets depends on who leads. No health check sees it.",
         remedy="`nats_stream_stepdown` to a good replica; `replica_count` 3 → 1 → 3 from there",
         source="threshold as in Synadia Insights; nats-server#5576, #7791; gap of nats audit",
         peer="behind_messages",
+        twice=True,
     ),
     Check(
         code="STREAM_118",

@@ -6,7 +6,15 @@
 from __future__ import annotations
 
 from jetstream_insights.findings.of_history import ENOUGH, FEW, samples
-from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
+from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold, text_sql
+
+#: How much of a limit of JetStream is used; null without a limit.
+_OF_DISK, _OF_MEMORY = (
+    f"CASE WHEN js_reserved_{kind} > 0 THEN "
+    + text_sql(f"{{js_{kind}|bytes}} of {{js_reserved_{kind}|bytes}} {place}")
+    + " END"
+    for kind, place in (("storage", "on disk"), ("memory", "in memory"))
+)
 
 CHECKS = (
     Check(
@@ -38,15 +46,19 @@ CHECKS = (
         severity=WARNING,
         title="An account's JetStream is nearly full",
         view="accounts",
-        thresholds=(Threshold("storage", 90, "%", "of what the account may store"),),
+        thresholds=(
+            Threshold("storage", 90, "%", "of what the account may store"),
+            Threshold("critical", 98, "%", "of it that are critical: the next messages no longer fit"),
+        ),
         applies="js_reserved_storage > 0 OR js_reserved_memory > 0 OR jsz_reported IS NULL",
         needs=("js_storage", "js_memory"),
         fails="coalesce(js_reserved_storage > 0 AND js_storage * 100 > :storage * js_reserved_storage, false) "
         "OR coalesce(js_reserved_memory > 0 AND js_memory * 100 > :storage * js_reserved_memory, false)",
+        worse="coalesce(js_reserved_storage > 0 AND js_storage * 100 >= :critical * js_reserved_storage, false) "
+        "OR coalesce(js_reserved_memory > 0 AND js_memory * 100 >= :critical * js_reserved_memory, false)",
         value="100 * greatest(CASE WHEN js_reserved_storage > 0 THEN js_storage / js_reserved_storage END, "
         "CASE WHEN js_reserved_memory > 0 THEN js_memory / js_reserved_memory END)",
-        text="{js_storage|bytes} of {js_reserved_storage|bytes} on disk, {js_memory|bytes} of {js_reserved_memory|bytes} in "
-        "memory",
+        text=f"{{concat_ws(', ', {_OF_DISK}, {_OF_MEMORY})}}",
         rationale="At the limit publishing is refused with 10002 for all streams of the account.",
         remedy="`nats_account_info`; larger limits of the account; `nats_stream` with `max_age`",
         source="monitor.go accountDetail (an account's reserved figures are its limits)",
@@ -70,24 +82,24 @@ CHECKS = (
     ),
     Check(
         code="ACCOUNTS_201",
-        severity=INFO,
+        severity=WARNING,
         title="Clients of an account connect again and again",
-        view="account_periods",
+        view="client_periods",
         thresholds=(
             samples(2),
             Threshold("churn", 10, "×", "new connections for each that is there"),
             Threshold("least", 1000, "", "new connections below which it does not matter"),
         ),
-        needs=("total_conns_more", "connections"),
+        needs=("made", "connections"),
         knows=ENOUGH,
-        unknown=FEW,
-        fails="total_conns_more > :churn * connections AND total_conns_more > :least",
-        value="try_divide(total_conns_more, connections)",
+        unknown="only {samples} snapshots, or their collector did not read when connections began",
+        fails="made > :churn * connections AND made > :least",
+        value="try_divide(made, connections)",
         against=":churn",
-        text="{total_conns_more|count} new connections, {connections|number} at a time",
-        rationale="It names the account of SERVER_212.",
+        text="about {made|count} new connections, {connections|number} at a time",
+        rationale="It names the clients of SERVER_212, by their share of the connections that are younger than a minute.",
         remedy="clients that keep their connection; `nats_account_info`",
-        source="AccountStat.TotalConns",
+        source="ConnInfo.Start; total_connections of VARZ",
     ),
     Check(
         code="ACCOUNTS_103",
@@ -204,6 +216,8 @@ CHECKS = (
         view="routes",
         thresholds=(Threshold("rtt", 0.03, "s", "round trip between two servers of a cluster"),),
         needs=("rtt",),
+        # A server that does not answer is the cause, not the distance to it.
+        applies="remote_answered",
         fails="rtt > :rtt",
         value="rtt",
         text="the round trip to {remote_name} takes {rtt|seconds}",

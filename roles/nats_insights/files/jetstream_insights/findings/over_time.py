@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import with_fields
-from jetstream_insights.keys import CLUSTER, CONSUMER, SNAPSHOT, STREAM
+from jetstream_insights.keys import CLUSTER, CONSUMER, SAME, SNAPSHOT, STREAM
 from jetstream_insights.times import seconds
 
 
@@ -36,7 +36,11 @@ def _count(name: str, value: Column) -> dict[str, Over]:
 
 
 def _most(name: str, value: str) -> dict[str, Over]:
-    return {name: _by(F.max, name, F.col(value), F.max)}
+    return _by_most(name, F.col(value))
+
+
+def _by_most(name: str, value: Column) -> dict[str, Over]:
+    return {name: _by(F.max, name, value, F.max)}
 
 
 def _least(name: str, value: Column) -> dict[str, Over]:
@@ -53,6 +57,39 @@ def _different(name: str, value: str) -> dict[str, Over]:
     return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, of_hours)}
 
 
+def _creations() -> dict[str, Over]:
+    """Return how often an asset was created. Servers that recovered a consumer of 2.10 report times that differ by some
+    milliseconds: a second's difference is none."""
+
+    def counted(times: Column) -> Column:
+        moments = F.array_sort(F.array_distinct(F.transform(times, F.unix_micros)))
+        return F.aggregate(
+            moments,
+            F.struct(F.lit(0).alias("many"), F.lit(None).cast("bigint").alias("last")),
+            lambda sum_, time: F.struct(
+                (sum_["many"] + F.coalesce((time - sum_["last"] > SAME).cast("int"), F.lit(1))).alias("many"),
+                time.alias("last"),
+            ),
+            lambda sum_: sum_["many"],
+        )
+
+    every = F.collect_set("created")
+    return {"creations": Over(counted(every), {"creations": every}, counted(F.flatten(F.collect_list("creations"))))}
+
+
+#: Whether a stream has no limit, and nothing else, that removes messages by itself.
+_KEEPS_ALL = (
+    "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coalesce(max_bytes, 0) <= 0 "
+    "AND coalesce(retention, 'limits') = 'limits' "
+    r"""AND NOT coalesce(config RLIKE '"max_msgs_per_subject": ?[1-9]|"allow_msg_ttl": ?true', false)"""
+)
+
+
+def _kept_from() -> Column:
+    """Return the first sequence of a stream that no limit removes messages from, as its leader reported it."""
+    return F.when(F.col("leader").isNotNull() & F.expr(_KEEPS_ALL), F.col("first_seq"))
+
+
 def _first(value: str) -> dict[str, Over]:
     name, first = f"{value}_first", F.min_by(value, "taken")
     return {name: Over(first, {name: first}, F.min_by(name, "begin"))}
@@ -63,15 +100,26 @@ def _last(value: str, name: str = "") -> dict[str, Over]:
     return {name: Over(last, {name: last}, F.max_by(name, "taken"))}
 
 
+#: How many snapshots must show that a sequence fell. The order of one may be wrong, and one server may report old state.
+_TWICE = 2
+
+
 def _led(name: str, value: str) -> dict[str, Over]:
-    """Return the highest and the last value of a column that a leader reported: without one, any server may have reported it."""
-    most, last, when = f"{name}_most", f"{name}_last", f"{name}_when"
-    led = F.col("leader").isNotNull()
-    moment = F.when(led, F.col("taken"))
-    highest, latest = F.max(F.when(led, F.col(value))), F.max_by(value, moment)
+    """Return the highest value of a column that a leader reported, and the higher one of its last two: without a leader, any
+    server may have reported it. The snapshots count in the order of their capture, not of the collector's clock."""
+    most, last, newest = f"{name}_most", f"{name}_last", f"{name}_newest"
+    reported = F.when(F.col("leader").isNotNull() & F.col(value).isNotNull(), F.col(value))
+    highest = F.max(reported)
+    point = F.struct(F.col("captured").alias("captured"), reported.alias("value"))
+    points = F.max_by(point, F.when(reported.isNotNull(), F.col("captured")), _TWICE)
+    all_points = F.slice(F.sort_array(F.flatten(F.collect_list(newest)), False), 1, _TWICE)
+
+    def higher(values: Column) -> Column:
+        return F.array_max(F.transform(values, lambda point: point["value"]))
+
     return {
         most: Over(highest, {most: highest}, F.max(most)),
-        last: Over(latest, {last: latest, when: F.max(moment)}, F.max_by(last, when)),
+        last: Over(higher(points), {newest: points}, higher(all_points)),
     }
 
 
@@ -118,8 +166,10 @@ def _of_streams() -> dict[str, Over]:
         **_last("max_age"),
         **_last("retention"),
         **_most("consumers_most", "consumer_count"),
-        **_different("creations", "created"),
+        **_creations(),
         **_different("configurations", "config_hash"),
+        **_least("kept_from_least", _kept_from()),
+        **_by_most("kept_from_most", _kept_from()),
         **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
     }
 
@@ -141,7 +191,7 @@ def _of_consumers() -> dict[str, Over]:
         **_any("bound", F.col("push_bound")),
         **_any("paused", F.col("paused")),
         **_most("ack_policy", "ack_policy"),
-        **_different("creations", "created"),
+        **_creations(),
         **_any("durable", F.col("durable")),
         **_any("asked", asked),
     }
@@ -170,16 +220,18 @@ _ABOUT = {
     "raft_groups": ((*CLUSTER, "server", "account", "raft_group"), _of_raft_groups),
 }
 _OF_ALL = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
+_POINTS = "array<struct<captured: bigint, value: bigint>>"
 #: The columns of what is kept of an hour, as Spark SQL schemas.
 KEPT = {
     "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
-    "last_seq_last bigint, last_seq_when timestamp, last_seq_least bigint, messages_last bigint, max_age_last double, "
+    f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
-    "creations array<timestamp>, configurations array<string>, moving bigint, seq_first bigint, seq_last bigint",
+    "creations array<timestamp>, configurations array<string>, kept_from_least bigint, kept_from_most bigint, "
+    "moving bigint, seq_first bigint, seq_last bigint",
     "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
     "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "
-    "delivered_stream_seq_last bigint, ack_floor_led_most bigint, ack_floor_led_last bigint, "
-    "ack_floor_led_when timestamp, num_redelivered_least bigint, num_waiting_most bigint, num_pending_most bigint, "
+    f"delivered_stream_seq_last bigint, ack_floor_led_most bigint, ack_floor_led_newest {_POINTS}, "
+    "num_redelivered_least bigint, num_waiting_most bigint, num_pending_most bigint, "
     "bound boolean, paused boolean, ack_policy string, creations array<timestamp>, durable boolean, asked boolean",
     "raft_groups": f"{_OF_ALL}, cluster string, server string, raft_group string, wal_bytes_first bigint, "
     "wal_bytes_last bigint, least_term bigint, most_term bigint, unapplied_least bigint, unapplied_reported bigint, "
@@ -226,11 +278,19 @@ def name_of_hours(table: str) -> str:
     return f"{table} of hours"
 
 
-def kept(table: str, rows: DataFrame) -> DataFrame:
+def _in_order(rows: DataFrame, snapshots: DataFrame) -> DataFrame:
+    """Add when a row's snapshot was `captured`, as a number that grows from one to the next (nats_snapshot). Those of older
+    collectors and of archives only have their time."""
+    captured = F.coalesce("sequence", F.unix_micros("taken")).alias("captured")
+    return rows.join(F.broadcast(snapshots.select("fleet", "snapshot", captured)), ["fleet", "snapshot"])
+
+
+def kept(table: str, rows: DataFrame, snapshots: DataFrame) -> DataFrame:
     """Return what is kept of hours, of the rows of the table of silver that it is of."""
     if table == "origins":
         return _replicating(rows)
     key, about = _ABOUT[table]
+    rows = _in_order(rows, snapshots)
     columns = [column.alias(name) for over in about().values() for name, column in over.kept.items()]
     return rows.groupBy("fleet", *key, F.date_trunc("hour", "taken").alias("of")).agg(*columns).drop("of")
 
@@ -241,5 +301,5 @@ def over_time(tables: Mapping[str, DataFrame], table: str) -> DataFrame:
     of_hours = tables.get(name_of_hours(table))
     if of_hours is None:
         columns = [over.of_rows.alias(name) for name, over in about().items()]
-        return tables[table].groupBy("fleet", *key).agg(*columns)
+        return _in_order(tables[table], tables["snapshots"]).groupBy("fleet", *key).agg(*columns)
     return of_hours.groupBy("fleet", *key).agg(*(over.of_hours.alias(name) for name, over in about().items()))

@@ -10,9 +10,10 @@ taken and since, which is equal to taken. What is large (streams, consumers, the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, Field
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import with_fields
@@ -56,6 +57,35 @@ def _hours() -> Column:
 
 def snapshots(tables: Tables) -> DataFrame:
     return _now(tables["snapshots"])
+
+
+#: The sequences that show how much a stream stored and a consumer delivered between two snapshots, and where the rates are found.
+_SEQUENCES = {"streams": (STREAM, "last_seq"), "consumers": (CONSUMER, "delivered_stream_seq")}
+
+
+def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
+    """Return the messages per second (`now_rate`) that each stream stored, and each consumer delivered, from `before` to
+    `snapshot` in the rows of `pairs`, for the snapshot in the column `name`. A burst is far above the mean rate of a stream."""
+    both_sides = pairs.select(
+        "fleet", F.col(name).alias("judged"), F.explode(F.array("before", "snapshot")).alias("snapshot")
+    )
+    found = {}
+    for table, (key, sequence) in _SEQUENCES.items():
+        both = tables[table].join(F.broadcast(both_sides), [*_MOMENT])
+        rise = F.max(sequence) - F.min(sequence)
+        rate = F.try_divide(rise, seconds(F.min("taken"), F.max("taken"))).alias("now_rate")
+        found[f"rates of {table}"] = both.groupBy("fleet", F.col("judged").alias("snapshot"), *key).agg(rate)
+    return found
+
+
+def _with_rate(frame: DataFrame, tables: Tables, table: str, rate: str) -> DataFrame:
+    """Let the column `rate` be no lower than the rate between this snapshot and the other one that it is compared with."""
+    key, _sequence = _SEQUENCES[table]
+    between = tables.get(f"rates of {table}")
+    if between is None:
+        return frame.withColumn(rate, F.coalesce(rate, F.lit(0.0)))
+    known = frame.join(between, [*_MOMENT, *key], "left")
+    return known.withColumn(rate, F.coalesce(F.greatest(rate, "now_rate"), F.lit(0.0))).drop("now_rate")
 
 
 # --- servers and what they make up --------------------------------------------------------------------------------------
@@ -280,16 +310,39 @@ def meta_members(tables: Tables) -> DataFrame:
 
 def raft_groups(tables: Tables) -> DataFrame:
     queues = F.greatest("ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len")
-    return _now(tables["raft_groups"].withColumn("name", F.col("raft_group")).withColumn("queue", queues))
+    key = [*_MOMENT, *ACCOUNT, "raft_group"]
+    assets = (
+        tables[table].select(*key, F.concat(F.lit(f"{kind} "), F.concat_ws("/", *names)).alias("asset"))
+        for table, kind, *names in (
+            ("stream_replicas", "stream", "stream"),
+            ("consumer_replicas", "consumer", "stream", "consumer"),
+        )
+    )
+    named = reduce(DataFrame.unionByName, assets).groupBy(*key).agg(F.min("asset").alias("asset"))
+    known = tables["raft_groups"].join(named, key, "left")
+    # Of an asset that no server reports, only the id of its group is known.
+    return _now(known.withColumn("name", F.coalesce("asset", "raft_group")).withColumn("queue", queues))
 
 
 # --- streams and consumers ------------------------------------------------------------------------------------------------
 
 
 def streams(tables: Tables) -> DataFrame:
-    fields = (Field("max_msgs_per_subject", "bigint"), Field("duplicate_window", "double", reported=NANOSECONDS))
-    rate = F.try_divide(F.col("last_seq") - F.col("first_seq"), seconds(F.col("first_ts"), F.col("last_ts")))
-    return _now(with_fields(tables["streams"], "config", fields).withColumn("rate", rate))
+    fields = (
+        _PER_SUBJECT,
+        Field("duplicate_window", "double", reported=NANOSECONDS),
+        Field("sealed", "boolean"),
+        Field("allow_msg_ttl", "boolean"),
+    )
+    return _now(with_fields(tables["streams"], "config", fields).withColumn("rate", _mean_rate()))
+
+
+_PER_SUBJECT = Field("max_msgs_per_subject", "bigint")
+
+
+def _mean_rate() -> Column:
+    """Return the mean rate of a stream since its first message, in messages per second."""
+    return F.try_divide(F.col("last_seq") - F.col("first_seq"), seconds(F.col("first_ts"), F.col("last_ts")))
 
 
 def stream_leaders(tables: Tables) -> DataFrame:
@@ -309,7 +362,7 @@ def stream_copies(tables: Tables) -> DataFrame:
         "THEN NOT array_contains(transform(tags, tag -> lower(tag)), lower(substring(wanted, 2))) "
         "ELSE array_contains(transform(tags, tag -> lower(tag)), lower(wanted)) END)"
     )
-    return _now(
+    copies = (
         placed.withColumn("suits", F.when(F.col("placement_tags").isNull(), True).otherwise(suits))
         .groupBy(*SNAPSHOT, *STREAM)
         .agg(
@@ -324,11 +377,12 @@ def stream_copies(tables: Tables) -> DataFrame:
             F.count("suits").alias("tagged"),
             *_levels(),
             F.first("placement_tags", ignorenulls=True).alias("placement_tags"),
-            (seconds(F.min("received"), F.max("received")) + 1).alias("apart"),
+            _apart(),
             _rate().alias("rate"),
         )
-        .withColumn("meanwhile", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0)))
     )
+    rated = _with_rate(copies, tables, "streams", "rate")
+    return _now(rated.withColumn("tolerated", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0))))
 
 
 def _levels() -> tuple[Column, ...]:
@@ -342,8 +396,13 @@ def _levels() -> tuple[Column, ...]:
     )
 
 
+def _apart() -> Column:
+    """Return the seconds between the answers of servers, in which messages may have come."""
+    return (seconds(F.min("received"), F.max("received")) + 1).alias("apart")
+
+
 def _rate() -> Column:
-    """Return how many messages a second a stream has taken on the whole: what may have come between two answers."""
+    """Return the same of all replicas of a stream."""
     return F.try_divide(F.max("last_seq") - F.min("first_seq"), seconds(F.min("first_ts"), F.max("last_ts")))
 
 
@@ -368,19 +427,21 @@ def consumers(tables: Tables) -> DataFrame:
         "messages": "stream_messages",
         "retention": "retention",
     }
-    written = F.try_divide(F.col("last_seq") - F.col("first_seq"), seconds(F.col("first_ts"), F.col("last_ts")))
-    of_stream = tables["streams"].select(
+    stream_rows = with_fields(tables["streams"], "config", (_PER_SUBJECT,)).select(
         *key,
         *(F.col(name).alias(alias) for name, alias in figures.items()),
-        F.coalesce(written, F.lit(0.0)).alias("stream_rate"),
+        (F.coalesce("max_msgs_per_subject", F.lit(0)) > 0).alias("overwrites"),
+        _mean_rate().alias("stream_rate"),
     )
+    stream_rows = _with_rate(stream_rows, tables, "streams", "stream_rate")
     known = with_fields(tables["consumers"], "config", _FILTERS)
     filtered = (F.coalesce("filter_subject", F.lit("")) != "") | (F.size(F.coalesce("filter_subjects", F.array())) > 0)
-    return _now(known.withColumn("filtered", filtered).join(of_stream, list(key), "left"))
+    return _now(known.withColumn("filtered", filtered).join(stream_rows, list(key), "left"))
 
 
 def consumer_copies(tables: Tables) -> DataFrame:
     levels = tables["servers"].select(*_MOMENT, "server_id", "js_api_level")
+    stream_rows = tables["streams"].select(*_MOMENT, *STREAM, _mean_rate().alias("stream_rate"))
     grouped = (
         tables["consumer_replicas"]
         .join(F.broadcast(levels), [*_MOMENT, "server_id"], "left")
@@ -390,17 +451,22 @@ def consumer_copies(tables: Tables) -> DataFrame:
             F.first("metadata", ignorenulls=True).alias("metadata"),
             *_copies("ack_floor_stream_seq", "delivered_stream_seq"),
             *_levels(),
+            _apart(),
         )
     )
-    return _now(grouped)
+    rated = _with_rate(grouped.withColumn("rate", F.lit(None).cast("double")), tables, "consumers", "rate")
+    written = _with_rate(stream_rows, tables, "streams", "stream_rate")
+    known = rated.join(written, [*_MOMENT, *STREAM], "left")
+    tolerated = F.greatest("rate", "stream_rate") * F.col("apart")
+    return _now(known.withColumn("tolerated", F.coalesce(tolerated, F.lit(0.0))))
 
 
 def backups(tables: Tables) -> DataFrame:
     """Return the streams that are to be backed up, with the seconds since they were saved and proven to restore."""
     key = [*_MOMENT, *STREAM]
-    of_stream = tables["streams"].select(*key, "metadata")
+    metadata = tables["streams"].select(*key, "metadata")
     ages = {f"{name}_age": seconds(F.col(name), F.col("taken")) for name in ("saved", "drilled", "proven")}
-    return _now(tables["backups"].where("NOT excluded").join(of_stream, key, "left").withColumns(ages))
+    return _now(tables["backups"].where("NOT excluded").join(metadata, key, "left").withColumns(ages))
 
 
 # --- accounts and connections ---------------------------------------------------------------------------------------------
@@ -456,9 +522,10 @@ def connections(tables: Tables) -> DataFrame:
 
 
 def routes(tables: Tables) -> DataFrame:
-    return _now(
-        tables["routes"].withColumn("name", F.concat_ws(" ", "remote_name", F.concat(F.lit("#"), F.col("cid"))))
-    )
+    answered = tables["servers"].select(*_MOMENT, F.col("server_id").alias("remote_id"), F.lit(True).alias("answered"))
+    known = tables["routes"].join(F.broadcast(answered.distinct()), [*_MOMENT, "remote_id"], "left")
+    name = F.concat_ws(" ", "remote_name", F.concat(F.lit("#"), F.col("cid")))
+    return _now(known.withColumns({"name": name, "remote_answered": F.coalesce("answered", F.lit(False))}))
 
 
 def gateways(tables: Tables) -> DataFrame:
@@ -474,20 +541,26 @@ def leafnodes(tables: Tables) -> DataFrame:
 # --- over a time ------------------------------------------------------------------------------------------------------------
 
 
+def _rise(counter: str, one_start: WindowSpec) -> Column:
+    """Return by how much a counter rose since the snapshot before: 0 in the first one, and where it fell, since the rise
+    in between is not known."""
+    before = F.last(counter, ignorenulls=True).over(one_start.rowsBetween(Window.unboundedPreceding, -1))
+    return F.greatest(F.col(counter) - F.coalesce(before, F.col(counter)), F.lit(0) * F.col(counter))
+
+
 def server_periods(tables: Tables) -> DataFrame:
     """Return a row for each server by its name. Its id is new at each start, so that counters are compared within one id."""
     known = _named_servers(tables["servers"])
     begin, end = F.min("taken").alias("begin"), F.max("taken").alias("end")
     load = F.expr("try_divide(cpu, cores)")
-    increase = {
-        name: (F.max(name) - F.min(name)).alias(f"{name}_more")
-        for name in (
-            *("slow_consumers", "stalled_clients", "stale_connections"),
-            *("js_api_total", "js_api_errors", "total_connections"),
-        )
-    }
+    counters = (
+        *("slow_consumers", "stalled_clients", "stale_connections"),
+        *("js_api_total", "js_api_errors", "total_connections"),
+    )
     one_start = Window.partitionBy("fleet", "server", "server_id").orderBy("taken")
-    known = known.withColumn("connections_before", F.lag("connections").over(one_start))
+    rises = {f"{name}_rise": _rise(name, one_start) for name in counters}
+    known = known.withColumns({"connections_before": F.lag("connections").over(one_start), **rises})
+    increase = {name: F.sum(f"{name}_rise").alias(f"{name}_more") for name in counters}
     fell = F.struct(F.col("connections_before").alias("before"), F.col("connections").alias("after"), "taken")
     starts = known.groupBy("fleet", "server", "server_id").agg(
         *_period(begin, end, *increase.values()),
@@ -513,6 +586,7 @@ def server_periods(tables: Tables) -> DataFrame:
     snapshots = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
     grouped = starts.groupBy("fleet", "server").agg(
         F.min("begin").alias("begin"),
+        F.max("end").alias("last_answer"),
         F.max_by("cluster", "end").alias("cluster"),
         F.sum("samples").alias("samples"),
         (F.count(F.lit(1)) - 1).alias("restarts"),
@@ -533,9 +607,19 @@ def server_periods(tables: Tables) -> DataFrame:
     )
     return (
         grouped.join(F.broadcast(snapshots), "fleet", "left")
-        .withColumn("snapshots", F.expr("size(filter(moments, moment -> moment >= begin))"))
+        .join(F.broadcast(_expected(tables)), ["fleet", "server"], "left")
+        .withColumn("until", F.greatest("last_answer", "last_expected"))
+        .withColumn("snapshots", F.expr("size(filter(moments, moment -> moment BETWEEN begin AND until))"))
         .drop("moments")
     )
+
+
+def _expected(tables: Tables) -> DataFrame:
+    """Return when each server was last expected: as one of the servers that the collector waits for, or by a meta leader. Who
+    was removed on purpose is not missing."""
+    waited = tables["snapshots"].select("fleet", "taken", F.explode("missing").alias("server"))
+    members = tables["meta_peers"].where("by_leader").select("fleet", "taken", F.col("peer").alias("server"))
+    return waited.unionByName(members).groupBy("fleet", "server").agg(F.max("taken").alias("last_expected"))
 
 
 def server_restarts(tables: Tables) -> DataFrame:
@@ -604,7 +688,10 @@ def server_logs(tables: Tables) -> DataFrame:
 #: The kinds of lines in logs that checks count.
 LOGGED = ("no_space", "storage", "authentication", "slow", "route", "no_leader")
 #: The kinds of advisories that checks count.
-ADVISED = ("max_deliver", "terminated", "stream_quorum_lost", "consumer_quorum_lost", "api_limit_reached")
+ADVISED = (
+    *("max_deliver", "terminated", "stream_quorum_lost", "consumer_quorum_lost", "api_limit_reached"),
+    *("server_out_of_space", "meta_rescue", "stream_batch_abandoned", "consumer_group_unpinned"),
+)
 
 
 def advised(tables: Tables) -> DataFrame:
@@ -628,12 +715,14 @@ def _advised(tables: Tables, *key: str) -> DataFrame:
 
 def account_periods(tables: Tables) -> DataFrame:
     """Return a row for each account with how its counters rose on all servers, and its most connections at once."""
-    counters = ("slow_consumers", "total_conns")
+    counters = ("slow_consumers",)
+    one_start = Window.partitionBy("fleet", *ACCOUNT, "server_id").orderBy("taken")
     starts = (
         tables["accounts"]
+        .withColumns({f"{name}_rise": _rise(name, one_start) for name in counters})
         .groupBy("fleet", *ACCOUNT, "server_id")
         .agg(
-            *_period(*((F.max(name) - F.min(name)).alias(f"{name}_more") for name in counters)),
+            *_period(*(F.sum(f"{name}_rise").alias(f"{name}_more") for name in counters)),
             F.avg("connections").alias("connections"),
         )
     )
@@ -641,6 +730,37 @@ def account_periods(tables: Tables) -> DataFrame:
         F.max("samples").alias("samples"),
         *(F.sum(f"{name}_more").alias(f"{name}_more") for name in counters),
         F.sum("connections").alias("connections"),
+    )
+
+
+def client_periods(tables: Tables) -> DataFrame:
+    """Return a row for each kind of clients of an account with how many connections they made. Servers only report how many were
+    made in all: each kind has its share of those that were new when a snapshot was taken."""
+    one_start = Window.partitionBy("fleet", "server_id").orderBy("taken")
+    made = (
+        tables["servers"]
+        .withColumn("rise", _rise("total_connections", one_start))
+        .groupBy("fleet", "server_id")
+        .agg(F.sum("rise").alias("made"))
+    )
+    kind = ("fleet", *ACCOUNT, "kind", "lang", "lang_version")
+    by_server = (
+        tables["connections"]
+        .groupBy(*kind, "server_id")
+        .agg(
+            F.count(F.lit(1)).alias("samples"), F.sum("young").alias("young"), F.avg("connections").alias("connections")
+        )
+    )
+    every = F.sum("young").over(Window.partitionBy("fleet", "server_id"))
+    share = F.when(F.col("young") > 0, F.col("young") / every).when(F.col("young").isNotNull(), 0.0)
+    shared = by_server.withColumn("share", share).join(F.broadcast(made), ["fleet", "server_id"], "left")
+    grouped = shared.groupBy(*kind).agg(
+        F.max("samples").alias("samples"),
+        F.sum(F.col("share") * F.col("made")).alias("made"),
+        F.sum("connections").alias("connections"),
+    )
+    return grouped.withColumn(
+        "name", F.concat_ws(" ", "kind", F.coalesce("lang", F.lit("unknown client")), "lang_version")
     )
 
 
@@ -724,6 +844,7 @@ def origin_periods(tables: Tables) -> DataFrame:
     reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
     lag = reported.join(seconds_behind(reported, stream_periods(tables)), [*SNAPSHOT, *STREAM], "left")
     return lag.groupBy("fleet", *STREAM).agg(
+        F.max("origin_stored").alias("origin_stored"),
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
         _last("last_seq"),
@@ -736,7 +857,8 @@ def origin_periods(tables: Tables) -> DataFrame:
 
 
 def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
-    """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream.
+    """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream,
+    and `origin_stored`: the messages a second that the busiest origin of the same account stored, whatever is taken of it.
     `streams`: the messages a second that each `stored`.
 
     That is the messages behind by the rate at which the origin stores them, and at least the time since anything was heard of
@@ -751,10 +873,8 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         F.max_by("written", "taken").over(whole) - F.min_by("written", "taken").over(whole),
         seconds(F.min("taken").over(whole), F.max("taken").over(whole)),
     )
-    own = F.expr(
-        "CASE WHEN origin.external IS NULL AND coalesce(origin.filter_subject, '') = '' "
-        "AND origin.subject_transforms IS NULL THEN origin.name END"
-    )
+    here = F.expr("CASE WHEN origin.external IS NULL THEN origin.name END")
+    whole_origin = F.expr("coalesce(origin.filter_subject, '') = '' AND origin.subject_transforms IS NULL")
     each = (
         reported.withColumns(every)
         .withColumn("grown", grown)
@@ -762,11 +882,13 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         .select(
             *SNAPSHOT, *of_fleet[1:], "last_ts", "mirrored", "grown", "complete", F.explode("origins").alias("origin")
         )
-        .withColumn("origin_stream", own)
+        .withColumns({"origin_stream": here, "whole_origin": whole_origin})
     )
     of_origins = streams.select("fleet", *ACCOUNT, F.col("stream").alias("origin_stream"), "stored")
     known = (
         each.join(of_origins, ["fleet", *ACCOUNT, "origin_stream"], "left")
+        .withColumn("origin_stored", F.col("stored"))
+        .withColumn("stored", F.expr("CASE WHEN whole_origin THEN stored END"))
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
         .withColumn("since_last", F.greatest(seconds(F.col("last_ts"), F.col("taken")), F.lit(0.0)))
         .withColumn(
@@ -782,12 +904,23 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         )
     )
     return known.groupBy(*SNAPSHOT, *STREAM).agg(
-        F.expr("CASE WHEN bool_and(complete AND of_origin IS NOT NULL) THEN max(of_origin) END").alias("behind")
+        F.expr("CASE WHEN bool_and(complete AND of_origin IS NOT NULL) THEN max(of_origin) END").alias("behind"),
+        F.max("origin_stored").alias("origin_stored"),
     )
 
 
+#: Snapshots that show a consumer which is not durable before it is judged over a time. Fewer tell nothing of it, and clients make
+#: thousands that live for a moment.
+_LIVED = 6
+
+
+def _lasting(consumers: DataFrame) -> DataFrame:
+    """Return the consumers that are durable, or were there for some time."""
+    return consumers.where(F.coalesce("durable", F.lit(True)) | (F.col("samples") >= F.lit(_LIVED)))
+
+
 def consumer_periods(tables: Tables) -> DataFrame:
-    return over_time(tables, "consumers")
+    return _lasting(over_time(tables, "consumers"))
 
 
 def raft_periods(tables: Tables) -> DataFrame:
@@ -799,7 +932,23 @@ def raft_periods(tables: Tables) -> DataFrame:
 
 def leadership(tables: Tables) -> DataFrame:
     reported = tables["leadership"].withColumn("samples", F.col("snapshots"))
-    return reported.withColumn("consumer", F.nullif("consumer", F.lit("")))
+    brief = over_time(tables, "consumers").where(~F.col("durable") & (F.col("samples") < F.lit(_LIVED)))
+    lasting = reported.join(brief.select("fleet", *CONSUMER), ["fleet", *CONSUMER], "left_anti")
+    return lasting.withColumn("consumer", F.nullif("consumer", F.lit("")))
+
+
+def outages(tables: Tables) -> DataFrame:
+    """Return the streams that had no leader at some time of the day, with whether the last snapshot still shows them."""
+    last = tables["snapshots"].groupBy("fleet").agg(F.max("snapshot").alias("snapshot"))
+    reported = (
+        tables["streams"]
+        .join(F.broadcast(last), [*_MOMENT], "left_semi")
+        .select("fleet", *STREAM, F.lit(True).alias("reported"))
+    )
+    lost = tables["incidents"].where("kind = 'stream' AND incident = 'no_leader'").drop("server", "consumer")
+    latest = lost.groupBy("fleet", *STREAM).agg(F.max_by(F.struct("begin", "continues", "causes"), "begin").alias("of"))
+    known = latest.select("fleet", *STREAM, "of.*").join(reported, ["fleet", *STREAM], "left")
+    return known.withColumn("reported", F.coalesce("reported", F.lit(False)))
 
 
 def storms(tables: Tables) -> DataFrame:
@@ -817,7 +966,7 @@ def consumer_lag(tables: Tables) -> DataFrame:
     clients = over_time(tables, "consumers").select(*key, "consumer", "asked")
     kept = over_time(tables, "streams").select(*key, "max_age_last", "retention_last")
     reported = tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
-    joined = reported.join(clients, [*key, "consumer"], "left").join(kept, key, "left")
+    joined = _lasting(reported.join(clients, [*key, "consumer"], "left")).join(kept, key, "left")
     # What waits came in so many seconds; at these rates it grows by so many each second.
     age = F.try_divide(F.col("num_pending").cast("double"), F.col("ingest_rate"))
     slower = F.lit(1.0) - F.try_divide(F.col("ack_rate"), F.col("ingest_rate"))
@@ -864,6 +1013,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         advised,
         advised_servers,
         account_periods,
+        client_periods,
         route_periods,
         gateway_periods,
         leafnode_periods,
@@ -874,6 +1024,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         consumer_periods,
         raft_periods,
         leadership,
+        outages,
         storms,
         divergence,
         consumer_lag,

@@ -44,6 +44,7 @@ CODES = {
     "STREAM_117": "stream_replica_behind",
     "STREAM_121": "stream_moving",
     "STREAM_203": "stream_was_leaderless",
+    "STREAM_214": "stream_no_leader",
     "STREAM_208": "stream_replica_behind",
     "CONSUMER_101": "consumer_no_leader",
     "CONSUMER_102": "consumer_leader_disputed",
@@ -197,10 +198,15 @@ def _members_behind(rows: Iterable[Row]) -> dict[_Group, set[str]]:
     found: dict[_Group, set[str]] = {}
     for row in rows:
         code = CODES.get(row["check"], "")
-        name = row["server"] if code.startswith("meta_") else row["peer"]
-        if name and code.endswith(("_replica_behind", "_peer_missing")):
-            found.setdefault(_group(row), set()).add(name)
+        names = [row["server"]] if code.startswith("meta_") else _peers(row)
+        if code.endswith(("_replica_behind", "_peer_missing")):
+            found.setdefault(_group(row), set()).update(filter(None, names))
     return found
+
+
+def _peers(row: Row) -> list[str]:
+    """Return the servers that a finding calls at fault beside its subject."""
+    return str(row["peer"] or "").split(", ") if row["peer"] else []
 
 
 def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_Group, set[str]], several: bool) -> Any:
@@ -214,6 +220,7 @@ def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_G
     elif code and code.endswith(("_no_leader", "_stuck")):
         unseen = row["value"] is not None and row["threshold"] is not None and row["value"] < row["threshold"]
         absent = set(missing) if unseen or code in ("raft_no_leader", "consumer_stuck") else set()
+        absent.update(_peers(row))
         servers = []
     elif code and code.endswith(("_replica_behind", "_replica_count", "_moving")):
         absent = {row["server"]} if row["server"] else set(members.get(_group(row), ()))
@@ -243,4 +250,8 @@ def _subject(row: Row, several: bool) -> str:
         return f"{kind} {'/'.join(str(part) for part in (account, row['stream'], row['consumer']) if part)}"
     if str(row["check"]).startswith("META_"):
         return _META
+    if str(row["check"]).startswith("RAFT_") and row["name"]:
+        kind, _space, name = str(row["name"]).partition(" ")
+        # The group is at fault, or a member of it; a server that is up is not.
+        return _META if kind == "_meta_" else f"{kind} {account}/{name}" if name else f"Raft group {account}/{kind}"
     return str(row["server"] or account or row["cluster"] or row["name"] or row["fleet"] or "")
