@@ -17,15 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from jetstream_insights.cli import main
 from jetstream_insights.files import ArrowFiles, Files, HadoopFiles, LakeError
 from pyspark.sql import SparkSession
-from support.fleet import START, Fleet
+from support.lakes import JOBS, SPAN, Golden, write_golden
 from support.nats_processes import free_ports
 from support.spark_cluster import daemon, end, standalone, wait
-
-SPAN = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T01"]
-JOBS = ["silver", "gold", "findings", "report"]
 
 
 @pytest.fixture
@@ -84,20 +80,14 @@ def rows(spark: SparkSession, table: Path) -> list[str]:
     return [frame.schema.simpleString(), *sorted(json.dumps(row, sort_keys=True) for row in found)]
 
 
-def test_another_spark_makes_the_same_tables(
-    connect: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fleet, here, there = Fleet(3, 5), tmp_path / "here", tmp_path / "there"
-    for lake in (here, there):
-        for minute in range(3):
-            fleet.write(lake, minute * 60.0)
-    # The session of the tests: one core of this machine.
-    assert main([*JOBS, "--lake", str(here), *SPAN, "--output", str(tmp_path / "of_here")]) == 0
-    results = capsys.readouterr().out
-    done = elsewhere(there, *JOBS, "--master", connect, "--output", str(tmp_path / "of_there"))
+def test_another_spark_makes_the_same_tables(connect: str, spark: SparkSession, golden: Golden, tmp_path: Path) -> None:
+    # The session of the tests made the golden lake, on one core of this machine.
+    here, there = golden.path, tmp_path / "lake"
+    write_golden(there)
+    done = elsewhere(there, *JOBS, "--master", connect, "--output", str(tmp_path / "report"))
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == results.replace("of_here", "of_there")
-    assert [json.loads(line)["job"] for line in done.stdout.splitlines()] == JOBS
+    assert done.stdout == golden.printed.replace(str(here.parent), str(tmp_path))
+    assert [json.loads(line)["job"] for line in done.stdout.splitlines()] == list(JOBS)
     tables = {
         lake: {f"{path.parent.name}/{path.name}" for path in lake.glob("[sgf]*/[!_]*")} - {"silver/quarantine"}
         for lake in (here, there)
