@@ -249,7 +249,7 @@ def test_what_was_never_asked_for_is_unknown(judged: dict[str, list[Row]], endpo
         found[row["check"]].add(row["result"])
     assert {row["check"] for row in judged[HEALTHY]} - set(found) == set()
     assert not [row for row in judged[endpoint] if row["result"] == "fail"]
-    reason = f"the servers were not requested {endpoint}"
+    reason = f"the snapshot did not request {endpoint}"
     named = {row["check"] for row in judged[endpoint] if row["text"] == reason}
     alone = {code for code, check in REGISTRY.checks.items() if {*VIEWS[check.view].endpoints} == {endpoint}}
     there = {"clusters", "meta"}  # of servers

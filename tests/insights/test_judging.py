@@ -60,7 +60,7 @@ def test_findings_and_report_of_a_recorded_cluster(
         ("n1", "fail"), ("n2", "unknown"), ("n3", "unknown"),
     }  # fmt: skip
     assert {row["text"] for row in rows if row["check"] == "STREAM_201"} == {"there is no table leadership"}
-    assert {row["text"] for row in rows if row["check"] == "RAFT_201"} == {"the servers were not requested raftz"}
+    assert {row["text"] for row in rows if row["check"] == "RAFT_201"} == {"the snapshot did not request raftz"}
     totals = {row["check"]: row.asDict() for row in counts.collect()}
     assert set(totals) == CHECKS
     assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)

@@ -405,8 +405,6 @@ def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> I
     unasked = F.array_except("endpoints", F.coalesce("asked", "endpoints"))
     nothing = wanted.withColumn("unasked", unasked).where("reported OR size(unasked) > 0")
     absent = nothing.join(there, [*key, "table"], "left_anti").join(F.broadcast(known), "view")
-    why = F.when(
-        F.size("unasked") > 0, F.concat(F.lit("the servers were not asked for "), F.array_join("unasked", ", "))
-    )
+    why = F.when(F.size("unasked") > 0, F.concat(F.lit("the snapshot did not request "), F.array_join("unasked", ", ")))
     held = F.concat(F.lit("no snapshot holds " if whole else "the snapshot holds no "), F.col("table"))
     yield _unknown(absent, F.col("kind"), F.coalesce(why, held))
