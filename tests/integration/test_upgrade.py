@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.module_runs import Runner
@@ -111,7 +112,16 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
         assert "n3: 2.10.27 to 2.15.1 skips" in refused and "nothing was changed" in refused
         assert cluster.pid("n3") == 0
         cluster.playbook("upgrade", "--limit", "n3", **newer, **skips)
-        cluster.playbook("upgrade", **newer, **skips)
+        # Until its turn a server keeps its files, because its old version would reject the new keys after a crash.
+        files = [tmp_path / name / "etc/nats-server.conf" for name in ("n1", "n2")]
+        before = [path.read_bytes() for path in files]
+        known = {"nats_server_config": {"max_payload": 65536, "write_timeout": "close"}}
+        late: dict[str, Any] = {"nats_cluster_before_batch_command": ["false"]}
+        assert "false" in cluster.playbook("upgrade", fails=True, **newer, **skips, **known, **late).output
+        assert [path.read_bytes() for path in files] == before
+        cluster.playbook("upgrade", **newer, **skips, **known)
+        cluster.variables.update(known)
+        assert all(b"write_timeout" in path.read_bytes() for path in files)
         publish(cluster, "ORIGIN.new", 20, 10)
         assert running(cluster, run_module) == {"2.15.1"}
         for name in NAMES:

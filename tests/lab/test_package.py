@@ -87,7 +87,12 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     assert "nats-server.service" not in units
     assert controller.ssh(HOST, "systemctl is-enabled nats-server", check=False).stdout.strip() == "disabled"
 
-    variables.update(nats_server_package_version="2.10.27*", nats_server_version="2.10.27")
+    # Only the change to nats_server_version was checked.
+    variables["nats_server_package_version"] = "2.10.27*"
+    other = {"nats_server_version": "2.15.1", "nats_server_allow_skipped_minors": True}
+    run = controller.playbook("deploy", hosts=[HOST], group_vars={**variables, **other})
+    assert run.status and "is nats-server 2.10.27, but nats_server_version" in run.output
+    variables["nats_server_version"] = "2.10.27"
     run = controller.playbook("deploy", hosts=[HOST], group_vars=variables)
     assert run.status == 0, run.output
     versions = controller.ssh(

@@ -315,14 +315,14 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
         old = {server.name for server in members if reported_version(server.version) < feature.read_since}
         mixed_already = bool(writers and old)
-        if feature.is_written_by(rules.target, rules.feature_flags):
-            writers |= names
-        if reported_version(rules.target) < feature.read_since:
-            old |= names
+        writes = feature.is_written_by(rules.target, rules.feature_flags)
+        reads = reported_version(rules.target) >= feature.read_since
+        # Completing the roll ends an existing mixture: after it no server is too old, or none writes them.
+        ends = mixed_already and reads and (not old - names or not (writes or writers - names))
+        writers |= names if writes else set()
+        old |= set() if reads else names
         if not writers or not old:
             continue
-        # Completing the roll ends an existing mixture.
-        ends = mixed_already and not old - names and reported_version(rules.target) >= feature.read_since
         streams = _streams_with(feature, cluster)
         since = _text(feature.read_since)
         remedy = (

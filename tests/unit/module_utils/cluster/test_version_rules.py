@@ -180,6 +180,9 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
     # One of two is left behind.
     half = running("2.15.1", "2.12.15", "2.12.15", stream_config=MIRROR)
     assert unreadable(half, "2.15.1", ["n2"]) == [("error", "js_raft_delete_range")]
+    # The only one that writes them stops, and still reads its own.
+    assert unreadable(half, "2.14.7", ["n1"]) == [("warning", "js_raft_delete_range")]
+    assert unreadable(half, "2.12.15", ["n1"]) == [("error", "js_raft_delete_range")]
     # What a server reports counts, not its version.
     off = [
         replace(one, feature_flags=frozenset({"js_raft_delete_range"})) if one.version == "2.15.1" else one
