@@ -15,6 +15,17 @@ from support.role_cluster import RoleCluster, create, publish, under_load, words
 pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
+PROVISION = """
+- name: Install and configure
+  hosts: nats
+  gather_facts: false
+  tasks:
+    - name: Run the steps
+      ansible.builtin.include_role:
+        name: natsops.jetstream.nats_server
+        tasks_from: "{{ item }}"
+      loop: [members, preflight, provision]
+"""
 
 
 def running(cluster: RoleCluster, run_module: Runner) -> set[str]:
@@ -110,6 +121,12 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
         cluster.kill("n3")
         refused = words(cluster.playbook("upgrade", "--limit", "n3", fails=True, **newer).output)
         assert "n3: 2.10.27 to 2.15.1 skips" in refused and "nothing was changed" in refused
+        assert cluster.pid("n3") == 0
+        # From its installation on, a reboot would start the new version.
+        play = tmp_path / "provision.yml"
+        play.write_text(PROVISION)
+        cluster.playbook(str(play), "--limit", "n3", **newer, **skips)
+        assert "js_raft_delete_range: false" in (tmp_path / "n3/etc/nats-server.conf").read_text()
         assert cluster.pid("n3") == 0
         cluster.playbook("upgrade", "--limit", "n3", **newer, **skips)
         # Until its turn a server keeps its files, because its old version would reject the new keys after a crash.
