@@ -401,7 +401,7 @@ def test_a_drill_finds_what_is_wrong_with_a_copy(
 
     attribute, patched, expected = {
         "messages": ("_promote", short, "has 29 messages, but the site's copy has 30"),
-        "contents": ("_messages", changed, "the data of message 12 is another"),
+        "contents": ("_messages", changed, "the data of message 12 differs"),
         "floor": ("_create_consumers", rewound, "consumer worker is at 0 instead of 8"),
     }[fault]
     monkeypatch.setattr(run, attribute, patched)

@@ -241,7 +241,7 @@ def test_replica_count_is_changed(five: NatsProcesses, placed: Placed, plan: Pla
     five.add_stream("BOUND", 1, placement={"tags": ["node:n1"]})
     placed["BOUND"] = {"n1"}
     (bound,) = plan("nats_replica_count_plan", streams=[wish("BOUND", 2)])["changes"]
-    assert bound["refused"].startswith("1 more server(s) must take a replica, 0 can (none): ")
+    assert bound["refused"].startswith("1 more server(s) must take a replica, but 0 can (none): ")
     assert "n2 does not have the tag node:n1" in bound["refused"]
     assert plan("nats_replica_count_plan", streams=[wish(stream, 6)])["failure"]["code"] == "invalid_option"
 
