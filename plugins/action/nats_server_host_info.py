@@ -9,11 +9,11 @@ import hashlib
 import os
 from typing import Any
 
-from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.hashing import secure_hash
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python import HostModuleAction
 
 
-class ActionModule(NormalAction):
+class ActionModule(HostModuleAction):
     """Adds `src_sha256`, empty where there is no such file."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

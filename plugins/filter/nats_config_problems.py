@@ -98,10 +98,11 @@ options:
         elements: dict
       tls_files:
         description:
-          - Files on the controller with the certificate that the server should present.
+          - Files with the certificate that the server should present, on the controller or on the host.
           - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key)
             are texts, C(names) the names under which others connect to the server, and C(mutual) is whether it also
             presents the certificate to servers.
+          - Files of the host have no C(key), and C(reasons) lists why nats-server cannot use them.
         type: dict
       run:
         description:

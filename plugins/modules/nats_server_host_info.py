@@ -33,6 +33,24 @@ options:
     type: list
     elements: path
     default: []
+  certificate_files:
+    description: >-
+      TLS files that the host owns, with C(cert_file), C(key_file) and C(ca_file). They are checked on the host; the
+      private key is not returned.
+    type: dict
+    options:
+      cert_file:
+        description: The certificate that nats-server presents, followed by its intermediate ones.
+        type: path
+        required: true
+      key_file:
+        description: Its private key.
+        type: path
+        required: true
+      ca_file:
+        description: The CA certificates that nats-server trusts.
+        type: path
+        required: true
   monitoring:
     description:
       - The configuration keys that set the monitoring endpoint, such as C(http) and C(https_port). Those of the
@@ -223,6 +241,14 @@ loaded_store:
     unknown.
   type: dict
   returned: always
+certificate:
+  description:
+    - The certificate in O(certificate_files), null without that option. C(certificate) is its PEM text, C(missing) lists
+      files that do not exist.
+    - C(reasons) lists why nats-server cannot use the files, for example because the key belongs to another certificate.
+  type: dict
+  returned: always
+  sample: {missing: [], certificate: "-----BEGIN CERTIFICATE-----...", reasons: []}
 tunings:
   description: >-
     For each of O(tunings), C(findings) (texts on possible improvements), C(settable) (whether it can be changed from
@@ -236,6 +262,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import read_loaded, store_path
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
@@ -301,6 +328,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "loaded": loaded,
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),
+        "certificate": read_certificate(files, given["user"]) if (files := given["certificate_files"]) else None,
         "installed": is_installed(given["install_dir"], given["version"]),
         "stopped_version": "" if process["running"] else executable_version(given["binary"] or ""),
         "installed_from": source_digest(given["install_dir"], given["version"]),
@@ -327,6 +355,10 @@ def main() -> None:
             "secrets": {"type": "path", "required": True, "no_log": False},
             "record": {"type": "path", "required": True},
             "tls_files": paths,
+            "certificate_files": {
+                "type": "dict",
+                "options": {name: {"type": "path", "required": True} for name in ("cert_file", "key_file", "ca_file")},
+            },
             "monitoring": {"type": "dict", "default": {}},
             "install_dir": {"type": "path", "required": True},
             "binary": {"type": "path"},

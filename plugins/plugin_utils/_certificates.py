@@ -64,9 +64,9 @@ def trusted(pem: str, authorities: str) -> bool:
     return True
 
 
-def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
+def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
     """Return why a server cannot present the first certificate of a text to those who connect to one of the names; empty when
-    it can.
+    it can. Without a key, the key is not compared.
 
     `mutual`: it also presents it where it connects itself, as between servers; Go wants the extended key usage for each.
 
@@ -77,7 +77,7 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
         raise ValueError("the text contains no certificate")
     leaf, found = chain[0], []
     try:
-        if serialization.load_pem_private_key(key.encode(), password=None).public_key() != leaf.public_key():
+        if key is not None and _public(key) != leaf.public_key():
             found.append("the key does not match the certificate")
     except (ValueError, TypeError) as error:
         found.append(f"the key cannot be read: {error}")
@@ -99,23 +99,30 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
 
 
 def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem]:
-    """Return what is wrong with the files of a certificate that a server is to present: `host`, `path`, `missing`, `certificate`,
-    `key`, `names` and `mutual`, see the filter nats_config_problems."""
+    """Return what is wrong with the files of a certificate that a server is to present, see `tls_files` of the filter
+    nats_config_problems."""
+    on_host = given.get("key") is None
     if given["missing"]:
-        absent = [f"{path} does not exist on the controller" for path in given["missing"]]
+        where = given["host"] if on_host else "the controller"
+        absent = [f"{path} does not exist on {where}" for path in given["missing"]]
         return [{"severity": "error", "option": "nats_server_tls_source", "message": message} for message in absent]
+    reasons = list(given.get("reasons") or [])
     try:
-        reasons = problems(given["certificate"], given["key"], given["names"], now, given["mutual"])
+        reasons += problems(given["certificate"], given.get("key"), given["names"], now, given["mutual"])
     except ValueError as error:
-        reasons = [str(error)]
+        reasons.append(str(error))
     return [
         {
             "severity": "error",
-            "option": "nats_server_tls_cert_src",
+            "option": "nats_server_tls_cert_file" if on_host else "nats_server_tls_cert_src",
             "message": f"{given['host']} cannot present {given['path']}: {reason}",
         }
         for reason in reasons
     ]
+
+
+def _public(key: str) -> Any:
+    return serialization.load_pem_private_key(key.encode(), password=None).public_key()
 
 
 def _may_be_used(certificate: x509.Certificate, usage: Any) -> bool:

@@ -400,3 +400,23 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **missing).split())
     assert f"{tmp_path}/pki/none.key does not exist on the controller" in refused
     assert "must all be files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())
+
+    # Files of the host itself are checked where they are, and never installed.
+    kept: dict[str, Any] = {
+        "nats_server_tls_source": "host",
+        "nats_server_tls_cert_file": str(tmp_path / "pki/n1.crt"),
+        "nats_server_tls_key_file": str(tmp_path / "pki/n1.key"),
+        "nats_server_tls_ca_file": str(tmp_path / "pki/ca.crt"),
+        "nats_server_version": "2.10.27",
+        "nats_server_cluster_name": "C1",
+    }
+    host.play("preflight", **kept)
+    for changed, reason in (
+        ({"nats_server_tls_key_file": str(tmp_path / "pki/client.key")}, "client.key does not match the certificate"),
+        ({"nats_server_tls_ca_file": str(tmp_path / "pki/ca.key")}, "ca.key does not contain a CA certificate"),
+        ({"nats_server_tls_cert_file": str(tmp_path / "none.crt")}, "none.crt does not exist on n1"),
+        ({"nats_server_address": "other.example"}, "it does not name other.example"),
+    ):
+        refused = " ".join(host.play("preflight", fails=True, **{**kept, **changed}).split())
+        assert reason in refused
+    assert "nats_server_tls_source is host" in " ".join(host.play("issue_certificates", fails=True, **kept).split())

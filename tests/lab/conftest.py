@@ -15,6 +15,7 @@ from typing import Any
 
 import lab as labs
 import pytest
+import rootfs
 from support.controller import Controller
 
 HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
@@ -34,6 +35,12 @@ SITES = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lab", metavar="NAME", help="use this running lab, and leave it up")
+    parser.addoption(
+        "--lab-user",
+        choices=(rootfs.USER, "root"),
+        default=rootfs.USER,
+        help="the user that Ansible logs in as; all but root need sudo and its password",
+    )
 
 
 @contextmanager
@@ -87,15 +94,15 @@ def _switched_off(name: str) -> Iterator[None]:
 def site_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
     """The controller of ten hosts in four sites, whatever state earlier tests left the hosts in."""
     with _switched_off(f"pytest-{os.getpid()}"), _lab(request, f"pytest-{os.getpid()}-wan", SITES) as built:
-        controller = Controller(built)
+        controller = Controller(built, request.config.getoption("--lab-user"))
         yield controller
         controller.close()
 
 
 @pytest.fixture(scope="session")
-def shared_controller(lab: labs.Lab) -> Iterator[Controller]:
+def shared_controller(request: pytest.FixtureRequest, lab: labs.Lab) -> Iterator[Controller]:
     """The controller of the session's lab, whatever state earlier tests left the hosts in."""
-    controller = Controller(lab)
+    controller = Controller(lab, request.config.getoption("--lab-user"))
     yield controller
     controller.close()
 

@@ -565,8 +565,11 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     packages = root / "usr/lib/python3/dist-packages"
     shutil.copy(Path(__file__).parent / "python/sitecustomize.py", packages / "lab_compiled.py")
     (packages / "lab_compiled.pth").write_text("import lab_compiled\n")
-    (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
-    shutil.copyfile(paths.run / "id_ed25519.pub", root / "root/.ssh/authorized_keys")
+    for home in (root / "root", root / "home" / rootfs.USER):
+        (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(paths.run / "id_ed25519.pub", home / ".ssh/authorized_keys")
+        for path in (home / ".ssh", home / ".ssh/authorized_keys"):
+            os.chown(path, home.stat().st_uid, home.stat().st_gid)
     for end in ("", ".pub"):
         shutil.copy(paths.run / "host_keys" / f"{host.name}{end}", root / f"etc/ssh/ssh_host_ed25519_key{end}")
 
@@ -585,7 +588,8 @@ def _write_files(lab: Lab) -> None:
     lines += [f"Host {host.name}\n  HostName {host.address}" for host in lab.hosts.values()]
     (run / "ssh_config").write_text("\n".join(lines) + "\n")
     variables = {
-        "ansible_user": "root",
+        "ansible_user": rootfs.USER,
+        "ansible_become_password": rootfs.PASSWORD,
         "ansible_ssh_private_key_file": f"{run}/id_ed25519",
         # Ansible would put the sockets where another lab with the same addresses finds them.
         "ansible_ssh_common_args": f"-F {run}/ssh_config -o ControlPath={run}/cm/%C",

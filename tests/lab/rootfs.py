@@ -19,8 +19,12 @@ from debian_mirror import mirrors
 
 RELEASES = ("bookworm", "trixie")
 _PACKAGES = (
-    "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,python3-venv,systemd,systemd-sysv"
+    "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,python3-venv,sudo,systemd,"
+    "systemd-sysv"
 )
+#: The ordinary user of each host, with the sudo rules of docs/security.md and this password.
+USER, PASSWORD = "ops", "sudo'5 pässword"
+SUDOERS = f"{USER} ALL=(root,nats-backup) /bin/sh\n"
 _ENABLE = ("ssh.service", "systemd-networkd.service")
 # Hosts have no way out: what would try to reach a mirror only makes noise.
 _MASK = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service")
@@ -58,7 +62,7 @@ def inside(root: Path, folders: Iterable[Path], *command: str) -> list[str]:
 def _kept(release: str, packages: str, enable: tuple[str, ...], mask: tuple[str, ...]) -> Path:
     store = cache_dir() / "lab"
     store.mkdir(parents=True, exist_ok=True)
-    recipe = hashlib.sha256(repr((packages, enable, mask)).encode()).hexdigest()[:8]
+    recipe = hashlib.sha256(repr((packages, enable, mask, USER, PASSWORD, SUDOERS)).encode()).hexdigest()[:8]
     target = store / f"rootfs-{release}-{recipe}"
     with (store / f".lock-{release}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -87,6 +91,10 @@ def _build(release: str, target: Path, packages: str, units: dict[str, tuple[str
                 subprocess.run(
                     ["systemctl", "--quiet", f"--root={work}", verb, *names], check=True, capture_output=True
                 )
+        if "sudo" in packages.split(","):
+            subprocess.run(["chroot", str(work), "useradd", "--create-home", "--shell=/bin/bash", USER], check=True)
+            subprocess.run(["chroot", str(work), "chpasswd"], input=f"{USER}:{PASSWORD}", text=True, check=True)
+            (work / "etc/sudoers.d" / USER).write_text(SUDOERS)
         for host_specific in [work / "etc/machine-id", *(work / "etc/ssh").glob("ssh_host_*")]:
             host_specific.unlink(missing_ok=True)
         for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

@@ -297,6 +297,7 @@ WHEELS = """
   gather_facts: false
   tasks:
     - ansible.builtin.copy: {src: "{{ wheels }}/", dest: /root/wheels/, mode: "0644"}
+      become: true
 """
 
 
@@ -338,6 +339,15 @@ def test_a_timer_saves_the_streams(cluster: Cluster, tmp_path: Path) -> None:
     ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-backup")
     again = cluster.play("backup_timer", extra_vars=timer)
     assert (again.status, again.changed) == (0, []), again.output
+    run = cluster.play(
+        "backup",
+        host_vars={
+            "n1-c1": {"ansible_python_interpreter": "/opt/nats-backup/venv/bin/python", "ansible_pipelining": False}
+        },
+        extra_vars={**timer, "nats_cluster_backup_user": "nats-backup"},
+    )
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "find /srv/backup ! -user nats-backup").stdout == ""
     run = cluster.play("backup_timer", extra_vars={**timer, "nats_cluster_backup_timer_state": "absent"})
     assert run.status == 0, run.output
     assert ssh("n1-c1", "systemctl cat nats-backup.timer", check=False).returncode

@@ -301,6 +301,7 @@ COLLECTOR = """
   gather_facts: false
   tasks:
     - ansible.builtin.copy: {src: "{{ wheels }}/", dest: /root/wheels/, mode: "0644"}
+      become: true
       check_mode: false
     - ansible.builtin.import_role: {name: natsops.jetstream.nats_insights, tasks_from: timer}
 """
@@ -353,6 +354,7 @@ EXPORTER = """
   gather_facts: false
   tasks:
     - ansible.builtin.copy: {src: "{{ wheels }}/", dest: /root/wheels/, mode: "0644"}
+      become: true
       check_mode: false
 - ansible.builtin.import_playbook: natsops.jetstream.exporter
 """

@@ -23,6 +23,7 @@ from support.controller import Controller, Run
 PLAYBOOK = """
 - hosts: nats
   gather_facts: false
+  become: true
   tasks:
     - name: Write a file
       ansible.builtin.copy:
@@ -35,6 +36,7 @@ PLAYBOOK = """
         port: 22
         timeout: 2
       delegate_to: localhost
+      become: false
 """
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import binaries
+import rootfs
 from lab import Lab, enter_network
 from support.clean_output import clean
 
@@ -99,10 +100,11 @@ def read_costs(record: Iterable[str]) -> tuple[dict[str, Cost], tuple[Step, ...]
 
 
 class Controller:
-    """The controller of a lab."""
+    """The controller of a lab, from which Ansible logs in to the hosts as this user."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, user: str = rootfs.USER) -> None:
         self.lab = lab
+        self.user = user
         self._loop = asyncio.new_event_loop()
         entered = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(entered,), daemon=True)
@@ -164,7 +166,7 @@ class Controller:
             group = inventory["nats"]
             members = hosts or list(group["hosts"])
             group["hosts"] = {host: {**group["hosts"][host], **(host_vars or {}).get(host, {})} for host in members}
-            group["vars"].update(group_vars or {})
+            group["vars"].update({"ansible_user": self.user, **(group_vars or {})})
             group["children"] = {name: {"hosts": dict.fromkeys(part)} for name, part in (groups or {}).items()}
             (work / "inventory.yml").write_text(json.dumps(inventory))
             (work / "extra.json").write_text(json.dumps(extra_vars or {}))

@@ -60,6 +60,9 @@ COMPRESSION_MODES = (
 )
 CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "lustre", "9p", "virtiofs"} | {
+    f"fuse.{name}" for name in ("ceph", "glusterfs", "sshfs", "s3fs", "rclone", "juicefs", "gcsfuse")
+}
 #: Options of a systemd service for its start, its stop and its user.
 _OF_THE_UNIT = {
     "ExecStart", "ExecStop", "ExecReload", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "KillSignal",
@@ -651,8 +654,20 @@ def _filesystem_problems(
         yield error(
             "jetstream.store_dir", f"{directory} is on {mount}, a {kind} in memory: its streams are lost in a reboot"
         )
-    if case.require_mount and mount == "/":
+    if kind in NETWORK_FILESYSTEMS:
+        yield warning(
+            "jetstream.store_dir",
+            f"{directory} is on {mount}, a network file system ({kind}): JetStream waits for each of its writes, and file locks"
+            " and fsync may not hold. Use a local SSD",
+        )
+    if mount == "/" and case.require_mount:
         yield error("jetstream.store_dir", f"{directory} is on the root file system, but a separate mount is required")
+    elif mount == "/" and case.service_backend == "systemd":
+        yield warning(
+            "jetstream.store_dir",
+            f"{directory} is on the root file system: a full store stops the host's other services as well. Use a file system of"
+            " its own; nats_server_jetstream_require_mount refuses this one",
+        )
     if disks := filesystem.get("rotating_disks"):
         yield warning(
             "jetstream.store_dir",
