@@ -130,7 +130,7 @@ RULES = (
 EXCEPTIONS = {
     r"user(?:s)? nobody|nobody:nogroup|`nobody`": "the system's user",
     r"what-if|What's [Nn]ew": "set terms",
-    r"WantedBy|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
+    r"WantedBy|Wants=|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
     r"no_body|look ?up|looks? up": "a lookup",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))

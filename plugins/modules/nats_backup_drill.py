@@ -94,7 +94,7 @@ EXAMPLES = r"""
   natsops.jetstream.nats_backup_drill:
     directory: /srv/backup
     stream: APP/ORDERS@2026-11-23
-    binary: /opt/nats-server/2.15.1/nats-server
+    binary: /opt/nats-server/2.15.1/bin/nats-server
     work_directory: /scratch
 """
 

@@ -10,7 +10,7 @@ short_description: Keep versions of nats-server side by side
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Installs the executable of nats-server as C(<install_dir>/<version>/nats-server), so a rollback is instant.
+  - Installs the executable of nats-server as C(<install_dir>/<version>/bin/nats-server), so a rollback is instant.
   - The executable is run with C(--version) before it is installed, and refused if its version differs.
   - Needs only Python on the host.
 options:
@@ -80,7 +80,7 @@ path:
   description: The executable of that version.
   type: str
   returned: when state is present
-  sample: /opt/nats-server/2.10.27/nats-server
+  sample: /opt/nats-server/2.10.27/bin/nats-server
 versions:
   description: All versions in O(install_dir) after this task, last installed first.
   type: list
@@ -109,6 +109,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.install imp
     store,
     superfluous,
     unpack,
+    version_dir,
     versions,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
@@ -139,6 +140,8 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
             raise InstallError(f"{source} is nats-server {found}, but nats_server_version is {version}")
         if not module.check_mode:
             store(staged, install_dir, found, actual)
+            # It was staged elsewhere, with the SELinux type of that directory.
+            module.set_default_selinux_context(str(binary_path(install_dir, found)), False)
     return result(install_dir, found, changed=True, installed=not module.check_mode)
 
 
@@ -162,7 +165,7 @@ def result(install_dir: str, version: str, changed: bool, installed: bool) -> di
 def remove(module: AnsibleModule, names: list[str]) -> None:
     """Remove these versions' directories."""
     for name in names if not module.check_mode else []:
-        shutil.rmtree(binary_path(module.params["install_dir"], name).parent)
+        shutil.rmtree(version_dir(module.params["install_dir"], name))
 
 
 def remove_all(module: AnsibleModule) -> dict[str, Any]:

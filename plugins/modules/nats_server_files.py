@@ -139,7 +139,7 @@ EXAMPLES = r"""
         group: nats
         mode: "0640"
     trial:
-      binary: /opt/nats-server/2.10.27/nats-server
+      binary: /opt/nats-server/2.10.27/bin/nats-server
       config: /etc/nats-server/nats-server.conf
   become: true
 """
@@ -182,6 +182,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
     leftovers,
     replace_all,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import executable_version
 
 
 def requested_directories(module: AnsibleModule) -> list[Directory]:
@@ -241,7 +242,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
             raise FilesError(f"{trial['binary']} cannot be run: {error.strerror}; nothing was changed") from error
     said = (err + out).replace(f"{work}/", "").strip()
     if status:
-        version = os.path.basename(os.path.dirname(trial["binary"]))
+        version = executable_version(trial["binary"])
         raise FilesError(f"nats-server {version} rejects the configuration; nothing was changed.\n{said}")
     digest = re.search(r"sha256:[0-9a-f]{64}", said)
     return True, digest.group(0) if digest else ""

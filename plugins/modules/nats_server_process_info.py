@@ -56,7 +56,7 @@ binary:
   description: Its executable with all links resolved, followed by C( (deleted\)) if the file was replaced since.
   type: str
   returned: always
-  sample: /opt/nats-server/2.10.27/nats-server
+  sample: /opt/nats-server/2.10.27/bin/nats-server
 version:
   description: Version of the running executable. Empty if it cannot be read.
   type: str

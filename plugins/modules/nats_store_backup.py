@@ -116,7 +116,7 @@ EXAMPLES = r"""
       n1-c1: /srv/rescue/n1-c1
       n2-c1: /srv/rescue/n2-c1
     directory: /srv/rescue/backup
-    binary: /opt/nats-server/2.10.27/nats-server
+    binary: /opt/nats-server/2.10.27/bin/nats-server
   delegate_to: localhost
 """
 

@@ -35,10 +35,10 @@ class Site:
     def __init__(self, root: Path) -> None:
         self.folder = root / "etc"
         self.port, self.monitor = free_ports(2)
-        self.installed = root / "opt" / VERSION / "nats-server"
+        self.installed = root / "opt" / VERSION / "bin/nats-server"
         self.installed.parent.mkdir(parents=True)
         shutil.copy(binary(VERSION), self.installed)
-        (self.installed.parent / "source.sha256").write_text("ab" * 32)
+        (self.installed.parents[1] / "source.sha256").write_text("ab" * 32)
 
     def write(self, extra: str = "", secret: str = "s3cret", check: bool = False, **options: Any) -> dict[str, Any]:
         config = CONFIG.format(port=self.port, monitor=self.monitor, extra=extra)

@@ -190,14 +190,14 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     assert changes(deploy(nats_server_file_src=old)) == predicted
     assert predicted[-1] == "Start the server"
     first = host.pid()
-    assert first and os.readlink(f"/proc/{first}/exe") == str(host.root / "opt/2.10.27/nats-server")
+    assert first and os.readlink(f"/proc/{first}/exe") == str(host.root / "opt/2.10.27/bin/nats-server")
     assert os.getsid(first) == first, "it belongs to the session of the run that started it"
     assert changes(deploy(nats_server_file_src=old)) == []
 
     # A new version lies beside the old one, and what runs goes on with the old one.
     upgrade: dict[str, Any] = {"nats_server_file_src": new, "nats_server_version": "2.15.1"}
     assert changes(host.play("install", "service", **upgrade)) == ["Install the version"]
-    assert os.readlink(host.root / "bin/nats-server").endswith("/2.10.27/nats-server")
+    assert os.readlink(host.root / "bin/nats-server").endswith("/2.10.27/bin/nats-server")
     assert host.pid() == first
 
     restart = functools.partial(host.play, "install", "stop", "start", **upgrade)
@@ -206,7 +206,7 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     assert changes(restart()) == predicted == ["Stop the server", "Point the link at the version", "Start the server"]
     assert "Entering lame duck mode" in (host.root / "run/nats-server.out").read_text()
     second = host.pid()
-    assert os.readlink(f"/proc/{second}/exe") == str(host.root / "opt/2.15.1/nats-server")
+    assert os.readlink(f"/proc/{second}/exe") == str(host.root / "opt/2.15.1/bin/nats-server")
 
     assert changes(host.play("remove"))[0] == "Stop the server"
     assert not host.pid()
@@ -315,9 +315,9 @@ def test_release(host: Host, releases: str, where: str) -> None:
     assert changes(host.play("install", **variables)) == ["Install the version", "Point the link at the version"]
     # The version that was selected during an installation goes with the next one.
     variables |= {"nats_server_version": "2.9.10"}
-    (host.root / "opt/2.9.10/nats-server").unlink()
-    (host.root / "opt/2.8.4").mkdir()
-    (host.root / "opt/2.8.4/nats-server").touch()
+    (host.root / "opt/2.9.10/bin/nats-server").unlink()
+    (host.root / "opt/2.8.4/bin").mkdir(parents=True)
+    (host.root / "opt/2.8.4/bin/nats-server").touch()
     assert "Install the version" in changes(host.play("install", **variables))
     assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
 
@@ -415,7 +415,7 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
         ({"nats_server_tls_key_file": str(tmp_path / "pki/client.key")}, "client.key does not match the certificate"),
         ({"nats_server_tls_ca_file": str(tmp_path / "pki/ca.key")}, "ca.key does not contain a CA certificate"),
         ({"nats_server_tls_cert_file": str(tmp_path / "none.crt")}, "none.crt does not exist on n1"),
-        ({"nats_server_address": "other.example"}, "it does not name other.example"),
+        ({"nats_server_address": "other.example"}, "it lacks the name other.example"),
     ):
         refused = " ".join(host.play("preflight", fails=True, **{**kept, **changed}).split())
         assert reason in refused

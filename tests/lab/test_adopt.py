@@ -244,7 +244,7 @@ def taken_over(cluster: Foreign, version: str) -> None:
     for host in HOSTS:
         assert after[host] and after[host] != before[host]
         program = ssh(host, "readlink /proc/$(pidof nats-server)/exe").stdout.strip()
-        assert program == f"/opt/nats-server/{version}/nats-server"
+        assert program == f"/opt/nats-server/{version}/bin/nats-server"
         unit = cluster.variables["nats_server_service_name"]
         path = ssh(host, f"systemctl show -P FragmentPath {unit}").stdout.strip()
         assert path == f"/etc/systemd/system/{unit}.service"

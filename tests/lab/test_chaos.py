@@ -200,7 +200,7 @@ def broken_binary(folder: Path, good: str) -> Path:
 
 def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.pids()
-    binary = broken_binary(tmp_path, f"/opt/nats-server/2.10.27/{Path(binaries.nats_server('2.10.27')).name}")
+    binary = broken_binary(tmp_path, f"/opt/nats-server/2.10.27/bin/{Path(binaries.nats_server('2.10.27')).name}")
     with cluster.load():
         run = cluster.deploy(
             nats_server_version="2.10.28", nats_server_file_src=str(binary), nats_cluster_on_failure="rollback"

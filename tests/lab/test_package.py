@@ -43,6 +43,7 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
                 {
                     "hosts": "nats",
                     "gather_facts": False,
+                    "become": True,
                     "tasks": [
                         # The slim root file system has none, as many container images.
                         {
@@ -98,4 +99,4 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     versions = controller.ssh(
         HOST, "ls /opt/nats-server; readlink /proc/$(systemctl show -P MainPID jetstream)/exe"
     ).stdout
-    assert versions.split() == ["2.10.27", "2.9.10", "/opt/nats-server/2.10.27/nats-server"]
+    assert versions.split() == ["2.10.27", "2.9.10", "/opt/nats-server/2.10.27/bin/nats-server"]

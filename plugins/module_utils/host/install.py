@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Versions of nats-server side by side in one directory: `<install_dir>/<version>/nats-server`."""
+"""Versions of nats-server side by side in one directory: `<install_dir>/<version>/bin/nats-server`.
+
+SELinux lets systemd change to a service's domain only for files of the type bin_t, which its policy gives to /opt/**/bin.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,18 @@ class InstallError(Exception):
 
 def binary_path(install_dir: str, version: str) -> Path:
     """Return where that version's executable belongs."""
-    return Path(install_dir) / version / NAME
+    return version_dir(install_dir, version) / "bin" / NAME
+
+
+def version_dir(install_dir: str, version: str) -> Path:
+    """Return the directory of a version."""
+    return Path(install_dir) / version
 
 
 def source_digest(install_dir: str, version: str) -> str:
     """Return the SHA-256 of the file that this version was installed from; empty when it is not recorded."""
     try:
-        return (binary_path(install_dir, version).parent / _SOURCE).read_text().strip()
+        return (version_dir(install_dir, version) / _SOURCE).read_text().strip()
     except OSError:
         return ""
 
@@ -64,7 +72,9 @@ def sha256(path: str) -> str:
 
 def versions(install_dir: str) -> list[str]:
     """Return the installed versions, last installed first."""
-    found = [path.parent for path in Path(install_dir).glob(f"*/{NAME}") if not path.parent.name.startswith(".")]
+    found = [
+        path.parents[1] for path in Path(install_dir).glob(f"*/bin/{NAME}") if not path.parents[1].name.startswith(".")
+    ]
     return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
@@ -90,15 +100,16 @@ def unpack(source: str, target: IO[bytes]) -> None:
 
 def store(staged: str, install_dir: str, version: str, digest: str) -> None:
     """Move a tried executable to its place, by rename, and record what it was made from."""
-    target = binary_path(install_dir, version)
-    target.parent.mkdir(mode=0o755, exist_ok=True)
-    target.parent.chmod(0o755)
+    folder, target = version_dir(install_dir, version), binary_path(install_dir, version)
+    for directory in (folder, target.parent):
+        directory.mkdir(mode=0o755, exist_ok=True)
+        directory.chmod(0o755)
     os.chmod(staged, 0o755)
     os.replace(staged, target)
-    marker = target.parent / _SOURCE
+    marker = folder / _SOURCE
     marker.write_text(digest + "\n")
     marker.chmod(0o644)
-    os.utime(target.parent)
+    os.utime(folder)
 
 
 def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
@@ -109,8 +120,9 @@ def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
 
 def installed_versions(install_dir: str, paths: set[str]) -> set[str]:
     """Return the versions whose executables are among these paths."""
-    root = os.path.realpath(install_dir)
-    return {os.path.basename(os.path.dirname(path)) for path in paths if os.path.dirname(os.path.dirname(path)) == root}
+    root = Path(os.path.realpath(install_dir))
+    folders = [Path(path).parent for path in paths]
+    return {folder.parent.name for folder in folders if folder.name == "bin" and folder.parent.parent == root}
 
 
 def _from_zip(source: str, target: IO[bytes]) -> None:

@@ -103,5 +103,5 @@ def test_superfluous_versions(keep: int, needed: set[str], removed: list[str]) -
 
 
 def test_versions_of_ignores_other_directories(tmp_path: Path) -> None:
-    paths = {f"{tmp_path}/2.10.27/nats-server", f"{tmp_path}/2.10.27/old/nats-server", "/usr/sbin/nats-server"}
+    paths = {f"{tmp_path}/2.10.27/bin/nats-server", f"{tmp_path}/2.10.27/nats-server", "/usr/sbin/nats-server"}
     assert installed_versions(str(tmp_path), paths) == {"2.10.27"}
