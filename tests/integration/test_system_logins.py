@@ -130,7 +130,9 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
     create(cluster, "ORDERS", 1, subjects=["ORDERS.>"])
     publish(cluster, "ORDERS.new", 20, 100)
     pid = cluster.pid("n1")
+    cluster.variables["nats_server_config"] = {"write_timeout": "close"}
     output = cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **wanted).output
+    assert "write_timeout" in (cluster.root / "n1/etc/nats-server.conf").read_text()
     assert "nats_server : Wait for contact between the server and the meta leader" in output
     assert cluster.pid("n1") not in (0, pid)
     cluster.variables.update(wanted)
