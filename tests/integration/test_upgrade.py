@@ -132,7 +132,7 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
         # Until its turn a server keeps its files, because its old version would reject the new keys after a crash.
         files = [tmp_path / name / "etc/nats-server.conf" for name in ("n1", "n2")]
         before = [path.read_bytes() for path in files]
-        known = {"nats_server_config": {"max_payload": 65536, "write_timeout": "close"}}
+        known: dict[str, Any] = {"nats_server_config": {"max_payload": 65536, "write_timeout": "close"}}
         late: dict[str, Any] = {"nats_cluster_before_batch_command": ["false"]}
         assert "false" in cluster.playbook("upgrade", fails=True, **newer, **skips, **known, **late).output
         assert [path.read_bytes() for path in files] == before
