@@ -38,7 +38,7 @@ options:
       TLS files that the host owns, with C(cert_file), C(key_file) and C(ca_file). They are checked on the host; the
       private key is not returned.
     type: dict
-    options:
+    suboptions:
       cert_file:
         description: The certificate that nats-server presents, followed by its intermediate ones.
         type: path
