@@ -53,8 +53,7 @@ def test_titles_show_values_as_placeholders() -> None:
 
 def test_same_seed_draws_same_sample_of_each_kind() -> None:
     drawn = sample_prose.sample(37, each=3)
-    assert [kind for kind, _path, _text in drawn] == [
-        kind for kind in ("message", "page", "guide", "docstring") for _ in range(3)
-    ]
+    kinds = ("message", "page", "guide", "docstring")
+    assert [kind for kind, _path, _text in drawn] == [kind for kind in kinds for _turn in range(3)]
     assert drawn == sample_prose.sample(37, each=3)
     assert not any(path.startswith(sample_prose.PIPELINE) for _kind, path, _text in drawn)
