@@ -104,7 +104,7 @@ def test_accounts_come_back_whole(accounts: Accounts, version: str) -> None:
     accounts.sites["OTHER"].add("ALL3", 1)
     told_why = accounts.refused("restore", "unfinished", streams=["*"])
     assert "1 of 5 streams cannot be restored, nothing was changed" in told_why
-    assert "OTHER/ALL3: stream ALL3 exists and ends at sequence 0, below its backup" in told_why
+    assert "OTHER/ALL3: stream ALL3 exists and ends at sequence 0, before the end of its backup" in told_why
     assert accounts.sites["APP"].api.stream_names() == []
     accounts.sites["OTHER"].clear()
 
@@ -295,7 +295,7 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
     app.add("TORN", 1, metadata={"owner": "me"})
     for existing in ("refuse", "skip"):
         refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing=existing)
-        assert "stream TORN exists and ends at sequence 0, below its backup (5)" in refusal
+        assert "stream TORN exists and ends at sequence 0, before the end of its backup (5)" in refusal
     assert app.api.stream("TORN")["state"]["messages"] == 0
     # It takes as many messages as the backup has, and more.
     app.produce(some_messages("TORN", 6))
@@ -360,7 +360,7 @@ def test_a_stream_that_was_deleted_is_judged_no_more_and_its_backups_stay(accoun
 
 def test_invalid_backups_are_refused_before_saving(accounts: Accounts) -> None:
     accounts.sites["APP"].add("S", 1)
-    assert "no stream is APP/X" in accounts.refused("backup", "invalid_option", streams=["APP/S", "APP/X"])
+    assert "no stream matches APP/X" in accounts.refused("backup", "invalid_option", streams=["APP/S", "APP/X"])
     assert "no user for account NONE" in accounts.refused("backup", "invalid_option", accounts=["NONE"])
     with DirectoryStore(accounts.directory).locked():
         result = accounts.run("backup")

@@ -217,7 +217,7 @@ def test_version_obstacles_are_reported(features: NatsProcesses, run_module: Run
             if problem["code"] == "roll_api_level"
         }
         assert set(stand) == {"stream APP/EXPIRING", "stream APP/COUNTER", "consumer APP/ORDERS/picky"}
-        assert "API level 2 (allow_msg_counter), which is nats-server 2.12.0 or later" in stand["stream APP/COUNTER"]
+        assert "API level 2 (allow_msg_counter), that is nats-server 2.12.0 or later" in stand["stream APP/COUNTER"]
         assert "API level 1 (priority_policy, priority_groups)" in stand["consumer APP/ORDERS/picky"]
         assert severities(back)["roll_downgrade_floor"] == "error"
         near = plan(target_version="2.12.15", allow_downgrade=True, allow_skipped_minors=True)

@@ -309,8 +309,8 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
 ) -> None:
     save = saving(stores, run_module)
     missing = save(copies={**stores.copies, "n3": str(tmp_path / "none")})
-    assert "none/jetstream, of n3, cannot be read: No such file" in missing["msg"]
-    assert "no stream is APP/OTHER" in save(streams=["APP/OTHER"])["msg"]
+    assert "none/jetstream of n3 cannot be read: No such file" in missing["msg"]
+    assert "no stream matches APP/OTHER" in save(streams=["APP/OTHER"])["msg"]
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 1 << 20))
         full = save()

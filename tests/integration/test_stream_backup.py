@@ -414,7 +414,7 @@ def test_a_copy_beside_it(site: Site, save: Callable[..., Path], version: str) -
     path = save("ORIGINAL")
     if version == OLD:
         told = site.refused("restore", "unsupported", path=str(path), stream="COPY", subjects=["copy.>"])
-        assert "under its own name ORIGINAL only" in told
+        assert "can only be restored under its own name ORIGINAL" in told
         assert site.api.stream_names() == ["ORIGINAL"]
         return
     assert "ORIGINAL" in site.refused("restore", "overlap", path=str(path), stream="COPY")

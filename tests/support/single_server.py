@@ -81,8 +81,10 @@ def running(version: str, config: dict[str, Any], directory: Path | None = None)
             deadline = time.monotonic() + 15
             while True:
                 try:
-                    server.get("varz")
+                    # First the client port, which opens after JetStream has started: a server that reports VARZ
+                    # earlier never adds the configuration of JetStream to it.
                     socket.create_connection(("127.0.0.1", server.port), timeout=1).close()
+                    server.get("varz")
                     break
                 except OSError:
                     assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
