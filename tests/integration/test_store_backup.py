@@ -351,7 +351,7 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
     (spoilt / "n2/jetstream/APP/streams/SINGLE/meta.sum").write_text("00")
     damaged = {"copies": {name: str(spoilt / name) for name in LEFT}}
     said = save(**damaged)
-    assert said["failure"]["code"] == "damaged" and "2 of 8 streams were not saved, 6 are" in said["msg"], said
+    assert said["failure"]["code"] == "damaged" and "2 of 8 streams were not saved, 6 were" in said["msg"], said
     problems = {row["stream"]: row["problem"] for row in said["streams"] if row["problem"]}
     assert "was loaded only partly: " in problems["ORDERS"] and "List it in `damaged`" in problems["ORDERS"], problems
     assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
@@ -360,7 +360,7 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
     state = spoilt / "n2/jetstream/APP/streams/EVENTS/obs/single/o.dat"
     state.write_bytes(state.read_bytes()[:2])
     half = save(**damaged, streams=["APP/EVENTS", "APP/JOBS"])
-    assert "1 of 2 streams were not saved, 1 are" in half["msg"], half
+    assert "1 of 2 streams were not saved, 1 were" in half["msg"], half
     assert "obs/single cannot be read: the state of a consumer is truncated" in half["msg"], half
     (streams / "EVENTS/meta.key").touch()
     hidden = save(**damaged)
