@@ -40,7 +40,7 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path,
         assert all(taken.values()) and not set(taken.values()) & set(pids.values())
         for name in NAMES:
             program = os.readlink(f"/proc/{taken[name]}/exe")
-            assert program == str(tmp_path / name / "opt" / version / "nats-server")
+            assert program == str(tmp_path / name / "opt" / version / "bin/nats-server")
         cluster.deploy_changes_nothing(nats_server_take_over=True)
 
 

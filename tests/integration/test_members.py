@@ -99,7 +99,7 @@ def streams(stream: str, replicas: int) -> list[dict[str, Any]]:
 
 
 def test_the_hosts_must_be_those_of_one_whole_cluster(cluster: RoleCluster) -> None:
-    assert "leaves out n2, n3: run it without --limit" in refused(cluster, "scale_out", "--limit", "n1")
+    assert "the run excludes n2, n3: run it without --limit" in refused(cluster, "scale_out", "--limit", "n1")
     some: dict[str, Any] = {"nats_server_cluster_members": ["n1", "n2"]}
     assert "also includes n3, which does not belong to the cluster C1" in refused(cluster, "replica_count", **some)
     both: dict[str, Any] = {"nats_server_cluster_members": NAMES, "nats_server_cluster_leaving": ["n3"]}
@@ -215,7 +215,7 @@ def test_invalid_departures_are_refused(cluster: RoleCluster) -> None:
     assert "more, with -v all of them" in reasons
     assert "n9 is unknown to the inventory and the cluster" in reasons
     assert "n3 runs on a host that is unreachable" in reasons
-    assert "nats_server_cluster_size is 3, and 2 servers stay" in reasons
+    assert "nats_server_cluster_size is 3, but 2 servers stay" in reasons
     assert "without n3 the meta group has 2 member(s) (n1, n2), fewer than the required 3" in reasons
     assert "no other server can take the replica of stream APP/ORDERS on n3 (R3 on n1, n2, n3)" in reasons
     assert "stream APP/ON3 has its only replica on n3, and nats-server before 2.15 may lose messages" in reasons
@@ -247,7 +247,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     for lock in locks:
         lock.write_text(json.dumps(FOREIGN))
     one: dict[str, Any] = {"nats_cluster_streams": streams("ORDERS", 1)}
-    assert "held by somebody@elsewhere process 1 for upgrade until" in refused(cluster, "replica_count", **one)
+    assert "locked by somebody@elsewhere process 1 for upgrade until" in refused(cluster, "replica_count", **one)
     for lock in locks:
         lock.write_text("")
     assert "APP/ORDERS: R3 to R1" in cluster.playbook("replica_count", "--check", **one).output

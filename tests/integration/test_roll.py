@@ -51,8 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 def parse_plan(output: str) -> list[str]:
     """The hosts of the shown plan, in their order."""
-    lines = [line.split("batch ", 1)[1] for line in output.splitlines() if '"batch ' in line]
-    return [line.split(": ", 1)[1].split(" ", 1)[0] for line in lines]
+    return re.findall(r'"batch \d+ of \d+: (\S+)', output)
 
 
 def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) -> None:
@@ -164,7 +163,7 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     for lock in locks[:2]:
         lock.write_text(json.dumps(held))
     run = cluster.playbook("restart", fails=True)
-    assert "held by somebody@elsewhere process 1 for upgrade until" in run.output
+    assert "locked by somebody@elsewhere process 1 for upgrade until" in run.output
     assert locks[2].read_text() == ""
     run = cluster.playbook(
         "restart", fails=True, nats_cluster_lock_break=True, nats_cluster_not_after="2020-01-01T00:00:00Z"

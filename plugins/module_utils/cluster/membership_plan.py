@@ -222,7 +222,7 @@ def _run_refusals(request: Request) -> Iterable[str]:
         foreign = [host for host in request.run_hosts if host not in (*request.cluster_hosts, *leaving)]
         if missing:
             yield (
-                f"This changes the complete {request.label}, but the run excludes {', '.join(missing)}: run it without "
+                f"This changes all of {request.label}, but the run excludes {', '.join(missing)}: run it without "
                 "--limit and job slicing."
             )
         if foreign:
