@@ -183,7 +183,8 @@ def test_it_is_what_nats_check_says_of_the_same_catalogue(spark: SparkSession, t
     key = {"fleet": "f", "snapshot": f"{NOW:%Y%m%dT%H%M%S.%fZ}-000000", "taken": NOW.isoformat()}
     rows = {"backups": [{**key, **one.as_dict()} for one in protections(catalogue)], "snapshots": [key]}
     lake = Lake(spark, str(tmp_path))
-    tables = {name: empty(lake, name) for name in ("backups", "streams", "servers", "failures", "snapshots")}
+    read = ("backups", "consumers", "failures", "servers", "snapshots", "streams")
+    tables = {name: empty(lake, name) for name in read}
     for name, found in rows.items():
         path = tmp_path / f"{name}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in found))
@@ -253,7 +254,8 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
     )
     reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
     streams = frame("stored", silver.COLUMNS["streams"], stored)
-    made = seconds_behind(reported, stream_periods({"streams": streams})).where("snapshot = '1'").collect()
+    snapshots = frame("snapshots", silver.COLUMNS["snapshots"], stored)
+    made = seconds_behind(reported, stream_periods({"streams": streams, "snapshots": snapshots})).where("snapshot = '1'").collect()
     found = {row["stream"]: row["behind"] for row in made}
     wrong = {
         name: (found.get(name), seconds)
