@@ -255,7 +255,8 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
     reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
     streams = frame("stored", silver.COLUMNS["streams"], stored)
     snapshots = frame("snapshots", silver.COLUMNS["snapshots"], stored)
-    made = seconds_behind(reported, stream_periods({"streams": streams, "snapshots": snapshots})).where("snapshot = '1'").collect()
+    periods = stream_periods({"streams": streams, "snapshots": snapshots})
+    made = seconds_behind(reported, periods).where("snapshot = '1'").collect()
     found = {row["stream"]: row["behind"] for row in made}
     wrong = {
         name: (found.get(name), seconds)
