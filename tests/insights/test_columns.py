@@ -253,7 +253,7 @@ def test_a_full_disk_takes_the_snapshot_under_way_and_is_said(tmp_path: Path, fo
                 writer.add(ORIGIN, Row("raftz", {"account": "APP", "raft_group": f"{number}"}, noise(number)))
             writer.publish()
 
-    with pytest.raises(NatsFailure, match=r"File too large\. Nothing of it was published") as refused:
+    with pytest.raises(NatsFailure, match=r"File too large\. No part of it was published") as refused:
         fill()
     assert refused.value.code == LAKE
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == there
