@@ -14,7 +14,6 @@ from pathlib import Path
 
 import binaries
 import pytest
-import rootfs
 from support.controller import Controller
 from support.documents import CHECKOUT, Document, Terminal
 
@@ -46,14 +45,7 @@ def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
     if (settings := Path("~/.config/pip").expanduser()).is_dir():
         shutil.copytree(settings, home / ".config/pip")
     shutil.copytree(CHECKOUT, checkout, ignore=shutil.ignore_patterns(".cache", ".git", ".demo", "__pycache__"))
-    # The password of sudo.
-    password = tmp_path / "sudo-password"
-    password.write_text(rootfs.PASSWORD)
-    ssh = {
-        "ANSIBLE_SSH_COMMON_ARGS": f"-F {lab.inventory.with_name('ssh_config')}",
-        "ANSIBLE_PIPELINING": "true",
-        "ANSIBLE_BECOME_PASSWORD_FILE": str(password),
-    }
+    ssh = {**controller.login(tmp_path), "ANSIBLE_PIPELINING": "true"}
     terminal = Terminal(home, checkout, ssh)
     printed: dict[str, str] = {}
     for step in STEPS:

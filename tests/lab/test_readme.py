@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import binaries
-import rootfs
 import yaml
 from lab import enter_network
 from support.controller import Controller
@@ -127,13 +126,7 @@ def test_the_first_run_deploys_a_healthy_cluster(controller: Controller, tmp_pat
     if (settings := Path("~/.config/pip").expanduser()).is_dir():
         shutil.copytree(settings, home / ".config/pip")
     shutil.copytree(CHECKOUT, checkout, ignore=shutil.ignore_patterns(".cache", ".git", ".demo", "__pycache__"))
-    # The password of sudo.
-    password = tmp_path / "sudo-password"
-    password.write_text(rootfs.PASSWORD)
-    ssh = {
-        "ANSIBLE_SSH_COMMON_ARGS": f"-F {lab.inventory.with_name('ssh_config')}",
-        "ANSIBLE_BECOME_PASSWORD_FILE": str(password),
-    }
+    ssh = controller.login(tmp_path)
     terminal = Terminal(home, checkout, ssh)
     printed: list[str] = []
     with github(lab.name, tmp_path) as internet:

@@ -137,6 +137,18 @@ class Controller:
         """Return a host's address."""
         return self.lab.hosts[host].address
 
+    def login(self, folder: Path) -> dict[str, str]:
+        """Return the environment in which Ansible reaches the hosts by an inventory of its own.
+
+        The password of sudo is written into the folder.
+        """
+        password = folder / "sudo-password"
+        password.write_text(rootfs.PASSWORD)
+        return {
+            "ANSIBLE_SSH_COMMON_ARGS": f"-F {self.lab.inventory.with_name('ssh_config')}",
+            "ANSIBLE_BECOME_PASSWORD_FILE": str(password),
+        }
+
     def ssh(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command on a host; raise LabError when it fails and ``check`` is true."""
         return self.lab.ssh(host, command, check)
