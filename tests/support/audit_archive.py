@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `nats audit analyze` demands of an archive, rule by rule: the command itself is in no package registry.
+"""The rules by which `nats audit analyze` accepts an archive. The command itself is not in any package registry.
 
-After jsm.go of August 2026 (caea3c5): audit/archive/reader.go NewReader, tag.go createFilenameFromTags and validatePathComponent,
-audit/archive/paged_writer.go, and what its checks load (audit/*_checks.go).
+From jsm.go of August 2026 (caea3c5): audit/archive/reader.go NewReader, tag.go createFilenameFromTags and
+validatePathComponent, audit/archive/paged_writer.go, and the files that its checks load (audit/*_checks.go).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _METADATA = {
 
 
 class AuditArchive:
-    """An archive as natscli opens it. Raises AssertionError for one that it refuses; `warnings` are what it complains of."""
+    """An archive as natscli opens it. Raises AssertionError if it is refused; `warnings` are the reader's
+    complaints."""
 
     def __init__(self, path: Path) -> None:
         self._zip = zipfile.ZipFile(path)

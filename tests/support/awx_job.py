@@ -38,14 +38,14 @@ _Unsafe.add_representer(str, lambda dumper, text: dumper.represent_scalar("!unsa
 
 @dataclass
 class Job:
-    """What became of a job."""
+    """The result of a job."""
 
     status: str = "unstarted"
     events: list[Event] = field(default_factory=list)
 
     @property
     def artifacts(self) -> dict[str, Any]:
-        """Return what set_stats handed over, which AWX gives to the next nodes of a workflow as variables."""
+        """Return the set_stats data, which AWX passes as variables to the next nodes of a workflow."""
         stats = [event["event_data"] for event in self.events if event["event"] == "playbook_on_stats"]
         return dict(stats[-1].get("artifact_data") or {}) if stats else {}
 
@@ -81,7 +81,7 @@ class Controller:
         self.jobs = 0
 
     def read_inventory(self, source: str) -> dict[str, Any]:
-        """Return what an inventory source of the project holds, read as AWX updates it."""
+        """Return the content of an inventory source of the project, read as AWX updates it."""
         data = self.folder / "update"
         (data / "env").mkdir(parents=True)
         environment = {
@@ -139,7 +139,7 @@ class Controller:
                 [*pod, *command],
                 stdin=stream,
                 stdout=subprocess.PIPE,
-                # As an image has it, and what saves processor time.
+                # The environment of an execution environment image, plus the variable that saves CPU time.
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
                 | {name: value for name, value in os.environ.items() if name == "PYTHONPATH"},
                 cwd="/",
@@ -178,7 +178,7 @@ class Controller:
     ) -> tuple[list[str], dict[str, str]]:
         for name in ("inventory", "env"):
             (data / name).mkdir(parents=True)
-        # The repository, without what is not in version control.
+        # The repository without untracked files.
         shutil.copytree(ROOT / "playbooks", data / "project/playbooks")
         hosts = data / "inventory/hosts"
         hosts.write_text(f"#!/usr/bin/env python3\nprint({json.dumps(self.inventory)!r})\n")
@@ -205,11 +205,11 @@ class Controller:
         return arguments, environment
 
     def _extra_vars(self, target: Path, template: Event, answers: dict[str, Any], meta: dict[str, Any]) -> None:
-        """Those of the template may be templates; answers, their defaults, and what AWX itself tells are not."""
+        """Extra variables of the template may be templates. Answers, their defaults and AWX's own variables are not."""
         questions = template.get("survey_spec", {}).get("spec", [])
         unknown = set(answers) - {question["variable"] for question in questions}
         assert not unknown, f"AWX ignores {unknown}"
-        # Its web pages send an empty text for what was left blank.
+        # The web page sends an empty text for a blank answer.
         blank = {question["variable"]: "" for question in questions if question["type"] == "text"}
         defaults = {question["variable"]: question["default"] for question in questions if "default" in question}
         told = {

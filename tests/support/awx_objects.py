@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def objects(folder: Path, **settings: Any) -> dict[str, list[Object]]:
-    """Return them by kind; job templates with an `id`, as AWX gives them one. What settings omit cannot be written."""
+    """Return the objects by kind; job templates have an `id`, as in AWX. Omitted settings cannot be written."""
     found, playbook = folder / "objects.json", folder / "objects.yml"
     written = {"dest": str(found), "content": "{{ shown | to_json }}", "mode": "0600"}
     task = {"ansible.builtin.copy": written, "vars": {"shown": SHOWN}}

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An AWX as far as playbooks/awx/configure.yml uses one by awx.awx: its REST API over a store in memory.
+"""The part of AWX that playbooks/awx/configure.yml uses through awx.awx: its REST API over a store in memory.
 
-Each body is checked by the fields of awx_api.json and by AWX's rules for surveys and credential types. What AWX would
-ignore, such as an unknown field, is refused too, except for what the modules of awx.awx send without being asked.
+Each body is checked against the fields of awx_api.json and AWX's rules for surveys and credential types. Input that AWX
+would ignore, such as an unknown field, is refused too, except for fields that the modules of awx.awx always send.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LINKS = {
     "job_templates": {"credentials": "credentials"},
     "workflow_job_template_nodes": dict.fromkeys(("success_nodes", "failure_nodes"), "workflow_job_template_nodes"),
 }
-#: What AWX calls an object of a kind, where it is not the kind in the singular.
+#: AWX's name for an object of a kind, if it is not the singular of the kind.
 TYPE = {"inventories": "inventory"}
-#: What the modules send, and AWX does not take.
+#: Fields that the modules send and AWX ignores.
 IGNORED = {
     "credential_types": "managed",
     "inventories": "host_filter",
@@ -79,7 +79,7 @@ def check_fields(kind: str, body: Object, new: bool) -> None:
 
 
 def check_survey(survey: Object) -> None:
-    """Raise Refused for what AWX does not take as a survey."""
+    """Raise Refused if AWX would not accept this survey."""
     if set(survey) != {"name", "description", "spec"} or not survey["spec"]:
         raise Refused(400, error="name, description and a spec with questions expected")
     variables = [question["variable"] for question in survey["spec"]]
@@ -131,7 +131,7 @@ class AwxServer:
         self.add("organizations", {"name": "Default"})
 
     def add(self, kind: str, body: Object) -> Object:
-        """Put an object into the store, as if somebody had made it."""
+        """Put an object into the store, as if a user had created it."""
         number = 1 + sum(map(len, self.store.values()))
         url = f"/api/v2/{kind}/{number}/"
         made: Object = {
@@ -236,7 +236,7 @@ class AwxServer:
 
 @contextmanager
 def serve(awx: AwxServer) -> Iterator[AwxServer]:
-    """Serve it on loopback meanwhile; `url` is where."""
+    """Serve the API on loopback inside the context; `url` is its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def _handle(self) -> None:
@@ -261,7 +261,7 @@ def serve(awx: AwxServer) -> Iterator[AwxServer]:
         do_GET = do_POST = do_PATCH = do_DELETE = _handle
 
         def log_message(self, *_arguments: Any) -> None:
-            """What was asked is in `written`."""
+            """Log nothing: the requests are in `written`."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster whose streams are saved and restored, and the record of what their producer knows."""
+"""A cluster whose streams are backed up and restored, and the producer's record of its messages."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Message = tuple[str, dict[str, str], bytes]
 
 @dataclass
 class Record:
-    """What a producer knows that was stored, by sequence, and of each consumer the last message that it acknowledged and the
-    first one that it did not."""
+    """The messages that a producer stored, by sequence, and for each consumer the last message that it acknowledged
+    and the first one that it did not."""
 
     messages: dict[int, Message] = field(default_factory=dict)
     positions: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -48,7 +48,8 @@ class Record:
             del self.messages[sequence]
 
     def assert_positions(self, consumers: list[dict[str, Any]]) -> None:
-        """See that each consumer's ack floor lies between the two: what it acknowledged does not come again, the rest does."""
+        """Check that each consumer's ack floor lies between the two: acknowledged messages are not redelivered, all
+        others are."""
         floors = {row["name"]: position(row) for row in consumers}
         assert set(floors) == set(self.positions)
         for name, (last, following) in self.positions.items():
@@ -68,9 +69,9 @@ def timer_program() -> Any:
 class Site:
     """A cluster with one user, and the modules that are run on it.
 
-    No other stream gets the name of one that was restored. Some seconds after a restore its leader looks whether the consumers
-    were assigned, and proposes them again until they are, also to the next stream of that name (server/jetstream_cluster.go,
-    processClusterCreateStream): at their old positions, or without a leader.
+    A restored stream's name is never reused. Some seconds after a restore, the stream's leader checks whether the
+    consumers were assigned, and proposes them until they are, also to the next stream of that name
+    (server/jetstream_cluster.go, processClusterCreateStream): at their old positions, or without a leader.
     """
 
     def __init__(self, cluster: NatsProcesses, run_module: Run, user: str = APP_USER) -> None:
@@ -113,7 +114,7 @@ class Site:
         assert seen.done, seen.value
 
     def produce(self, messages: list[Message], record: Record | None = None) -> Record:
-        """Store messages and return what was acknowledged."""
+        """Store messages and return the acknowledged ones."""
         found = record or Record()
 
         async def work() -> None:
@@ -130,7 +131,7 @@ class Site:
         return found
 
     def produce_until(self, stop: threading.Event, subject: str, record: Record) -> threading.Thread:
-        """Store messages one after another until asked to stop, and write down each that is acknowledged."""
+        """Store messages one after another until `stop` is set, and record each acknowledgement."""
 
         async def work() -> None:
             connection = await self.connect()
@@ -186,7 +187,7 @@ class Site:
         requests = [(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences]
 
         def unready(answer: Any) -> bool:
-            """Return whether a group is electing a leader, or a server has not heard yet of a stream that another one told of."""
+            """Return whether a group is electing a leader, or a server has not yet received a stream's assignment."""
             return isinstance(answer, NatsFailure) and (is_transient(answer) or answer.err_code == STREAM_NOT_FOUND)
 
         answers = wait_until(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a real browser makes of a report."""
+"""Opens a report in a real browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 _CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
 #: Seconds after which a browser, or a page that reports nothing, has failed.
 _PATIENCE = 120.0
-#: Runs the test's script once the page is ready and has drawn its charts, as its task ends, and sends what it has seen.
+#: Runs the test's script once the page is ready and has drawn its charts, and posts the result.
 _REPORTING = """
   const root = document.documentElement;
   const report = () => {
@@ -34,7 +34,8 @@ _REPORTING = """
 
 
 def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] = lambda _session: None) -> None:
-    """Let a browser open a page, with the option that says what it makes of it. `begun` is given the session of its processes."""
+    """Open a page in a browser, with an option that selects its output. `begun` receives the session of its
+    processes."""
     browser = subprocess.check_output([str(_CHROMIUM)], text=True).strip()
     (folder / "report.html").write_text(text, encoding="utf-8")
     command = [
@@ -62,7 +63,7 @@ def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] 
 
 
 class _Listener(ThreadingHTTPServer):
-    """Takes what the page reports. An image, for which the browser waits before it closes, is answered only then."""
+    """Receives the page's result. Delays the image, for which the browser waits before it closes, until then."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -102,13 +103,13 @@ def _cpu_seconds(session: int) -> float:
 
 
 def seen(folder: Path, text: str, script: str) -> dict[str, Any]:
-    """Return the object `seen` that a script of the test fills once the page says that it is ready, and `cpu`: the seconds of CPU
-    time of the browser until then, which does not depend on what else the machine does."""
+    """Return the object `seen` that the test's script fills once the page is ready, and `cpu`: the browser's CPU
+    seconds until then, which do not depend on the machine's load."""
     with _Listener() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         here = f"http://127.0.0.1:{server.server_port}/"
         own = _REPORTING.replace("@HERE@", here).replace("@SCRIPT@", script)
-        # The page lets no other script run and loads nothing: what the test needs is let in by name.
+        # The page allows no other script and loads nothing. The test's script and address are allowed by name.
         text = text.replace("script-src 'sha256-", f"connect-src {here}; script-src 'nonce-test' 'sha256-")
         text = text.replace("img-src data:", f"img-src data: {here}")
         text = text.replace("</body>", f'<img id="held" src="{here}" hidden><script nonce="test">{own}</script></body>')

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What no run of a playbook may print: what Ansible deprecates, and a warning for each host about its Python."""
+"""Output that no playbook run may print: Ansible's deprecations, and a warning about each host's Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FORBIDDEN = ("[DEPRECATION WARNING]", "is using the discovered Python interprete
 
 
 def clean(output: str) -> str:
-    """Return what ansible-playbook printed, after a look at its warnings."""
+    """Return the output of ansible-playbook after checking its warnings."""
     # Up to ansible-core 2.18 a warning is wrapped like a paragraph.
     text = " ".join(output.split())
     found = [text[max(0, place - 100) : place + 1000] for one in FORBIDDEN if (place := text.find(one)) >= 0]

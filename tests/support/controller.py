@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a test does with a lab: run playbooks against it, and talk to its servers as a NATS client."""
+"""A test's access to a lab: runs playbooks against it and connects to its servers as a NATS client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task did on one host."""
+    """The result of one task on one host."""
 
     host: str
     task: str
@@ -43,7 +43,7 @@ class TaskResult:
 
 @dataclass
 class Cost:
-    """What a run took of one host, by the callback plugin lab_costs."""
+    """The cost of a run on one host, from the callback plugin lab_costs."""
 
     module_runs: int = 0
     tasks: int = 0
@@ -81,7 +81,7 @@ class Run:
 
 
 def read_costs(record: Iterable[str]) -> tuple[dict[str, Cost], tuple[Step, ...]]:
-    """Return what each host took, and the tasks in their order, from what the callback plugin lab_costs wrote."""
+    """Return the cost of each host, and the tasks in order, from the record of the callback plugin lab_costs."""
     entries = [json.loads(line) for line in record]
     costs: dict[str, Cost] = {}
     for entry in entries:
@@ -130,7 +130,7 @@ class Controller:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout), self._loop).result()
 
     def start(self, work: Coroutine[Any, Any, _Value]) -> Future[_Value]:
-        """Start a coroutine inside the lab's network and go on."""
+        """Start a coroutine inside the lab's network without waiting for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def address(self, host: str) -> str:
@@ -217,7 +217,7 @@ class Controller:
 
 
 def _finish(command: Sequence[str], environment: Mapping[str, str], timeout: float) -> tuple[int, str]:
-    """Run Ansible to its end; return its status and what it printed. With an interrupt or after the timeout it ends, too."""
+    """Run Ansible to its end and return its status and output. An interrupt or the timeout ends it, too."""
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -234,7 +234,8 @@ def _finish(command: Sequence[str], environment: Mapping[str, str], timeout: flo
 
 
 def download_wheels(directory: Path) -> Path:
-    """Download what programs of the collection need, for a host that reaches no package index, and return the directory."""
+    """Download the packages that the collection's programs need, for hosts without a package index; return the
+    directory."""
     locks = _CHECKOUT / "roles/nats_program/files/locks"
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory)]
     for name in ("msgspec", "nats", "prometheus_client"):

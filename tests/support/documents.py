@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What readers type: the fenced blocks, and the commands in them, of the documents at the root and the guides in docs; and the
+"""The commands that readers run: the fenced blocks of the documents at the root and of the guides in docs. Also the
 variables that the roles accept."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 from support.clean_output import clean
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Without docs/reference, which is made from what the code declares.
+#: Without docs/reference, which is generated from the code.
 PATHS = [
     *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((CHECKOUT / "docs").glob("*.md")),
@@ -130,8 +130,11 @@ DOCUMENTS = [Document(str(path.relative_to(CHECKOUT))) for path in PATHS]
 
 
 def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
-    """Run what a reader types into a shell, by the command `inside`; return what it printed. `where`: cwd and env, as subprocess
-    takes them. A shell that fails is an error."""
+    """Run the text in a shell, through the command `inside`, and return its output. `where`: cwd and env, as in
+    subprocess.
+
+    Fails if the shell does.
+    """
     done = subprocess.run(
         [*inside, "bash", "-c", text],
         **where,
@@ -147,12 +150,12 @@ def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
 
 
 class Terminal:
-    """What a user types into one shell: where it stands and what it exports goes on from block to block."""
+    """One shell of a user: its working directory and exported variables persist from block to block."""
 
     def __init__(self, home: Path, folder: Path, environment: dict[str, str]) -> None:
         self._state = home / ".state"
         self._state.write_text(f"cd {folder}\n")
-        # Of the tests' own environment only what says where pip finds packages, and what saves processor time.
+        # From the tests' own environment only the variables that locate pip's packages and save CPU time.
         self._environment = {
             key: value for key, value in os.environ.items() if key.startswith("PIP_") or key == "PYTHONPATH"
         }
@@ -164,7 +167,7 @@ class Terminal:
         }
 
     def type(self, text: str, inside: Sequence[str] = ()) -> str:
-        """Run the text, by the command `inside`; return what it printed. Any command of it that fails is an error."""
+        """Run the text, through the command `inside`, and return its output. Fails if any command does."""
         script = (
             f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
         )

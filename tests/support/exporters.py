@@ -24,7 +24,7 @@ Series = dict[tuple[str, ...], float]
 
 
 class Exporter:
-    """An exporter with these settings beside what it needs in any case."""
+    """An exporter with these settings in addition to the required ones."""
 
     def __init__(self, directory: Path, connection: dict[str, Any], **settings: Any) -> None:
         directory.mkdir(parents=True)
@@ -67,7 +67,7 @@ class Exporter:
             return str(answer.read().decode())
 
     def series(self) -> Series:
-        """Return what it serves."""
+        """Return the series that the exporter serves."""
         return parse_series(self.get())
 
     def until(self, holds: Callable[[Series], bool], seconds: float = 60) -> Series:

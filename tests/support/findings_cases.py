@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A healthy fleet as rows of the silver and gold tables, and for each check what must change for it to fail.
+"""A healthy fleet as rows of the silver and gold tables, and for each check the changes that make it fail.
 
-Each change gets a copy of the fleet, whose name is that of the check: all of them are judged in one Spark job.
+Each change gets a copy of the fleet, named after the check. One Spark job evaluates all of them.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def peer(name: str, **more: Any) -> Row:
     }
 
 
-#: What VARZ tells beside the columns of silver.
+#: Fields of VARZ without a column in silver.
 _VARZ = {
     "http_host": "127.0.0.1",
     "http_port": 8222,
     "cluster": {"cluster_port": 6222, "tls_required": True},
     "leaf": {"port": 7422, "tls_required": True},
 }
-#: A server that connects to hubs, as VARZ tells.
+#: A server that connects to hubs, as in VARZ.
 _SPOKE = {"varz_extra": {**_VARZ, "leaf": {"remotes": [{"urls": ["hub:7422"]}, {"urls": ["hub:7422"]}]}}}
 
 
@@ -575,7 +575,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Case:
-    """What must change for a check to fail, and what its finding then names, beside what the healthy fleet calls it."""
+    """The changes that make a check fail, and the subject of its finding where it differs from the healthy fleet's."""
 
     changes: tuple[Change | Drop, ...]
     subject: Mapping[str, str] = field(default_factory=dict)
@@ -593,7 +593,7 @@ def case(
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
 
 
-#: What there is nothing of where an endpoint is not requested: silver tables, and gold tables that are made of them.
+#: Tables that are empty if an endpoint is not queried: silver tables, and gold tables computed from them.
 _MADE_OF = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
@@ -611,7 +611,7 @@ _OF_SERVERS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
 
 
 def without(endpoint: str) -> tuple[Change | Drop, ...]:
-    """Return what is changed by never asking for an endpoint."""
+    """Return the changes that result from never querying an endpoint."""
     of_server = _OF_SERVERS.get(endpoint)
     columns = [] if of_server is None else [*(one.name for one in of_server.fields), f"{endpoint}_reported"]
     held = {"js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage"} if endpoint == "jsz" else ()
@@ -925,7 +925,7 @@ CASES: dict[str, Case] = {
     "CAPACITY_204": case("headroom", {"days": 5.0}),
 }
 
-#: Fleets in which something is not known, or is as somebody wants it: what a check says there of which subject.
+#: Fleets in which a fact is unknown or a deviation configured: for each check, its result and the subject.
 OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
     "two clusters": (
         (
@@ -1259,7 +1259,7 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     ),
 }
 
-#: What a finding names when a case says nothing else.
+#: The subject of a finding unless a case names another.
 SUBJECT = {"cluster": "C1", "server": "n1", "account": "A", "stream": "S", "consumer": "worker"}
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A synthetic fleet with known truth: what nats_snapshot would have written of it, at any size.
+"""A synthetic fleet with known truth: the snapshots that nats_snapshot would have written, at any size.
 
-Everything is a pure function of the seed and of the moment, so that any span can be written, in any order, in constant memory,
-and twice alike. Some things go wrong on purpose; `Fleet.truth` says which.
+Everything is a pure function of the seed and the moment, so any span can be written in any order, reproducibly and in
+constant memory. Some faults are intended; `Fleet.truth` lists them.
 
     PYTHONPATH=.cache/dev python tests/support/fleet.py LAKE --servers 9 --streams 300 --minutes 60
 """
@@ -36,7 +36,7 @@ from support.snapshots import raft_member, recorded
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 VERSION = "2.15.1"
-#: What an account may hold on all servers.
+#: The limit of an account on all servers.
 ACCOUNT_LIMIT = 1 << 50
 MAX_STORAGE = 1 << 40
 #: The max_bytes of a stream that was resized.
@@ -47,12 +47,12 @@ _DAY = 86400.0
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream and what is true of it. `rate`: messages per second, on average over a day; `size`: bytes of a message.
+    """A stream and its true state. `rate`: messages per second, on average over a day; `size`: bytes of a message.
 
-    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its max_bytes was set, it was `resized`; its
-    consumer no longer acknowledges, it is `stuck`, or it gets the same message again and again, it is `looping`. `flaps`: its
-    leader changes every so many seconds. `diverged`: its last replica lost a tenth of its messages. `slow`: its consumer manages
-    half of what comes.
+    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its max_bytes was set, it was
+    `resized`; its consumer stopped acknowledging, it is `stuck`; its consumer gets the same message again and again, it
+    is `looping`. `flaps`: seconds between changes of its leader. `diverged`: its last replica lost a tenth of its
+    messages. `slow`: its consumer handles half of the messages.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Stream:
 
 @dataclass(frozen=True)
 class Outage:
-    """A server that was down between two moments, in seconds after the fleet's start. `version`: what it runs after it.
-    `last_words`: the last line of its log before it, which each snapshot of the hour after it tells."""
+    """A server that was down between two moments, in seconds after the fleet's start. `version`: its version
+    afterwards. `last_words`: the last line of its log, which each snapshot of the following hour reports."""
 
     server: int
     begin: float
@@ -83,8 +83,8 @@ class Outage:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds within which
-    they answer, one after the other. `whole`: streams and consumers are told with all that was recorded of real ones, and the
+    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds
+    within which they answer, one after the other. `whole`: streams and consumers have all recorded fields, and the
     members of their Raft groups."""
 
     servers: int = 3
@@ -103,7 +103,7 @@ class Fleet:
         return tuple(self._stream(number) for number in range(self.streams))
 
     def truth(self) -> dict[str, Any]:
-        """Return what is true of the fleet, for whoever judges what was found."""
+        """Return the true state of the fleet, against which findings are compared."""
         return {**asdict(self), "assets": [asdict(stream) for stream in self.assets]}
 
     def name(self, server: int) -> str:
@@ -138,7 +138,7 @@ class Fleet:
         return max([-3600.0, *(item.end for item in self.outages if item.server == server and item.end <= at)])
 
     def version(self, server: int, at: float) -> str:
-        """Return what a server runs: what its last outage that is over left there."""
+        """Return a server's version: the one that its last completed outage installed."""
         ended = [item for item in self.outages if item.server == server and item.end <= at and item.version]
         return max(ended, key=lambda item: item.end).version if ended else VERSION
 
@@ -163,7 +163,7 @@ class Fleet:
         return preferred if preferred in living else living[0]
 
     def detail(self, stream: Stream, server: int, at: float) -> dict[str, Any]:
-        """Return what a server tells of its replica in JSZ, with the consumer."""
+        """Return a server's JSZ entry for its replica, including the consumer."""
         last = self.written(stream, at)
         first = self.written(stream, stream.purged) + 1 if 0 < stream.purged <= at else 1
         messages = last - first + 1
@@ -231,7 +231,8 @@ class Fleet:
         return write([self], lake, at, fleet, form)
 
     def write_servers(self, writer: SnapshotWriter, at: float) -> tuple[list[str], list[str]]:
-        """Write what the servers tell at a moment; return the versions of those that answer, and the names of the others."""
+        """Write the servers' replies at a moment; return the versions of those that answer, and the names of the
+        others."""
         held = self.held(at)
         versions, missing = [], []
         for server in range(self.servers):
@@ -254,7 +255,7 @@ class Fleet:
         return f"N{self.name(server)}-{self.started(server, at):.0f}"
 
     def held(self, at: float) -> dict[str, int]:
-        """Return the bytes of each account on all servers, which each server tells."""
+        """Return the bytes of each account on all servers, which each server reports."""
         totals: Counter[str] = Counter()
         for stream in self.assets:
             totals[stream.account] += self.detail(stream, stream.replicas[0], at)["state"]["bytes"] * len(
@@ -326,7 +327,7 @@ def recorded_stream() -> dict[str, Any]:
 
 
 def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
-    """Return what a server tells of a stream at a moment, with the rest as it was recorded."""
+    """Return a server's reply about a stream at a moment, with all other fields as recorded."""
     known = recorded_stream()
     stream = {**known, **detail}
     for name in ("config", "state"):

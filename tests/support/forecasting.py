@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assets whose growth is known, and what the pipeline forecasts of them on many days at once."""
+"""Assets with known growth, and the pipeline's forecasts for them on many days at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jetstream_insights.gold.tables import Col, schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-#: The first day of all series, a Monday, and the day that every day is made in turn, so that one Spark job makes them all.
+#: The first day of all series, a Monday, and the day to which every day is shifted, so one Spark job computes all.
 START, TODAY = date(2026, 1, 5), date(2030, 1, 1)
 
 #: Hours of a day that are reported.
@@ -26,14 +26,15 @@ HOURS = range(0, 24, 4)
 
 @dataclass(frozen=True)
 class Series:
-    """What an asset holds at the end of each day, None where nobody saw it. `event`: the day on which it changed its ways."""
+    """An asset's size at the end of each day, None if it was not measured. `event`: the day on which its growth
+    changed."""
 
     held: Sequence[float | None]
     event: int | None = None
 
 
 def correlated(dice: random.Random, days: int, spread: float) -> list[float]:
-    """Return noise of which each day is correlated with the one before by 0.3."""
+    """Return noise in which each day correlates by 0.3 with the day before."""
     found = [dice.gauss(0, spread)]
     for _day in range(days - 1):
         found.append(0.3 * found[-1] + dice.gauss(0, spread * (1 - 0.3**2) ** 0.5))
@@ -67,7 +68,7 @@ def noisy(dice: random.Random, days: int) -> Series:
 
 
 def compacted(dice: random.Random, days: int) -> Series:
-    """What is held is off by two days' growth, and back the next day."""
+    """The size is off by two days' growth on one day, and correct the next."""
     rate = dice.uniform(5, 20)
     return Series([rate * (50 + day + dice.gauss(0, 2)) for day in range(days)])
 
@@ -79,7 +80,7 @@ def weekly(dice: random.Random, days: int) -> Series:
 
 
 def gaps(dice: random.Random, days: int) -> Series:
-    """Weekly, and on one day in ten nobody looked, and twice not for days."""
+    """Weekly growth; one day in ten has no measurement, and two gaps last several days."""
     away = {day for day in range(days) if dice.random() < 0.1}
     for _time in range(2):
         begin = dice.randrange(days)
@@ -136,7 +137,7 @@ def all_series(scenarios: Iterable[str], assets: int, days: int) -> dict[tuple[s
 
 
 def usage(spark: SparkSession, series: dict[tuple[str, str], Series]) -> DataFrame:
-    """Return what assets hold in each hour, in MB, with the swing of a day. Each scenario is a fleet."""
+    """Return the hourly size of assets in MB, with a daily swing. Each scenario is a fleet."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         for (scenario, name), of_asset in series.items():

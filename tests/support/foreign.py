@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nats_server_discovery_info returns of servers that somebody else set up."""
+"""Results of nats_server_discovery_info for servers that the collection did not set up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 
 
 def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
-    """Return what the module finds of a server with this configuration."""
+    """Return the module's result for a server with this configuration."""
     text = text.replace("NUMBER", str(number))
     reading = read_config("/etc/nats.conf", lambda _path: text, {"SERVER_NAME": f"nats-{number}"})
     loaded = loaded_config(reading.config, ["nats-server", "-c", "/etc/nats.conf", *argv])

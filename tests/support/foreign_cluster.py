@@ -31,8 +31,8 @@ NAMES = ("f1", "f2", "f3")
 
 
 class Foreign(RoleCluster):
-    """Three servers that were started by hand, each with a binary and files of its own. The inventory knows only how to reach the
-    hosts; `adopted` adds what the playbook adopt wrote."""
+    """Three servers that were started by hand, each with its own binary and files. The inventory contains only the
+    hosts' connection variables; `adopted` adds the files that the playbook adopt wrote."""
 
     #: All servers that were started by hand.
     names: tuple[str, ...] = NAMES
@@ -43,7 +43,7 @@ class Foreign(RoleCluster):
         super().__init__(root, [], version)
         self.version = version
         self.adopted: list[str] = []
-        # Of clients, routes, monitoring, gateways and leafnodes.
+        # Ports of clients, routes, monitoring, gateways and leafnodes.
         self.ports = {name: free_ports(5) for name in self.names}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.variables = {
@@ -91,7 +91,7 @@ write_deadline: "8s"
 
     @staticmethod
     def accounts(more: str = "") -> str:
-        """Return the accounts, of whose users only the hashes are known."""
+        """Return the accounts, with password hashes only."""
         return f"""\
 accounts: {{
   $SYS: {{ users: [ {{ user: boss, password: "{hash_password(SYSTEM_PASSWORD, 4)}" }} ] }}
@@ -101,7 +101,7 @@ accounts: {{
 """
 
     def environment(self, name: str) -> dict[str, str]:
-        """Return what the configuration of a server takes from the environment."""
+        """Return the environment variables that a server's configuration uses."""
         return {"WHO": f"hand-{name}"}
 
     def start(self, name: str, *flags: str) -> None:
@@ -139,7 +139,7 @@ accounts: {{
                 process.wait()
 
     def healthy(self, name: str) -> None:
-        """Wait until the server says so."""
+        """Wait until the server reports that it is healthy."""
         deadline = time.monotonic() + 60
         # Right after its start /proc has no command line of it yet.
         while time.monotonic() < deadline and self.processes[name].poll() is None:
@@ -150,7 +150,7 @@ accounts: {{
         raise AssertionError((self.root / name / "log").read_text())
 
     def monitored(self, name: str, endpoint: str) -> Any:
-        """Return what an endpoint of the server's monitoring port says. Raises OSError."""
+        """Return the reply of a monitoring endpoint. Raises OSError."""
         url = f"{self.monitoring}://127.0.0.1:{self.ports[name][2]}/{endpoint}"
         with urllib.request.urlopen(url, timeout=5, context=self.trust) as reply:
             return json.load(reply)
@@ -172,7 +172,7 @@ accounts: {{
         return [*command, *self.adopted], environment
 
     def adopt(self, **extra: Any) -> str:
-        """Adopt the cluster and use what was written from then on; return what was shown."""
+        """Adopt the cluster, use the written files from then on, and return the report."""
         directory = self.root / "adopted"
         shown = self.playbook("adopt", nats_cluster_adopt_directory=str(directory), **extra).output
         vault = directory / "group_vars/nats/vault.yml"
@@ -183,7 +183,7 @@ accounts: {{
         return words(shown)
 
 
-#: What the files of linked servers have in clear, or take from the environment.
+#: Secrets that the files of linked servers contain in clear text or take from the environment.
 LINK_SECRETS = {
     "route": "ro-ute:1",
     "gateway": "gate way%2",

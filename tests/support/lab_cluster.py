@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster that the role deploys, by default of five hosts in zones 2-2-1: what tests do with it and ask of it."""
+"""A cluster that the role deploys, by default on five hosts in zones 2-2-1, with helpers for tests."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ AWKWARD = {
 }
 
 
-# A raft-silent server, as some versions now and then start: it answers, and says nothing to its Raft peers. Denied the interest
-# in the peers' inboxes, it is so for as long as its process lives; the file has its contents and time back when it listens.
+# Makes a start of the server raft-silent, a defect of some versions: it answers clients but sends nothing to its Raft
+# peers. A denied permission for the peers' inboxes causes the same until the process ends. The file gets its content
+# and time back once the server listens.
 MUTE = r"""#!/bin/sh
 conf=/etc/nats-server/nats-server.conf
 left=$(cat /root/mute-starts)
@@ -76,7 +77,7 @@ class Cluster:
             "nats_server_jetstream_max_file_store": "256MB",
             "nats_server_system_password": SYSTEM_PASSWORD,
             "nats_server_bcrypt_cost": 4,
-            # The default of 10 s is for real hosts; what the gate makes of it is tested in test_cluster_health.py.
+            # The default of 10 s is for real hosts; test_cluster_health.py tests the gate's use of it.
             "nats_cluster_gate_span": 3,
             # Hosts are tuned in molecule's scenarios.
             **dict.fromkeys(TUNINGS, "off"),
@@ -123,7 +124,7 @@ class Cluster:
     deploy = partialmethod(play, "deploy")
 
     def deploy_unchanged(self, **changes: Any) -> Run:
-        """Deploy what is deployed already; nothing may change, and the run tells what that cost."""
+        """Deploy an unchanged configuration. Nothing may change; the run has its cost."""
         run = self.deploy(**changes)
         assert run.status == 0, run.output
         assert run.changed == []
@@ -147,9 +148,9 @@ class Cluster:
         password: str = AWKWARD["number"],
         streams: Sequence[str] = ("LOAD3", "MORE3"),
     ) -> Iterator[Load]:
-        """Messages, requests and counters that go on meanwhile; afterwards everything that was acknowledged must be there.
+        """Run messages, requests and counters inside the context, then check that everything acknowledged is stored.
 
-        Its clients connect to these hosts, by default to all, and its streams have three replicas.
+        The clients connect to these hosts, by default to all. The streams have three replicas.
         """
         load = Load(self.urls(*hosts), user, password, LoadPlan(streams=dict.fromkeys(streams, 3), rate=20))
         self.controller.run(load.prepare(), timeout=90)
@@ -161,7 +162,7 @@ class Cluster:
 
     @contextmanager
     def running(self, load: Load) -> Iterator[None]:
-        """Let a load that is prepared run meanwhile."""
+        """Run a prepared load inside the context."""
         running = self.controller.start(load.run())
 
         async def stop() -> None:
@@ -187,7 +188,7 @@ class Cluster:
         }
 
     def restarted(self, before: dict[str, str]) -> set[str]:
-        """The hosts of which the server is another process than before."""
+        """Return the hosts on which the server's process has changed."""
         return {host for host, pid in self.pids().items() if pid != before[host]}
 
     def files(self) -> dict[str, str]:
@@ -197,7 +198,7 @@ class Cluster:
         }
 
     def varz(self, host: str) -> dict[str, Any]:
-        """What a server says of itself."""
+        """Return a server's VARZ."""
         read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8222/varz').read().decode())"
         result: dict[str, Any] = json.loads(self.controller.ssh(host, f'python3 -c "{read}"').stdout)
         return result
@@ -216,7 +217,7 @@ class Cluster:
 
     @contextmanager
     def mute(self, host: str) -> Iterator[Callable[[int], None]]:
-        """What is given lets that many of the host's next starts end in a mute server."""
+        """Yield a function that makes the given number of the host's next starts raft-silent."""
         drop_in = "/etc/systemd/system/nats-server.service.d"
 
         def starts(count: int) -> None:
@@ -232,14 +233,14 @@ class Cluster:
             self.controller.ssh(host, f"rm -r {drop_in} && systemctl daemon-reload")
 
     def health(self, *arguments: str) -> Run:
-        """Ask the health gate once, with more options as ``name=value``."""
+        """Run the health gate once, with more options as ``name=value``."""
         return self.controller.module(
             "nats_cluster_health",
             {
                 "servers": self.urls(),
                 "expected_servers": self.hosts,
                 "wait": False,
-                # What the callers look for is in the whole message.
+                # Callers search the complete message.
                 "problems": "first",
                 "user": "sys",
                 "password": self.variables.get("nats_server_system_password"),
@@ -270,7 +271,8 @@ class Cluster:
         self.wait_until_healthy()
 
     def mended(self, host: str, playbook: str = "deploy") -> set[str]:
-        """Run the playbook for a host whose server is mute, and return the hosts of which the server was restarted by that."""
+        """Run the playbook for a host whose server is raft-silent, and return the hosts on which it restarted the
+        server."""
         pids = self.pids()
         run = self.play(playbook, limit=host)
         assert run.status == 0, run.output

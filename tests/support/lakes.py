@@ -28,7 +28,7 @@ from support.fleet import START, Fleet
 
 T = TypeVar("T")
 
-#: The moments of the golden lake, in seconds after its fleet's start, and what asks the command line for them.
+#: The moments of the golden lake, in seconds after its fleet's start, and the command-line options that select them.
 MOMENTS = (0.0, 60.0, 3600.0)
 HOURS = [START, START + timedelta(hours=1)]
 DAY = START.date()
@@ -38,7 +38,8 @@ JOBS = ("silver", "gold", "findings", "report")
 
 @dataclass(frozen=True)
 class Golden:
-    """A lake with all tables of a small fleet in two hours, and what the jobs printed. Tests that write have copies of it."""
+    """A lake with all tables of a small fleet for two hours, and the output of the jobs. Tests that write use
+    copies."""
 
     path: Path
     printed: str

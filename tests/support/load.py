@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A load that keeps its books: what was acknowledged must be in the stream, once, in order, on every replica.
+"""A load that records its acknowledgements: each acknowledged message must be stored once, in order, on every replica.
 
-Producers publish with message ids and retry until the acknowledgement comes, durable consumers acknowledge what they get, a key
-is counted up by compare-and-set, and requests are answered. It goes on while servers come and go, and `verify` names
-whatever does not add up afterwards.
+Producers publish with message ids and retry until they get an acknowledgement. Durable consumers acknowledge their
+messages, a key is incremented by compare-and-set, and requests are answered. The load continues while servers restart;
+`verify` then lists every discrepancy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What the load saw. `longest_gap` is in seconds, over all producers."""
+    """The results of the load. `longest_gap` is in seconds, over all producers."""
 
     acknowledged: int
     retries: int
@@ -73,7 +73,8 @@ class LoadReport:
 
 
 async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Exception]) -> Answer:
-    """Ask until there is an answer, which these errors are, too: the leaders that give it may still be elected, up to 9 s."""
+    """Repeat a request until it is answered; the given errors count as answers. Electing a leader can take up to 9
+    s."""
     end = time.monotonic() + 30
     while True:
         try:
@@ -87,11 +88,11 @@ async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Excepti
 
 
 async def publish_stored(jetstream: JetStreamContext, subject: str, payload: bytes, ident: str) -> PubAck:
-    """Publish a message with this id, and return what acknowledged it: the message is stored.
+    """Publish a message with this id and return the acknowledgement: the message is stored.
 
-    Raises nats.errors.TimeoutError where nothing says so. Before 2.11 that is also a reply with the sequence 0, which a leader
-    gives to whoever sends the id again while it has only proposed the message (jetstream_cluster.go,
-    processClusteredInboundMsg): another leader may never hear of it.
+    Raises nats.errors.TimeoutError without one. Before 2.11 a reply with the sequence 0 is not one either: a leader
+    sends it for a repeated id while the message is only proposed (jetstream_cluster.go, processClusteredInboundMsg),
+    and the next leader may never receive the proposal.
     """
     ack = await jetstream.publish(subject, payload, headers={"Nats-Msg-Id": ident})
     if ack.seq == 0:
@@ -100,7 +101,8 @@ async def publish_stored(jetstream: JetStreamContext, subject: str, payload: byt
 
 
 async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> list[Msg]:
-    """Return that many messages: a server that has just heard of a consumer may know nobody to ask, or get only some."""
+    """Fetch this many messages. A server that has just received a consumer may have no responder yet, or return only
+    some."""
     found: list[Msg] = []
     while len(found) < count:
         found += await patiently(partial(subscription.fetch, count - len(found), timeout=10))
@@ -108,9 +110,9 @@ async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> 
 
 
 def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
-    """Return what is wrong with the stored ids of a producer: lost, there twice, or out of order.
+    """Return the problems of a producer's stored ids: lost, duplicate, or out of order.
 
-    The last message of a producer may be stored without an acknowledgement that came back: it is in nobody's book.
+    The producer's last message may be stored although its acknowledgement was lost.
     """
     problems = []
     wanted = ledger.acknowledged
@@ -150,7 +152,7 @@ class Load:
         self._unanswered = 0
         # In each message's id: an earlier load may have used the same streams.
         self._began = time.monotonic_ns()
-        # Of each stream: the sequence from which on its messages are read again afterwards.
+        # The first sequence of each stream that `verify` reads.
         self._first: dict[str, int] = {}
         self._stop = asyncio.Event()
 
@@ -168,7 +170,7 @@ class Load:
             await patiently(partial(bucket.put, COUNTER, b"0"))
 
     async def run(self) -> None:
-        """Produce, consume, count and ask until `stop`."""
+        """Produce, consume, count and send requests until `stop`."""
         await asyncio.gather(
             *(self._produce(ledger) for ledger in self.ledgers),
             *(self._consume(stream) for stream in self.plan.streams),
@@ -194,8 +196,8 @@ class Load:
         )
 
     async def verify(self) -> list[str]:
-        """Return everything that is wrong, after `run` has ended: with every replica of each stream as the leader in turn the
-        books are compared with what is stored."""
+        """Return all discrepancies after `run` has ended. Each replica of each stream becomes the leader once, and
+        its stored messages are compared with the acknowledgements."""
         problems: list[str] = []
         async with self._client() as client:
             for stream, replicas in self.plan.streams.items():
@@ -217,7 +219,8 @@ class Load:
         return problems
 
     async def _bucket(self, jetstream: JetStreamContext) -> KeyValue:
-        """Return the bucket. One that was made on 2.10 is not made again on a later version: it lacks what nats-py asks for."""
+        """Return the bucket. A bucket from 2.10 cannot be created again on a later version: nats-py expects more of
+        its settings."""
         try:
             return await jetstream.key_value(BUCKET)
         except nats.js.errors.BucketNotFoundError:
@@ -228,7 +231,7 @@ class Load:
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[Client]:
         async def ignore(_error: Exception) -> None:
-            """Servers come and go; what matters is in the books."""
+            """Ignore errors while servers restart: only the acknowledgements matter."""
 
         options: dict[str, Any] = {
             "connect_timeout": 1,
@@ -313,7 +316,7 @@ class Load:
     # --- afterwards ---------------------------------------------------------------------------------------------------
 
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
-        """Yield each replica's server once, while it leads the stream; what is done meanwhile is no waiting for the next."""
+        """Yield each replica's server once, while it leads the stream. The caller's work does not count as waiting."""
         seen: set[str] = set()
         patience = 20 * replicas
         end = time.monotonic() + patience
@@ -341,7 +344,8 @@ class Load:
 
     @staticmethod
     def _may_lead(replica: dict[str, Any], seen: set[str]) -> bool:
-        """A leader hands over only to whom it has heard within 3 s (raft.go, StepDown): one that has just begun asks in vain."""
+        """A leader hands over only to a peer that was in contact within 3 s (raft.go, StepDown), so a new leader may
+        have none."""
         return (
             replica["name"] not in seen
             and replica["current"]

@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 
 
 def change_manifest(folder: Path, **changes: Any) -> dict[str, Any]:
-    """Change what the manifest of a backup says, seal it again, and return what it said."""
+    """Change fields of a backup's manifest, seal it again, and return the previous manifest."""
     before = json.loads((folder / FILE).read_text())
     unsealed = {key: value for key, value in before.items() if key != "seal"}
     (folder / FILE).write_text(sealed_text({**unsealed, **changes}))

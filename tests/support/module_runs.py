@@ -62,11 +62,11 @@ def gate_restarting_silent(
     silent_after: float = 60,
     others: Sequence[NatsProcesses] = (),
 ) -> dict[str, Any]:
-    """Return what the gate says, after servers that started raft-silent were restarted, at most three times.
+    """Return the gate's result after restarting, at most three times, the servers that started raft-silent.
 
-    That is a defect of some versions (docs/health-gate.md), likely on a busy machine; of all others a server that does not join
-    in time is a failure. With two of three silent there is no leader that could tell which, and all that the gate names restart.
-    `others`: the further clusters of a supercluster.
+    Some versions have this defect (docs/health-gate.md), and a busy machine makes it likely. For all other versions, a
+    server that does not join in time is a failure. If two of three are silent, no leader can identify them, and all
+    servers in the gate's problems are restarted. `others`: the further clusters of a supercluster.
     """
     owners = {name: one for one in (cluster, *others) for name in one.names}
     for _restart in range(3 if RAFT_SILENT.affects(cluster.version) else 0):

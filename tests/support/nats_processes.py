@@ -32,7 +32,8 @@ SYS_USER, SYS_PASSWORD = "sys", "sys-pass#$1"
 APP_USER, APP_PASSWORD = "app", "app-pass"
 #: The versions of nats-server that tests run: the oldest supported series and the newest.
 VERSIONS = ["2.10.27", "2.15.1"]
-#: Marks tests of what a playbook makes of data, whatever the version of the servers: the modules below are tested with each.
+#: Marks tests of playbooks whose result does not depend on the server version: the modules are tested with each
+#: version.
 ONE_VERSION = pytest.mark.parametrize("version", VERSIONS[-1:], indirect=True, scope="session")
 
 
@@ -44,11 +45,11 @@ def binary(version: str) -> str:
 
 
 class _Ports:
-    """Ports of loopback that no other process of any test run on this machine gets, each once, below those that outgoing
-    connections take.
+    """Ports of loopback below the ephemeral range, each given out once, to one process of all test runs on this
+    machine.
 
-    They come in blocks. Whoever holds the first port of a block, bound and without listening, has the others: the kernel gives it
-    to one process, and takes it back when that ends.
+    Ports come in blocks. The process that has bound the first port of a block, without listening, owns the block. The
+    kernel grants that port to one process and releases it when the process ends.
     """
 
     BLOCK = 50
@@ -63,7 +64,7 @@ class _Ports:
             if not self._left:
                 self._left = self._claim()
             port = self._left.pop()
-            # Something that is no test of ours may have it.
+            # An unrelated program may use the port.
             with contextlib.suppress(OSError), socket.socket() as item:
                 item.bind(("127.0.0.1", port))
                 return port
@@ -85,12 +86,12 @@ _PORTS = _Ports()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback on which nothing listens, and which are nobody else's."""
+    """Return unused ports of loopback that no other test gets."""
     return [_PORTS.take() for _number in range(count)]
 
 
 def listens(port: int) -> bool:
-    """Return whether something listens on this port, of loopback or of every address; nobody connects for it."""
+    """Return whether a process listens on this port of loopback or of all addresses, without connecting to it."""
     tables = [path.read_text() for path in map(Path, ("/proc/net/tcp", "/proc/net/tcp6")) if path.exists()]
     sockets = [line.split() for table in tables for line in table.splitlines()]
     return any(found[1].endswith(f":{port:04X}") and found[3] == "0A" for found in sockets)
@@ -185,7 +186,7 @@ listen: "127.0.0.1:{self.ports[name]}"
         return f'system_account: "$SYS"\naccounts {{\n  {system}\n{accounts}\n}}'
 
     def _login(self, account: str) -> dict[str, Any]:
-        """Return how a user of an account logs in, as nats.connect takes it."""
+        """Return the login options of an account's user for nats.connect."""
         if self.operator is not None:
             return {"user_credentials": str(self.operator.creds[account])}
         return {"user": self.accounts[account], "password": APP_PASSWORD}
@@ -230,9 +231,9 @@ listen: "127.0.0.1:{self.ports[name]}"
     ) -> dict[str, Any]:
         """Return the reply to a JetStream API request, or to a message, of the application user.
 
-        Retries until it succeeds and, where it tells of a group, names its leader and as many members: a leader that was
-        elected a moment ago may leave out one that it has not yet heard. A message is stored once, and what is gone when a
-        delete is asked for again was deleted.
+        Retries until the request succeeds and, for a group, the reply names a leader and this many members: a newly
+        elected leader may omit members that have not contacted it yet. A message is stored once, and a repeated delete
+        succeeds if the object is gone.
         """
         return asyncio.run(self._app_request(subject, body or {}, account, members, seconds))
 
@@ -262,7 +263,7 @@ listen: "127.0.0.1:{self.ports[name]}"
                     unanswered = unanswered or isinstance(error, nats.errors.TimeoutError)
                 if unanswered and ".DELETE." in subject and "not found" in str(reply.get("error")):
                     return {"success": True}
-                # A member that does not lead may answer as well, with the messages that it holds by then.
+                # A member that does not lead may answer as well, with the messages that it has so far.
                 replicas = (reply.get("cluster") or {}).get("replicas") or ()
                 named = len(replicas) + 1 if answered_by_leader(reply) else 0
                 if ("error" not in reply and named >= members) or time.monotonic() > deadline:
@@ -288,8 +289,8 @@ listen: "127.0.0.1:{self.ports[name]}"
         return reply
 
     async def _until_known(self, subject: str, account: str) -> None:
-        """Return once every living server knows that somebody takes messages of this subject, which others of them hear later
-        than the reply of the stream's leader."""
+        """Return once every living server has a responder for this subject. Some receive the interest later than the
+        reply of the stream's leader."""
         import nats
 
         one = ".".join("0" if token in ("*", ">") else token for token in subject.split("."))
@@ -299,7 +300,7 @@ listen: "127.0.0.1:{self.ports[name]}"
                 deadline = time.monotonic() + 60
                 while True:
                     try:
-                        # Its leader refuses a message that is meant for another stream before its group hears of it.
+                        # The leader refuses this message, which expects another stream, before its group receives it.
                         await connection.request(one, headers={"Nats-Expected-Stream": "none"}, timeout=2)
                         return
                     except (nats.errors.TimeoutError, nats.errors.NoRespondersError):
@@ -335,7 +336,7 @@ def collections_path() -> str:
 
 
 def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook, one of the collection by its short name. There is no inventory unless the arguments name one."""
+    """Run a playbook, given by its short name if it belongs to the collection. The arguments may name an inventory."""
     found = name if "." in name else f"natsops.jetstream.{name}"
     command = [str(Path(sys.executable).with_name("ansible-playbook")), found, *arguments]
     variables = {

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `nats stream backup` and `nats stream restore` do, request by request: the command itself is in no package registry.
+"""The requests of `nats stream backup` and `nats stream restore`. The command itself is not in any package registry.
 
-After jsm.go snapshots.go (SnapshotToDirectory, RestoreSnapshotFromDirectory) and natscli cli/stream_command.go, of summer 2026.
+From jsm.go snapshots.go (SnapshotToDirectory, RestoreSnapshotFromDirectory) and natscli cli/stream_command.go, of
+summer 2026.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ async def backup(connect: Callable[[], Awaitable[NatsPy]], stream: str, director
 
 
 async def restore(connect: Callable[[], Awaitable[NatsPy]], directory: Path) -> dict[str, Any]:
-    """Restore what a directory holds as the command does, and return the state that the server reports."""
+    """Restore the backup in a directory as the command does, and return the state that the server reports."""
     meta = json.loads((directory / META).read_text())
-    # It reads these two, whatever else there is.
+    # The command reads only these two keys.
     request = {"config": meta["config"], "state": meta["state"]}
     name = request["config"]["name"]
     client = await connect()

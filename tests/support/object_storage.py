@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An S3-compatible server (moto's) on loopback, which verifies signatures and what its one user may do."""
+"""An S3-compatible server (moto) on loopback, which verifies signatures and the permissions of its only user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from botocore.config import Config
 from support.nats_processes import free_ports
 
 BUCKET = "backups"
-#: The requests that make the user, which nobody signs.
+#: The unsigned requests that create the user.
 _BEFORE = 3
 _LIMIT = 1 << 20
 

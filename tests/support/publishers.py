@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from support.load import Load, LoadPlan, compare, patiently
 
-#: Seconds of load before and after what is measured, and until each publisher must have had its first acknowledgement.
+#: Seconds of load before and after the measurement, and the limit for each publisher's first acknowledgement.
 LEAD, FIRST = 5.0, 60.0
 
 Result = TypeVar("Result")
@@ -23,8 +23,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Waits:
-    """What the publishers saw. Seconds: `gap` is the longest time without an acknowledgement for any of them, `quiet` the same
-    before anything was done. `retries` are publishes without an answer in time."""
+    """The publishers' waits in seconds: `gap` is the longest time without an acknowledgement for any of them,
+    `quiet` the same before the work. `retries` counts publishes without an answer in time."""
 
     gap: float
     quiet: float
@@ -66,9 +66,9 @@ class Publishers(Load):
     def during(
         self, work: Callable[[], Result], meanwhile: contextlib.AbstractContextManager[object] | None = None
     ) -> tuple[Result, float, Waits]:
-        """Do the work while the publishers run, which they do already; return its result, its seconds and what they saw.
+        """Do the work while the publishers run; return its result, its seconds and the publishers' waits.
 
-        `meanwhile` is entered before the work, and left LEAD seconds after it.
+        `meanwhile` is entered before the work and left LEAD seconds after it.
         """
         self._wait_for_all()
         begun = time.monotonic()

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches from outside whether groups of replicas keep their quorum. It shares nothing with what it watches over: a process
-and connections of its own, and none of the collection's code.
+"""Checks from outside whether groups of replicas keep their quorum. It shares nothing with the system under test: it
+has its own process and connections, and uses none of the collection's code.
 
-Each server is asked over a connection to just this server, five times a second, what it holds. Standard input has
-``{"servers": {NAME: URL}, "user": …, "password": …}``; each line of the output is a sample, ``{"at": SECONDS, "away": {GROUP:
-[NAME, …]}}``: the members of each group that are away, the meta group's as META and a stream's as ACCOUNT/STREAM.
+Each server is queried over its own connection, five times a second. Standard input has ``{"servers": {NAME: URL},
+"user": …, "password": …}``; each line of the output is a sample, ``{"at": SECONDS, "away": {GROUP: [NAME, …]}}``: the
+unavailable members of each group, the meta group's as META and a stream's as ACCOUNT/STREAM.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ META = "META"
 INTERVAL = 0.2
 #: Seconds without an answer that a server may take when the machine is busy. One that stops closes its connection at once.
 PATIENCE = 2.0
-#: Messages that a replica may have less than another that was asked a moment earlier or later.
+#: Messages by which a replica may lag behind another one that was queried a moment earlier or later.
 BEHIND = 50
 
 
 @dataclass(frozen=True)
 class View:
-    """What one server says: whether it knows a leader of the meta group, and of each stream it holds the last sequence and
-    all its replicas' servers."""
+    """The reply of one server: whether it has a leader of the meta group, and for each stream its last sequence and
+    the servers of all its replicas."""
 
     has_meta_leader: bool
     last: Mapping[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class View:
 
 
 def view(jsz: Mapping[str, Any]) -> View:
-    """Return what a server's answer to JSZ says."""
+    """Return the relevant values of a server's JSZ reply."""
     streams = {
         f"{account['name']}/{stream['name']}": stream
         for account in jsz.get("account_details") or ()
@@ -63,7 +63,8 @@ def view(jsz: Mapping[str, Any]) -> View:
 
 
 def away(groups: Mapping[str, frozenset[str]], views: Mapping[str, View]) -> dict[str, list[str]]:
-    """Return the members of each group that are no help to it: those without an answer, and those that have not caught up."""
+    """Return the members of each group that cannot vote for new entries: those without a reply, and those that lag
+    behind."""
     found = {}
     for group, members in groups.items():
         newest = max((seen.last.get(group, 0) for seen in views.values()), default=0)
@@ -77,7 +78,7 @@ def away(groups: Mapping[str, frozenset[str]], views: Mapping[str, View]) -> dic
 
 
 class Watch:
-    """The servers, what they last said, and the groups that they ever named."""
+    """The servers, their last replies, and all groups in any reply."""
 
     def __init__(self, servers: Mapping[str, str], **login: str) -> None:
         self._servers = servers
@@ -93,7 +94,7 @@ class Watch:
         while True:
             began = time.monotonic()
             for seen in self._views.values():
-                # A follower that has just started does not know all the others yet.
+                # A follower that has just started may not list all other members yet.
                 self._groups |= {group: members for group, members in seen.members.items() if len(members) > 2}
             print(json.dumps({"at": began, "away": away(self._groups, self._views)}), flush=True)
             await asyncio.sleep(began + INTERVAL - time.monotonic())
@@ -127,8 +128,8 @@ def watching(
     folder: Path,
     inside: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Watch from the first sample in which nobody is away; the samples are in the list afterwards. `inside`: how the command of
-    the watch's process is run where the servers are."""
+    """Watch from the first sample without unavailable members; the list has the samples afterwards. `inside`: wraps
+    the command of the watch, so it runs where the servers are."""
     found: list[dict[str, Any]] = []
     samples = folder / "samples.jsonl"
     with samples.open("w") as output, (folder / "errors").open("w") as errors:

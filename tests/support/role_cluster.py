@@ -38,7 +38,7 @@ TUNINGS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "tim
 
 @dataclass(frozen=True)
 class Run:
-    """What a playbook did: its exit status and everything it printed."""
+    """The result of a playbook: its exit status and output."""
 
     status: int
     output: str
@@ -152,7 +152,7 @@ class RoleCluster:
     def playbook(self, name: str, *arguments: str, fails: bool = False, **extra: Any) -> Run:
         """Run a playbook to its end; `fails`: it must."""
         process = self.start_playbook(name, *arguments, **extra)
-        # Under load and beside other tests a restart of three servers takes half of it, each with a gate of up to 120 s.
+        # Under load, next to other tests, a restart of three servers takes half of it, each with a gate of up to 120 s.
         output, _nothing = process.communicate(timeout=300)
         assert (process.returncode != 0) == fails, output
         return Run(process.returncode, clean(output))
@@ -201,9 +201,9 @@ def load(
     streams: Mapping[str, int] | None = None,
     **login: Any,
 ) -> Iterator[list[LoadReport]]:
-    """Produce, consume and request meanwhile; afterwards every acknowledged message must be there.
+    """Produce, consume and request inside the context, then check that every acknowledged message is stored.
 
-    The report is in the yielded list then. `streams`: name → replicas, by default one with three.
+    The yielded list contains the report then. `streams`: name → replicas, by default one with three.
     """
     plan = LoadPlan(streams=dict(streams or {"LOAD3": 3}), rate=20)
     work = Load(cluster.urls, user, password, plan, **login)
@@ -265,5 +265,5 @@ def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
 
 
 def words(output: str) -> str:
-    """Return what Ansible printed on one line: it breaks long messages, and masks quotes."""
+    """Return Ansible's output as one line, undoing its line breaks and escaped quotes."""
     return " ".join(output.replace("\\n", " ").replace('\\"', '"').split())

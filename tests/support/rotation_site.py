@@ -70,7 +70,8 @@ def changed(output: str) -> int:
 
 @dataclass
 class Seen:
-    """What a user met that logs in all the time: when it was let in first, and each refusal with its time (monotonic)."""
+    """The logins of a user that logs in continuously: the time of the first success, and each refusal with its time
+    (monotonic)."""
 
     tries: int = 0
     first: float = 0.0
@@ -78,10 +79,10 @@ class Seen:
 
 
 class Watch:
-    """Logs in every 100 ms to each server with each of `logins` (user to password), to which more may be added under way.
+    """Logs in to each server every 100 ms with each of `logins` (user to password), which may grow at any time.
 
-    A reload of users refuses whoever is greeted and has not logged in yet (server/reload.go, `reloadAuthorization`), so that a
-    refusal counts when an attempt that began after it is refused too.
+    A reload of users refuses connections that have not logged in yet (server/reload.go, `reloadAuthorization`), so a
+    refusal counts only if an attempt that began after it is refused too.
     """
 
     def __init__(self, site: Site, logins: dict[str, str], tls: ssl.SSLContext | None = None) -> None:
@@ -105,7 +106,7 @@ class Watch:
 
     @property
     def refusals(self) -> list[tuple[float, str]]:
-        """Every refusal of everybody."""
+        """All refusals of all users."""
         return [refusal for seen in self.seen.values() for refusal in seen.refusals]
 
     def _run(self, name: str) -> None:
@@ -124,7 +125,7 @@ class Watch:
 
 
 def login(port: int, user: str, password: str, tls: ssl.SSLContext | None = None) -> str:
-    """Log in once; PONG, or what the server or the system said instead."""
+    """Log in once; return PONG or the refusal of the server or the system."""
     try:
         connection = socket.create_connection(("127.0.0.1", port), timeout=5)
         with connection:

@@ -29,12 +29,12 @@ MARK = "EVENT "
 
 
 class Rulebook:
-    """A running ansible-rulebook. `told` is where the playbook told.yml leaves what it was given."""
+    """A running ansible-rulebook. `told` has the variables that the playbook told.yml received."""
 
     def __init__(self, folder: Path, rulebook: str, variables: Mapping[str, Any], *arguments: str) -> None:
         self.told_file = folder / "told"
         self.log = folder / "rulebook.log"
-        # What one before it was told and said is not its own.
+        # The output of an earlier rulebook does not count.
         for left in (self.told_file, self.log):
             left.unlink(missing_ok=True)
         (folder / "variables.yml").write_text(yaml.safe_dump(dict(variables)))
@@ -72,7 +72,7 @@ class Rulebook:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Return what `event` of each event is, in order, of the rulebook of `printing`."""
+        """Return the values of `event`, in order, that the rulebook of `printing` printed."""
         return [json.loads(line) for line in re.findall(f"{MARK}(.*) END", self.output)]
 
     def wait_until(self, what: Callable[[], Any], why: str) -> None:
@@ -110,12 +110,12 @@ def sources_folder() -> Path:
 
 
 def source(name: str) -> dict[str, Any]:
-    """Return what an event source defines, run as ansible-rulebook does."""
+    """Return the names that an event source defines, run as ansible-rulebook does."""
     return runpy.run_path(str(sources_folder() / f"{name}.py"))
 
 
 def refusal(name: str, **arguments: Any) -> str:
-    """Return what a source says of arguments that it cannot work with."""
+    """Return a source's error message for unusable arguments."""
     main: Main = source(name)["main"]
     with pytest.raises(Exception) as caught:
         asyncio.run(asyncio.wait_for(main(asyncio.Queue(1), arguments), PATIENCE))

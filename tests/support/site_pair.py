@@ -31,7 +31,7 @@ STREAM, SUBJECT = "ORDERS", "orders"
 
 @dataclass
 class Producer:
-    """What a producer knows: by message id, the sequence of each acknowledgement."""
+    """A producer's record: by message id, the sequence of each acknowledgement."""
 
     url: str
     acknowledged: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Producer:
 
 
 class Link:
-    """The network between the sites: what connects to `port` reaches the other one, unless it is cut."""
+    """The network between the sites: connections to `port` reach the other one, unless it is cut."""
 
     def __init__(self, port: int, other: int) -> None:
         self._other = other
@@ -199,7 +199,8 @@ class SitePair:
         site: NatsProcesses | None = None,
         stream: str = STREAM,
     ) -> None:
-        """Fetch messages of a consumer, at the origin by default, and acknowledge those that `ack` says, by their sequence."""
+        """Fetch messages of a consumer, at the origin by default, and acknowledge those whose sequence `ack`
+        accepts."""
 
         async def work() -> None:
             connection = await nats.connect((site or self.east).urls, user=APP_USER, password=APP_PASSWORD)
@@ -228,7 +229,7 @@ class SitePair:
 
     @contextlib.contextmanager
     def listening(self, side: NatsProcesses, *subjects: str) -> Iterator[list[str]]:
-        """Give the subjects of the messages that an application at that side gets meanwhile."""
+        """Yield the subjects of the messages that an application at that side receives inside the context."""
         heard: list[str] = []
         ready, stop = threading.Event(), threading.Event()
 

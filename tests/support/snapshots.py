@@ -33,7 +33,7 @@ REPLIES = Path(__file__).with_name("replies")
 #: The versions of nats-server whose replies were recorded.
 RECORDED = sorted(path.stem for path in REPLIES.glob("*.json"))
 HOUR = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
-#: What the recorded replies do not hold.
+#: Fields that the recorded replies do not contain.
 MORE: dict[str, Any] = {
     "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
     "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
@@ -99,8 +99,8 @@ MORE: dict[str, Any] = {
 
 
 def raft_member(leader: str, others: Sequence[str], last: int) -> dict[str, Any]:
-    """Return what a member tells of its Raft group in RAFTZ (monitor.go RaftzGroup of 2.15). `others`: the other members; `last`:
-    its last entry."""
+    """Return a member's entry for its Raft group in RAFTZ (monitor.go RaftzGroup of 2.15). `others`: the other
+    members; `last`: its last entry."""
     moment = "2026-11-21T07:47:35.447895516Z"
     return {
         "id": peer_id(leader),
@@ -162,7 +162,7 @@ def lines_of(manifest: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def cluster_of(replies: Mapping[str, Any]) -> Cluster:
-    """Return what the live modules make of the replies."""
+    """Return the cluster that the live modules build from the replies."""
     servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
     return build_cluster(servers, replies["jsz"], replies["healthz"])
 

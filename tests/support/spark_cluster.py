@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Spark's own daemons on loopback: a standalone master with workers, and what else they run."""
+"""Spark's own daemons on loopback: a standalone master with workers, and other services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def daemon(log: Path, *arguments: str, memory: str = "256m") -> Iterator[None]:
 
 
 def end(process: subprocess.Popen[str] | subprocess.Popen[bytes], how: signal.Signals) -> None:
-    """End a process and what it started."""
+    """End a process and its children."""
     with ExitStack() as cleanup:
         cleanup.callback(process.wait, 60)
         try:

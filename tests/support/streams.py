@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Streams of real servers, and what nats-py reads of them."""
+"""Streams of real servers, and their messages as nats-py reads them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Site:
 
 
 async def messages_of(site: Site, stream: str) -> list[Message]:
-    """Return what nats-py gets of a stream, message by message."""
+    """Return a stream's messages, read one by one with nats-py."""
     connection = await site.connect()
     context = connection.jetstream()
     last = (await context.stream_info(stream)).state.last_seq

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A synthetic fleet of which all is known: which faults were planted, and what must therefore be found, and nothing else.
+"""A synthetic fleet with complete truth: its planted faults, and therefore the findings that must exist, and no others.
 
-What is no fault is there as well: servers that answer up to half a minute apart, elections between two answers, streams that are
-recreated or purged, consumers with filters, restarts that the journal intended, two JetStream domains.
+It also has conditions that are not faults: servers that answer up to half a minute apart, elections between two
+answers, streams that are recreated or purged, consumers with filters, restarts that the journal announces, two
+JetStream domains.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from support.fleet import START, Fleet, Outage, Stream, write
 BEGIN, STEP = 6 * 3600.0, 600.0
 FLEET = "truth"
 GIB = 1 << 30
-#: What each server and stream has that is as it should be; a fault changes it.
+#: The healthy values of servers and streams; a fault changes them.
 _POOL = 3
 _FAST = 2000.0
 _WAIT = 4 * 3600.0
@@ -37,9 +38,9 @@ Subject = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a server or a stream. `checks`: those that must find it; `also`: those that may, since it follows.
-    `tables`: how it changes what servers tell, given that and the seconds since the first snapshot. `becomes`: how it changes the
-    stream. `consumer`: whether it is one of the stream's consumer."""
+    """A fault of a server or a stream. `checks`: those that must find it; `also`: those that may, as a consequence.
+    `tables`: changes the servers' replies, given these and the seconds since the first snapshot. `becomes`: the
+    changes of the stream. `consumer`: whether it is a fault of the stream's consumer."""
 
     name: str
     checks: tuple[str, ...]
@@ -105,7 +106,8 @@ def _lacks_a_peer(data: Data, _age: float) -> None:
 
 
 def _goes_back(data: Data, age: float) -> None:
-    """By more than is written until the last of fifteen snapshots, so that it still shows in that."""
+    """The sequence goes back by more than is written before the last of fifteen snapshots, which therefore still
+    shows it."""
     if age >= 3 * STEP:
         data["state"]["last_seq"] -= 300_000
         data["state"]["messages"] -= 300_000
@@ -208,7 +210,7 @@ OF_STREAMS = (
     Fault("paused", ("CONSUMER_109",), {"jsz_consumers": _sets(paused=True)}, consumer=True),
     Fault("ahead", ("CONSUMER_111",), {"jsz_consumers": _ahead}, consumer=True),
 )  # fmt: skip
-#: What a replica that is away lets streams and consumers show.
+#: Findings that streams and consumers may have because of an unavailable replica.
 _DEGRADED = (
     *(
         "JETSTREAM_001",
@@ -227,9 +229,10 @@ _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META
 
 @dataclass(frozen=True)
 class Part(Fleet):
-    """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the numbers of what has them.
-    Streams: `recreated` in between, `electing` another leader between two answers, `filtered`: their consumer wants few messages.
-    Servers: `dead`, `crashed` and up again, `rolled` as the journal says. `looks`: when the last snapshots of the hours are."""
+    """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the number of the
+    server or stream. Streams: `recreated` in between, `electing` another leader between two answers, `filtered`:
+    their consumer reads few messages. Servers: `dead`, `crashed` and up again, `rolled` as the journal records.
+    `looks`: the times of the hours' last snapshots."""
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()
@@ -265,11 +268,11 @@ class Part(Fleet):
         }
         made = super()._stream(number)
         faults = [fault for wrong, fault in self.wrong_streams if wrong == number]
-        # Purges are no faults, and neither is that much is written while servers answer one after the other.
+        # Purges are not faults, and neither are many writes while the servers answer one after the other.
         rate = 20.0 if faults else _FAST if number % 7 == 1 else made.rate
         purged = BEGIN + 1.5 * STEP if number % 7 == 2 and not faults else 0.0
         more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
-        # Evenly spread, so that nothing is out of balance but what has to be.
+        # Evenly spread, so only intended imbalances exist.
         replicas = tuple((number + other) % self.servers for other in range(1 if number % 7 == 3 else 3))
         own = {"rate": rate, "purged": purged, "replicas": replicas, "size": 200}
         return replace(made, **{**none, **own, **more})
@@ -281,7 +284,8 @@ class Part(Fleet):
         living = [server for server in stream.replicas if not self.down(server, at)]
         return living[sum(at >= look + self.apart / 2 for look in self.looks) % len(living)]
 
-    # --- what servers report ------------------------------------------------------------------------------------------
+    # --- the servers' replies
+    # -------------------------------------------------------------------------------------------
 
     def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
         for row in (*super()._rows(server, at, held), *self._more(server, at)):
@@ -379,7 +383,7 @@ class Part(Fleet):
             data["state"].update(messages=data["state"]["last_seq"], bytes=data["state"]["last_seq"] * stream.size)
             data["state"]["first_ts"] = data["created"]
         if number in self.filtered:
-            # Limits remove what its consumer never wanted.
+            # Limits remove messages that its consumer's filter skips.
             data["state"]["first_seq"] = max(1, data["state"]["last_seq"] - 100)
             data["state"]["messages"] = data["state"]["last_seq"] - data["state"]["first_seq"] + 1
             data["state"]["first_ts"] = timestamp(START + timedelta(seconds=max(0.0, at - 100 / stream.rate)))
@@ -403,10 +407,11 @@ class Part(Fleet):
                 data[place].update({"stream_seq": 5, "consumer_seq": 5})
             data["num_pending"] = 0
 
-    # --- what is true ----------------------------------------------------------------------------------------------------
+    # --- the truth
+    # ------------------------------------------------------------------------------------------------------
 
     def must(self) -> Iterator[tuple[str, Subject]]:
-        """Yield the checks that must fail, and what their findings must name."""
+        """Yield the checks that must fail, and the subjects of their findings."""
         for number, fault in self.wrong_servers:
             for check in fault.checks:
                 yield check, {"server": self.name(number)}
@@ -434,7 +439,7 @@ class Part(Fleet):
             yield "META_101", {"domain": self.domain}
 
     def may(self) -> Iterator[tuple[str, Subject]]:
-        """Yield what may be found besides, because it follows from what is true."""
+        """Yield the additional findings that may follow from the true state."""
         for number, fault in self.wrong_servers:
             for check in fault.also:
                 yield check, {} if check.startswith("CAPACITY") else {"server": self.name(number)}
@@ -571,12 +576,12 @@ def _part(
     )
 
 
-# --- what was found --------------------------------------------------------------------------------------------------
+# --- the findings ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Score:
-    """Of a check: how many findings had to be, how many of them are, how many others are true, and how many are not."""
+    """For one check: the findings expected, those found, other findings that are true, and false findings."""
 
     planted: int = 0
     hit: int = 0
@@ -595,7 +600,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The scores by check; the findings that are not true, and what was not found."""
+    """The scores by check, the false findings, and the missing ones."""
 
     scores: Mapping[str, Score]
     false: Sequence[Mapping[str, Any]]
@@ -603,7 +608,7 @@ class Outcome:
 
 
 def judged(truth: Truth, findings: Sequence[Mapping[str, Any]]) -> Outcome:
-    """Return how the findings that failed compare with what is true."""
+    """Return the comparison of the failed findings with the truth."""
     must, may = _known(part.must() for part in truth.parts), _known(part.may() for part in truth.parts)
     scores: dict[str, Score] = defaultdict(Score)
     by_check: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -13,7 +13,7 @@ from pathlib import Path
 from support.controller import Controller
 
 PACKAGE = "lab-update"
-#: What the newer package's installation runs where it is to ask for a reboot.
+#: Runs in the newer package's installation to request a reboot.
 ASK_FOR_REBOOT = "touch /run/reboot-required"
 
 _CONTROL = (
@@ -22,7 +22,7 @@ _CONTROL = (
 
 
 def have_package(controller: Controller, hosts: Sequence[str]) -> None:
-    """Let each host have version 1 of the package, and know of no repository but its own."""
+    """Install version 1 of the package on each host, with the host's own repository as the only one."""
     files = {
         "/etc/apt/sources.list": b"deb [trusted=yes] file:/srv/repo ./\n",
         "/root/installed": f"{_CONTROL.format(1)}Status: install ok installed\n\n".encode(),
@@ -37,7 +37,7 @@ def have_package(controller: Controller, hosts: Sequence[str]) -> None:
 def offer_update(
     controller: Controller, hosts: Sequence[str], folder: Path, version: int, script: str = ASK_FOR_REBOOT
 ) -> None:
-    """Offer this version to the hosts. `script`: what its installation runs; `folder`: where the package is built."""
+    """Offer this version to the hosts. `script`: runs during its installation; `folder`: where the package is built."""
     package = folder / f"package-{version}" / "DEBIAN"
     package.mkdir(parents=True)
     (package / "control").write_text(_CONTROL.format(version))
@@ -56,7 +56,7 @@ def offer_update(
 
 
 def versions(controller: Controller, hosts: Sequence[str]) -> dict[str, str]:
-    """Return what each host has of the package: status and version, such as "ii 2"."""
+    """Return the package's status and version on each host, such as "ii 2"."""
     show = f"dpkg-query --show --showformat '${{db:Status-Abbrev}}${{Version}}' {PACKAGE}"
     return {host: controller.ssh(host, show).stdout.strip() for host in hosts}
 

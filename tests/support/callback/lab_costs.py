@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes what a run costs as JSON lines to the file LAB_COSTS: each task, each host that it is for, each module that is run.
+"""Writes the cost of a run as JSON lines to the file LAB_COSTS: each task, each host of it, each module execution.
 
-A task is what Ansible starts a process for, on each host: skipped ones and includes too, `meta` not. A module run is counted
-where a module is executed, on the host or on another in its name, so that an action with two modules, such as `copy`, counts
-twice, and one without a module, such as `set_fact`, not at all.
+Ansible starts a process for each task and host, including skipped tasks and includes, but not `meta`. A module
+execution counts when a module is executed, on the host or delegated. An action with two modules, such as `copy`, counts
+twice, and one without a module, such as `set_fact`, does not count.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CallbackModule(CallbackBase):
         self.v2_playbook_on_task_start(task, False)
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        # The process of the task on this host is forked next, and knows by this for which host it executes modules.
+        # The process of the task on this host is forked next. This tells it the host of its module executions.
         self._host = host.get_name()
         _write(host=self._host)
 

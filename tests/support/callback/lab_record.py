@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes what every task did on every host as JSON lines to the file LAB_RECORD, for tests to judge a run by."""
+"""Writes the result of every task on every host as JSON lines to the file LAB_RECORD, which tests check."""
 
 from __future__ import annotations
 
