@@ -19,7 +19,8 @@ ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_r
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand a worker of pytest-xdist what shares a cluster at once: the tests of a file with one version, or without any."""
+    """Give each worker of pytest-xdist all tests that share a cluster: those of a file with one version, or without
+    a version."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduler(LoadScopeScheduling):

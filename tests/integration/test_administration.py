@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/administration.md does what it says: every block of it is run against five servers."""
+"""Runs every block of docs/administration.md against five servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def blocks(language: str) -> list[str]:
 
 
 def frame_and_tasks() -> tuple[str, list[Tasks]]:
-    """The play, as it stands in the document, and the blocks of tasks that it can import."""
+    """Return the document's play and the blocks of tasks that it can import."""
     frame, *rest = blocks("yaml")
     return frame, [yaml.safe_load(text) for text in rest]
 
@@ -58,7 +58,8 @@ def c1(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator
 
 
 def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -> dict[str, dict[str, Any]]:
-    """Run blocks, what can change something twice; return what each task did, the second time after "again: "."""
+    """Run blocks, and tasks that can change something twice; return each task's result, the second one under "again:
+    …"."""
     tasks: Tasks = []
     for block in chosen:
         tasks += block

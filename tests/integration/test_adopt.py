@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters that somebody else set up, on real servers: adopted under load without a restart, then taken over one by one. By the
-playbook adopt, and so by nats_server_discovery_info and nats_adoption."""
+"""Adoption of clusters that the collection did not set up, on real servers: adopted under load without a restart,
+then taken over one by one. The playbook adopt covers nats_server_discovery_info and nats_adoption."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A foreign cluster with mutual TLS, gateways and leafnodes, adopted and deployed: no process and no connection is lost, and what
-each server has loaded afterwards is what it had loaded before. Then it is taken over, and all of its links come back."""
+"""A foreign cluster with mutual TLS, gateways and leafnodes is adopted and deployed without losing a process or a
+connection, and each server's loaded configuration stays the same. Then it is taken over, and all of its links come
+back."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.playbook
 
 
 def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
-    """Return what each server has loaded, proven by the digest that it reports where it reports one."""
+    """Return each server's loaded configuration, verified by the digest that it reports, if it reports one."""
     proof = "time" if cluster.version.startswith("2.10") else "digest"
     found = {}
     for name in NAMES:
@@ -35,8 +36,9 @@ def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
 
 
 def linked(cluster: Linked) -> dict[str, list[Any]]:
-    """Return the connections between the servers once all are there: to FAR both ways, from each to the hub, and from the edge to
-    one of them: it heard of the others, and goes there when its own is stopped."""
+    """Return the connections between the servers once all exist: to FAR in both directions, from each server to the
+    hub, and from the edge to one server. The edge learned the others' addresses, and uses them when its own server
+    stops."""
     deadline = time.monotonic() + 30
     while True:
         links = cluster.links()
@@ -51,7 +53,7 @@ def linked(cluster: Linked) -> dict[str, list[Any]]:
 
 
 def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None:
-    """Back up what somebody else wrote, before anything of it is deployed: no secret is in it or shown."""
+    """Back up the adopted files before the first deployment: no secret is saved or shown."""
     user = {"account": "APP", "user": APP_USER, "password": APP_PASSWORD}
     options: dict[str, Any] = {"nats_cluster_backup_directory": str(directory), "nats_cluster_account_users": [user]}
     shown = cluster.playbook("backup", "-vvv", **options).output
@@ -66,7 +68,7 @@ def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None
     assert b"$2b$" not in saved
 
 
-# In each `make test` the lab adopts a 2.10.27, and test_discovery.py reads what one has loaded.
+# The lab adopts a 2.10.27 in each `make test`, and test_discovery.py reads its loaded configuration.
 @pytest.mark.parametrize("version", [pytest.param("2.10.27", marks=pytest.mark.chaos), "2.15.1"])
 def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, version: str) -> None:
     cluster = Linked(tmp_path, version)

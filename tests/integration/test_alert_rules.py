@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The alert rules in Prometheus' own promtool: each fires for what it is about, and none for a healthy fleet."""
+"""The alert rules in Prometheus' own promtool: each fires for its condition, and none for a healthy fleet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.alerts import ALERTS, CHECK_ALERTS, RULES, promtool, runbook
 SERVER = 'fleet="f",cluster="C1",server="n1"'
 #: The moment of the samples is 0 s, in 1970.
 DAY = 86400
-#: What a healthy fleet shows; a case replaces series of it, or adds others.
+#: The series of a healthy fleet; a case replaces or adds some.
 HEALTHY = {
     'natsops_findings{fleet="f",cluster="C1",code="config_differs",severity="note"}': 1,
     'natsops_up{fleet="f"}': 1,
@@ -53,7 +53,7 @@ def groups(state: str) -> dict[str, float]:
     return {f'natsops_groups{{fleet="f",cluster="C1",kind="stream",state="{state}"}}': 3}
 
 
-#: What makes each alert fire; None takes a series away.
+#: The series that make each alert fire; None removes one.
 FIRES: dict[str, dict[str, Any]] = {
     "NatsopsClusterUnreachable": {'natsops_up{fleet="f"}': 0},
     "NatsopsExporterAbsent": {'natsops_up{fleet="f"}': None},
@@ -106,7 +106,7 @@ FIRES: dict[str, dict[str, Any]] = {
 }
 #: A certificate that expires in three days is also good for less than thirty.
 ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
-#: When the alerts are looked at: after the longest `for`; and how far two samples are apart.
+#: The time at which the alerts are evaluated, after the longest `for`, and the distance between two samples.
 MINUTES, STEP = 8 * 60, 10
 
 
@@ -152,7 +152,7 @@ def test_each_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Pa
 
 
 def test_a_server_that_is_down_for_five_minutes(tmp_path: Path) -> None:
-    """With what whoever is called reads; not while it is in maintenance, and no longer than it is down."""
+    """The alert has the texts for the person on call. It is silent during maintenance, and ends with the outage."""
     alert = {
         "exp_labels": {"severity": "warning", "fleet": "f", "cluster": "C1", "server": "n1"},
         "exp_annotations": {

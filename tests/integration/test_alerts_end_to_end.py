@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a server that is killed to whoever is called: a real cluster, the exporter, Debian's Prometheus and Alertmanager."""
+"""From a killed server to the pager: a real cluster, the exporter, Debian's Prometheus and Alertmanager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.parametrize("version", ["2.15.1"], 
 
 
 class Pager:
-    """Takes what Alertmanager sends, as its webhook."""
+    """Receives Alertmanager's notifications as its webhook."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ class Pager:
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing for each call."""
+                """Log nothing."""
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
@@ -147,7 +147,7 @@ def test_a_killed_server_calls_somebody_with_its_runbook(
             cluster.start("n3")
             over = pager.wait_for("resolved", "NatsopsServerDown", log)
             assert over["fingerprint"] == called["fingerprint"]
-            # Nothing lost its quorum, and nobody was called for that.
+            # No quorum was lost, and no other alert was sent.
             assert {call["labels"]["alertname"] for call in pager.calls} == {"NatsopsServerDown"}
     finally:
         exporter.stop()

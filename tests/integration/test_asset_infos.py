@@ -167,7 +167,7 @@ def test_an_account_as_its_user_sees_it(orders: NatsProcesses, version: str, run
 
 
 def test_accounts_of_a_server_without_a_cluster(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
-    """It tells of no groups, and nothing is wrong with its streams. An account without JetStream is no failure."""
+    """A lone server has no groups, and its streams have no problems. An account without JetStream is not an error."""
     cluster = make_cluster(["n1"], cluster="", accounts={"APP": "app"}, plain_accounts={"PLAIN": "plain"})
     cluster.add_stream("ALONE", 1)
     for connection in both_views(cluster):
@@ -222,7 +222,7 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
 
 
 def test_a_duplicate_window_that_outlasts_the_messages_is_refused(healthy: NatsProcesses) -> None:
-    """So no check has to look for one."""
+    """Therefore no check is needed for this setting."""
     config = {"name": "LONG", "subjects": ["long"], "max_age": 60 * 10**9, "duplicate_window": 61 * 10**9}
     with pytest.raises(AssertionError, match="duplicates window can not be larger then max age"):
         healthy.app_request("$JS.API.STREAM.CREATE.LONG", config, seconds=5)

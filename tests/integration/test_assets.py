@@ -36,7 +36,7 @@ MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 
 @pytest.fixture(scope="module")
 def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    """The application's API; what a test made is removed afterwards."""
+    """The application's API; the test's assets are removed afterwards."""
     app = five.app_connection()
     with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
         yield JetStreamApi(client, "APP")
@@ -60,7 +60,7 @@ def run(five: NatsProcesses, run_module: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def change(run: Run) -> Run:
-    """Run a module in check mode, for real, and once more: the prediction is what happens, and happens only once."""
+    """Run a module in check mode, for real, and again: the prediction matches the change, which happens only once."""
 
     def changed(name: str, **options: Any) -> dict[str, Any]:
         predicted = run(name, check_mode=True, **options)
@@ -80,7 +80,7 @@ def change(run: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def refused(run: Run) -> Run:
-    """Run a module in check mode and for real, and return how both were refused."""
+    """Run a module in check mode and for real, and return the refusal, which is the same for both."""
 
     def refusal(name: str, code: str, **options: Any) -> dict[str, Any]:
         results = [run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
@@ -161,7 +161,7 @@ def test_a_stream_from_its_creation_to_its_deletion(change: Run, run: Run, api: 
         },
     }
     assert updated["after"]["max_bytes"] == 64 * 2**20
-    # What is not given stays, and limits are taken back with 0 or -1.
+    # Omitted options keep their values; 0 or -1 removes limits.
     assert change("stream", stream="ORDERS", max_age="0", max_bytes=-1)["after"]["description"] == "all orders"
 
     gone = change_absent(run, "stream", stream="ORDERS")
@@ -320,7 +320,7 @@ def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, a
     publish(api, "dirty.b", 4)
     assert "(data_loss)" in refused("stream", "dangerous", stream="DIRTY", state="purged")["msg"]
     purged = {"stream": "DIRTY", "state": "purged", "allow": ["data_loss"]}
-    # What selects nothing, such as an empty variable, is not taken for everything.
+    # An empty selection, such as from an empty variable, does not select everything.
     for nothing in ({"filter": ""}, {"seq": 0}, {"keep": 0}):
         refused("stream", "invalid_option", **purged, purge=nothing)
     assert api.stream("DIRTY")["state"]["messages"] == 8
@@ -607,7 +607,7 @@ def test_a_consumer_in_use_is_not_deleted(
 
 
 def with_client(five: NatsProcesses, work: Callable[[Any], Any]) -> Any:
-    """Return what a coroutine returns that gets nats-py's own JetStream client."""
+    """Return the result of a coroutine that uses nats-py's own JetStream client."""
 
     async def connected() -> Any:
         app = five.app_connection()
@@ -675,7 +675,7 @@ def test_a_key_value_bucket_works_with_the_clients(
 
 
 async def _keys(js: Any, bucket: str, expected: int, deadline: float = 10) -> list[str]:
-    """Return a bucket's keys. A watcher may be placed on a replica that has yet to apply what the leader acknowledged."""
+    """Return a bucket's keys. A watcher may read a replica that has yet to apply acknowledged writes."""
     end = time.monotonic() + deadline
     while True:
         try:

@@ -120,7 +120,7 @@ def operator(
 
 
 def secrets_in(events: list[Event]) -> list[str]:
-    """Return the tasks and plays that told a secret."""
+    """Return the tasks and plays whose events contain a secret."""
     secrets = (SYSTEM_PASSWORD, OPERATOR_PASSWORD)
     return [
         str(event["event_data"].get("task", event["event"]))
@@ -156,12 +156,12 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     with load(deployed):
         canceled = operator.launch(restart, stop_at=second_is_down)
         assert canceled.status == "canceled"
-        # What the canceled job had begun on a host may still start the server there.
+        # A process that the canceled job started on a host may still start the server there.
         after = {name: pid for name, pid in deployed.pids().items() if pid}
         assert len(after) >= 2
         assert after[stopped[0]] != before[stopped[0]]
 
-        # In a container of its own, as AWX runs jobs, nobody else can tell that the job has ended.
+        # AWX runs jobs in containers, so no other process can check whether the job has ended.
         for host in deployed.hosts.values():
             lock = Path(host["nats_server_config_dir"]) / "operation.lock"
             held_by = json.loads(lock.read_text())
@@ -179,7 +179,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     assert stopped[0] not in finished.artifacts["nats_roll"]["restarted"]
     assert all(pid not in (0, before[name]) for name, pid in deployed.pids().items())
     assert secrets_in(canceled.events + finished.events) == []
-    # It writes down what such a server has loaded.
+    # The deployment records the loaded configuration of such a server.
     assert operator.launch(named(awx, "job_templates", "deploy")).status == "successful"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole accounts saved by `nats_backup` and restored by `nats_restore`, on real servers."""
+"""Complete accounts, saved by `nats_backup` and restored by `nats_restore`, on real servers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def accounts(cluster: NatsProcesses, tmp_path: Path, run_module: Run) -> Iterato
 
 
 def fill(accounts: Accounts, label: str) -> dict[str, Record]:
-    """Make streams of different kinds and return what is in each, by `ACCOUNT/STREAM`."""
+    """Create streams of different kinds and return their records by `ACCOUNT/STREAM`."""
     app, other = accounts.sites["APP"], accounts.sites["OTHER"]
     records: dict[str, Record] = {}
     for site, stream, replicas, config in (
@@ -73,7 +73,7 @@ def fill(accounts: Accounts, label: str) -> dict[str, Record]:
             site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
             record.remove(20)
         records[f"{site.account}/{stream}"] = record
-    mirror = f"A{label}MIRROR"  # by its name before what it copies
+    mirror = f"A{label}MIRROR"  # the mirror's name sorts before that of its origin
     app.add(mirror, 1, mirror={"name": f"{label}3"}, subjects=[])
     copied = records[f"APP/{label}3"].messages
     assert wait_until(lambda: app.api.stream(mirror)["state"]["messages"], lambda count: count == 59, 30).done
@@ -160,7 +160,7 @@ def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -
 
 
 def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts, version: str) -> None:
-    """The directory of one stream's backup is in the way of nobody but itself."""
+    """A file in place of one stream's backup directory affects only this stream."""
     app = accounts.sites["APP"]
     for stream in ("FIRST", "LAST"):
         app.add(stream, 1)
@@ -322,7 +322,8 @@ def test_a_stream_with_a_first_sequence_is_restored_whole(accounts: Accounts, ve
 
 
 def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:
-    """The clock was ahead once. Each later run would have removed what it had just saved, and a restore taken the old one."""
+    """The clock was ahead once. Each later run would have removed its own new backup, and a restore would have used
+    the old one."""
     app = accounts.sites["APP"]
     app.add("SEC", 1)
     app.produce([("SEC.x", {}, b"old")])

@@ -30,7 +30,7 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, binary, collecti
 
 OLD, NEW = "2.10.27", "2.15.1"
 ARCHIVE = "stream.tar.s2"
-#: Seconds after which what was stored expires.
+#: Seconds after which stored messages expire.
 BRIEF = 6
 
 
@@ -61,7 +61,7 @@ async def fill(cluster: NatsProcesses) -> None:
 
 
 async def fill_briefly(cluster: NatsProcesses, stream: str) -> None:
-    """Store ten messages in a stream without any, all or half of which expire."""
+    """Store ten messages in an empty stream; all or half of them expire."""
     connection = await nats.connect(cluster.urls, user="app", password=APP_PASSWORD)
     context = connection.jetstream(timeout=10)
     try:
@@ -131,7 +131,7 @@ def save(cluster: NatsProcesses, stream: str, directory: Path) -> dict[str, Any]
 
 
 def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:
-    """Save what expires before it does, which may take more than one attempt; return when it was stored."""
+    """Save expiring messages before they expire, which may take more than one attempt; return the time of storing."""
     for _attempt in range(10):
         asyncio.run(fill_briefly(cluster, stream))
         filled = time.time()
@@ -144,7 +144,7 @@ def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:
 
 @pytest.fixture
 def backups(saved: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy that a test may change; beside it there is nothing else, and nothing is left there."""
+    """A copy of the backup that a test may change. The directory contains nothing else, before and after."""
     copy = Path(shutil.copytree(saved, tmp_path / "here" / "backup"))
     yield copy
     assert list(copy.parent.iterdir()) == [copy]
@@ -215,8 +215,8 @@ def test_a_flipped_byte_is_found_and_the_next_run_goes_on(backups: Path, version
 
 
 def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, version: str) -> None:
-    """The manifest's size and SHA-256 are made to fit an archive whose messages and sequences are the same, and whose content is
-    another: only what comes back shows it."""
+    """The manifest's size and SHA-256 match an archive with the same messages and sequences but different content.
+    Only the restored messages reveal it."""
     path = backup_path(backups, "BRIEF")
     data = (path / ARCHIVE).read_bytes()
     told = change_manifest(
@@ -230,7 +230,7 @@ def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, v
 
 
 def test_a_consumer_that_comes_back_elsewhere_is_not_proven(backups: Path, version: str) -> None:
-    """Its position in the archive is another than the one that is said of it."""
+    """Its position in the archive differs from the manifest's."""
     path = backup_path(backups, "COPY")
     (entry,) = json.loads((path / "backup.json").read_text())["consumers"]
     assert entry["in_archive"] and entry["ack_floor"]["stream_seq"] == 5
@@ -284,7 +284,7 @@ os._exit(3)
 
 
 def test_a_server_that_ends_meanwhile(backups: Path, version: str, tmp_path: Path) -> None:
-    """It ends as soon as somebody connects."""
+    """The server exits as soon as a client connects."""
     bad = tmp_path / "nats-server"
     bad.write_text(ENDS.format(python=sys.executable, real=binary(version)))
     bad.chmod(0o755)
@@ -302,7 +302,7 @@ print(run_in_process("nats_backup_drill", {}, **json.loads(sys.argv[1])))
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_no_server_outlives_the_module(backups: Path, version: str, tmp_path: Path, by: signal.Signals) -> None:
-    """The server runs, and the module waits to be told where it listens."""
+    """The server runs, and the module waits for the file with its port."""
     noted = tmp_path / "pid"
     mute = wrapped(tmp_path / "nats-server", version, f"sed -i /ports_file_dir/d server.conf; echo $$ > {noted}")
     options = {"directory": str(backups), "binary": mute}

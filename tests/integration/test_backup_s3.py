@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of real streams in object storage, and what is left of those that do not get there."""
+"""Backups of real streams in object storage, and the remains of failed uploads."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def accounts(cluster: NatsProcesses, storage: ObjectStorage, run_module: Run) ->
 
 
 def backups_in(storage: ObjectStorage) -> list[str]:
-    """Return the folders that hold an archive and what says that it is a backup."""
+    """Return the folders that contain an archive and its manifest."""
     found = storage.names()
     return [key.rpartition("/")[0] for key in found if key.endswith("/backup.json")]
 
@@ -210,7 +210,8 @@ def test_a_damaged_archive_is_refused(accounts: InStorage, storage: ObjectStorag
     assert "bytes instead of" in accounts.refused("restore", "damaged", streams=["*"])
 
 
-# --- what does not get there --------------------------------------------------------------------------------------------
+# --- failed uploads
+# -----------------------------------------------------------------------------------------------------
 
 
 def some_stream(accounts: InStorage) -> None:
@@ -263,7 +264,7 @@ def test_a_bucket_that_is_not_there(accounts: InStorage) -> None:
 
 
 def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) -> None:
-    """It takes no upload without a checksum. What retention removes stays as an older version."""
+    """The bucket rejects uploads without a checksum. Backups that retention removes stay as older versions."""
     # The tests with the next version of nats-server use the same storage, and locked objects cannot be removed.
     client, bucket = storage.client, f"locked-{accounts.cluster.version}"
     client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
@@ -308,7 +309,7 @@ def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.M
         web.shutdown()
     assert result["failure"]["code"] == "bad_reply", result
     assert "does not answer like S3" in result["msg"]
-    # It accepts, and never says a word.
+    # It accepts connections and never answers.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options["endpoint_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
         started = time.monotonic()
@@ -453,7 +454,7 @@ def test_a_run_that_was_killed(
     assert storage.uploads() != []
     # Its lock holds for some minutes.
     assert run_module("nats_backup", own, False, **options)["failure"]["code"] == "locked"
-    # The storage tells its time in whole seconds.
+    # The storage's times have a resolution of one second.
     time.sleep(1)
     monkeypatch.setattr(s3_store, "LOCK_SECONDS", 0.05)
     result = run_module("nats_backup", own, False, **options)
@@ -489,7 +490,7 @@ def test_old_partial_uploads_are_removed(
     storage.write("nats/APP/GONE@20261101T020000.000000Z/stream.tar.s2", b"half")
     storage.client.create_multipart_upload(Bucket=BUCKET, Key="nats/APP/GONE@20261102T020000.000000Z/stream.tar.s2")
     accounts.done("backup")
-    # Another one may be writing it just now. (Uploads began in 2010, says moto.)
+    # Another run may be writing it. (moto dates uploads to 2010.)
     assert "GONE" in str(storage.names())
     assert "GONE" not in str(accounts.catalogue())
     monkeypatch.setattr(s3_store, "_LEFT_BEHIND", timedelta(0))

@@ -67,7 +67,7 @@ SECRET_WORDS = b"what nobody may read " * 40
 
 
 def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
-    """Make a stream with a consumer in each account, and return what is in them."""
+    """Create a stream with a consumer in each account, and return their records."""
     records = {}
     for name, site in accounts.sites.items():
         site.add(stream, 1)
@@ -92,7 +92,7 @@ def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, ver
         assert sorted(os.listdir(accounts.directory / row["path"])) == ["backup.json", "stream.tar.s2.age"]
         archive = (accounts.directory / row["path"] / "stream.tar.s2.age").read_bytes()
         assert archive.startswith(b"age-encryption.org/v1\n")
-        # What any other program for this format makes of it is the archive itself.
+        # Any other program for this format extracts the archive itself.
         opened = pyrage.decrypt(archive, [pyrage.x25519.Identity.from_str(identity.secret)])
         assert opened.startswith(b"\xff\x06\x00\x00S2sTwO")
 

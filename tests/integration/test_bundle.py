@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook natsops.jetstream.bundle: a cluster of three, one host of which is dead."""
+"""The playbook natsops.jetstream.bundle on a cluster of three with one dead host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         publish(cluster, "ORDERS", 20, 64)
         cluster.kill("n3")
         for name in ("n1", "n2"):
-            # What somebody logged.
+            # Log lines with secrets.
             with (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.log").open("a") as log:
                 log.write(
                     f'[1] 2026/11/25 07:00:00.000000 [TRC] CONNECT {{"pass":"{APP_PASSWORD}"}} {SYSTEM_PASSWORD}\n'
@@ -76,7 +76,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 
 def run_bundle(cluster: RoleCluster, folder: Path, *arguments: str, **extra: Any) -> tuple[Run, Path | None]:
-    """Run the playbook; return what it printed and the archive."""
+    """Run the playbook; return its output and the archive."""
     done = cluster.playbook("bundle", *arguments, nats_cluster_bundle_directory=str(folder), **extra)
     found = list(folder.iterdir()) if folder.is_dir() else []
     assert len(found) < 2
@@ -105,7 +105,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def known_secrets(cluster: RoleCluster) -> dict[str, str]:
-    """Return every secret of the deployment by what it is, from the inventory and from the hosts' files."""
+    """Return every secret of the deployment by its kind, from the inventory and from the hosts' files."""
     found = {
         "system": SYSTEM_PASSWORD,
         "operator": OPERATOR_PASSWORD,
@@ -140,7 +140,7 @@ def test_it_says_what_it_has_and_what_it_lacks(bundle: tuple[Run, Path], broken:
     assert not any(secret in done.output for secret in known_secrets(broken).values())
     index = AuditArchive(path).json("capture/misc/bundle.json")
     assert (index["servers"], index["expected"]) == (["n1", "n2"], ["n1", "n2", "n3"])
-    # The password of routes has no room to hide in: what was left out is named, and nothing was.
+    # No file was left out because the short route password could not be redacted.
     assert [row for row in index["missing"] if "still contains a secret" in row["reason"]] == []
     assert {row["reason"] for row in index["missing"]} == {row["reason"] for row in index["missing"] if row["reason"]}
     files = contents(path)
@@ -159,7 +159,7 @@ def test_no_secret_of_the_deployment_is_in_it(bundle: tuple[Run, Path], broken: 
         if form.encode() in data
     }
     assert found == set()
-    # They were there, where it looked.
+    # The log did contain the secrets.
     log = contents(bundle[1])["host/n1/server.log"].decode()
     assert log.count("[redacted]") >= 4
     assert "[INF]" in log
@@ -283,7 +283,7 @@ def test_without_any_server_there_is_what_the_hosts_tell(
 
 
 def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_path: Path) -> None:
-    """Its secrets are known by the keys of what was parsed, and what cannot be parsed stays out."""
+    """The parser's keys identify the secrets, and a file that cannot be parsed is left out."""
     config, log = tmp_path / "hand.conf", tmp_path / "server.log"
     log.write_text("somebody came with hunter-22\n")
 

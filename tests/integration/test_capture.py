@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.playbook, ONE_VERSION]
 
 
 def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: Any) -> tuple[int, str]:
-    """Return the exit status and what was printed."""
+    """Return the exit status and the output."""
     extra = tmp_path / "variables.json"
     small = {"nats_insights_capture_max_bytes": "8MiB", "nats_insights_capture_replicas": len(healthy.names)}
     extra.write_text(json.dumps({"nats_connection": healthy.sys_connection(), **small, **variables}))

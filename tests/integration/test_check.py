@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_check against real servers: what is fine, what is bad, and what cannot be known."""
+"""nats_check against real servers: OK, WARNING, CRITICAL and UNKNOWN results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def app_client(cluster: NatsProcesses) -> Client:
 
 @pytest.fixture
 def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    """Return the API of account APP; what a test makes there is deleted after it."""
+    """Return the API of account APP; streams that a test creates are deleted after it."""
     with app_client(healthy) as client:
         api = JetStreamApi(client)
         before = set(api.stream_names())
@@ -189,7 +189,8 @@ def test_an_assets_own_thresholds(check: Check, api: JetStreamApi) -> None:
 
 
 def test_a_mirror_of_nothing(check: Check, api: JetStreamApi) -> None:
-    """The origin never answers: its server reports that it was never active, and it must not look like just now."""
+    """The origin does not exist, so its server reports that the mirror was never active. This must not read as
+    active just now."""
     base = {"num_replicas": 1, "storage": "memory", "retention": "limits", "discard": "old"}
     api.create_stream({**base, "name": "COPY", "mirror": {"name": "NOTHERE"}})
     result = check({"stream": {"account": "APP", "stream": "COPY", "seen_critical": "1h"}})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_cluster_health: what it accepts on a healthy cluster, and that it sees what is broken."""
+"""nats_cluster_health accepts a healthy cluster and detects faults."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def test_a_long_list_is_in_a_file_and_returned_on_request(
 def test_a_ghost_consumer_is_named_and_blocks_no_server(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """A consumer in the meta group's log that no server can make: what nats-server#8123 leaves behind, made by a file that
-    stands where each server would keep it."""
+    """A consumer in the meta group's log that no server can create. nats-server#8123 leaves these behind; here a
+    file is in the way of its directory on each server."""
     cluster = make_cluster(["n1", "n2", "n3"])
     connection = {**cluster.sys_connection(), "timeout": 1}
     soon = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.5}
@@ -251,7 +251,7 @@ def test_a_single_server_has_no_groups(make_cluster: Callable[..., NatsProcesses
     assert (info["meta"], info["problems"]) == (None, [])
     assert info["streams"][0]["leader"] == "n1"
 
-    # What streams may take is reserved, written or not.
+    # Storage is reserved for a stream's limit, written or not.
     cluster.add_stream("WIDE", 1, max_bytes=200 << 20)
     wanted = {"stream": "WIDER", "subjects": ["WIDER"], "max_bytes": 100 << 20, "storage": "file"}
     refused = run_module("nats_stream", cluster.app_connection(), **wanted)
@@ -464,7 +464,8 @@ def test_a_cluster_that_was_joined_to_another_one(
 def test_a_replica_that_lost_its_files_and_is_called_current(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """2.10 goes on after a write that failed: the server answers, and says and is said to be current. 2.15 says what failed."""
+    """2.10 continues after a failed write: the server answers, and it and its peers report it as current. 2.15
+    reports the failure."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     leader = cluster.add_stream("ORDERS", 3, max_msg_size=600_000)["cluster"]["leader"]
     victim = next(name for name in cluster.names if name != leader)
@@ -556,7 +557,7 @@ def test_a_stream_without_quorum_that_healthz_does_not_see(
 def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """East asks for TLS where west has none, so that no connection from east to west comes about."""
+    """East requires TLS of west, which has none, so no connection from east to west is established."""
     ports = dict(zip(("north", "east", "west"), free_ports(3)))
 
     def gateway(own: str, spoilt: str = "") -> str:
@@ -582,7 +583,7 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
     east.extra = gateway("east")
     east.write_config("east1")
     east.start()
-    # Any of them may have been raft-silent from its start, which what was wrong before does not show.
+    # Any server may have been raft-silent from its start, which the earlier problems do not show.
     options = {**asked, "wait_timeout": 60}
     passes(gate_restarting_silent(north, north.sys_connection(), options, run_module, others=(east, west)))
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What we read of nats-server's configuration, proven by the digest that a real server tells of the same files."""
+"""Our reading of nats-server's configuration, compared with the digest that a real server reports for the same
+files."""
 
 from __future__ import annotations
 
@@ -152,7 +153,7 @@ def lay(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def told(path: Path) -> str:
-    """Return the digest that nats-server tells of a file, or its refusal."""
+    """Return the digest that nats-server reports for a file, or its refusal."""
     environment = {**os.environ, **ENVIRONMENT, "ROUND": "$ROUND"}
     command = [binary("2.15.1"), "-t", "-c", str(path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20, env=environment)

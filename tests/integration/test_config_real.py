@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What we write and what we believe of nats-server's configuration, put to real servers of three versions."""
+"""Our rendering of nats-server's configuration, and our rules for it, tested with real servers of three versions."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def two_servers(
     more: dict[str, Any],
     tls: dict[str, Any] | None = None,
 ) -> Iterator[list[Server]]:
-    """Two servers that know each other only by route URLs which stand in the secrets file."""
+    """Two servers that reach each other only by route URLs from the secrets file."""
     ports = free_ports(2)
     members = [{"host": f"n{i}", "route_address": "127.0.0.1", "cluster_port": port} for i, port in enumerate(ports)]
     with ExitStack() as stack:
@@ -204,7 +204,7 @@ def test_routes_are_known_by_their_certificates(version: str, tmp_path: Path) ->
         while "Authorization Violation" not in (servers[0].directory / "log").read_text():
             assert time.monotonic() < deadline, (servers[0].directory / "log").read_text()
             time.sleep(0.05)
-        # The one that asks lists its route until it is refused.
+        # The soliciting server lists its route until it is refused.
         listed = [route for server in servers for route in server.get("routez").get("routes", ())]
         assert all(route["did_solicit"] for route in listed), listed
 
@@ -221,7 +221,7 @@ SAMPLE = {
     "size": "1MB", "intstr": "x", "switch": "off", "any": True, "map": {}, "block": {}, "float": 1.5,
 }  # fmt: skip
 LISTS = {"users", "remotes", "gateways", "certs", "trusted", "imports", "exports"}
-# Keys that the server does not tell from unknown ones when they stand alone.
+# Keys that the server, when they are alone, does not distinguish from unknown ones.
 NOT_TOLD_APART = {
     "resolver.hard_delete", "leafnodes.remotes.jetstream_cluster_migrate.leader_migrate_delay",
     "authorization.auth_callout.allowed_accounts",
@@ -345,7 +345,7 @@ def test_a_reload_accepts_what_we_say(version: str, tmp_path: Path) -> None:
         if new["cluster"]["port"] == 0:
             new["cluster"]["port"] = other_port
         if check(version, write_files(new, tmp_path)):
-            continue  # The version does not know the key.
+            continue  # This version does not have the key.
         expected = config_change(old, new, version)
         with running(version, old) as server:
             error = asyncio.run(reload(server, new))
@@ -356,7 +356,7 @@ def test_a_reload_accepts_what_we_say(version: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", RELOADABLE)
 def test_a_single_user_becomes_one_of_a_list_by_a_reload(version: str, tmp_path: Path) -> None:
-    """What the first deployment of an adopted server does, so that the system account may have a user."""
+    """The first deployment of an adopted server makes this change, so the system account can have a user."""
     single = {"authorization": {"user": "app", "password": "secret", "timeout": 1}}
     system = {"$SYS": {"users": [{"user": "sys", "password": "s"}]}}
     assert "single user" in check(version, write_files({**single, "accounts": system}, tmp_path))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every way to connect, and what each way of failing says."""
+"""Every way to connect, and the message of every failure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection that is lost, or falls silent, while a call waits: each kind of call ends with a NatsFailure or goes on.
+"""A connection is lost, or falls silent, while a call waits: each kind of call continues or ends with a NatsFailure.
 
-A proxy between the client and a real server acts when the client has sent certain bytes, and from then on hands back nothing:
-the client cannot but be waiting.
+A proxy between the client and a real server acts when the client has sent certain bytes, and returns nothing from then
+on, so the client is certainly waiting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
 
-#: What happens to a connection: closed in order, reset as by a host that lost its state, or silent.
+#: The connection's fate: closed in order, reset as by a host that lost its state, or silent.
 CLOSED, RESET, SILENT = "closed", "reset", "silent"
 
 
@@ -126,13 +126,13 @@ def client(proxy: Proxy) -> Iterator[Client]:
         yield made
 
 
-#: Seconds: of a client with much time, and those in which it tells of a lost connection, also on a busy machine.
+#: Seconds: the timeout of a patient client, and the limit for reporting a lost connection, also on a busy machine.
 LONG, AT_ONCE = 20, 4
 
 
 @pytest.fixture
 def patient(proxy: Proxy) -> Iterator[Client]:
-    """Such a client with much time, so that a failure that comes soon is no timeout."""
+    """A client with a long timeout, so an early failure is not a timeout."""
     with Client(ConnectionOptions((proxy.url,), SYS_USER, SYS_PASSWORD, timeout=LONG)) as made:
         made.connect()
         yield made
@@ -370,7 +370,7 @@ def test_delivering_hands_on_what_came_and_ends(proxy: Proxy, healthy: NatsProce
     async def work(listener: Listener) -> None:
         await listener.subscribe(["natsops.heard"])
         assert await asyncio.to_thread(send) == [None] * 3
-        await listener.subscribe(["natsops.after"])  # what the server sent before it has come
+        await listener.subscribe(["natsops.after"])  # everything that the server sent before it has arrived
         proxy.arm(b"SUB natsops.last", fate)
         with contextlib.suppress(NatsFailure):
             await listener.subscribe(["natsops.last"])
@@ -432,7 +432,7 @@ def test_an_exception_of_the_work_stays_what_it_is(proxy: Proxy, consumer: tuple
 
 
 def test_a_reply_that_no_consumer_sent(proxy: Proxy, healthy: NatsProcesses) -> None:
-    """Somebody answers the request for a message with one of their own."""
+    """Another client answers the request for a message with its own."""
 
     async def run() -> NatsFailure:
         import nats

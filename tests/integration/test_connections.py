@@ -19,8 +19,8 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 
 class Clients:
-    """Clients of account APP that live in a loop of their own, which `alive` runs; each connects to the server that it is
-    given first. `told`: how often one was told of lame duck mode."""
+    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server. `told`:
+    how many of them received a lame duck notice."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self.cluster = cluster
@@ -37,7 +37,7 @@ class Clients:
             closed.set()
 
         async def ignore(_error: Exception) -> None:
-            """They are meant to be disconnected."""
+            """Ignore the intended disconnections."""
 
         async def all_of_them() -> None:
             for _number in range(count):
@@ -61,10 +61,11 @@ class Clients:
         self.loop.run_until_complete(all_of_them())
 
     def alive(self) -> int:
-        """Return how many clients are connected: their server answers their ping. What it sent before is read by then."""
+        """Return how many clients are connected: their server answers their ping. Everything that it sent before has
+        been read."""
 
         async def answered(client: NatsPyClient, closed: asyncio.Event) -> bool:
-            # An answer that does not come any more is not told of by nats-py.
+            # nats-py does not report an answer that never comes.
             tries = [asyncio.ensure_future(client.flush(timeout=5)), asyncio.ensure_future(closed.wait())]
             await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
             for attempt in tries:
@@ -87,7 +88,7 @@ class Clients:
 
 @pytest.fixture
 def clients(five: NatsProcesses, run_module: Runner) -> Iterator[Clients]:
-    """Clients for a test, once all servers have heard of each other, so that each is waited for, and of the end of all others."""
+    """Clients for a test, once all servers list each other and no earlier client is left."""
     deadline = time.monotonic() + 15
     while True:
         found = run_module("nats_connection_info", five.sys_connection())
@@ -196,7 +197,7 @@ def test_clients_are_told_before_they_are_kicked(five: NatsProcesses, clients: C
 def test_clients_that_come_back_to_the_same_server_are_kicked_again(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """There is no other server to go to, so that each round finds them, until they are as many as were allowed."""
+    """The cluster has no other server, so each round finds the clients again, until the allowed number of rounds."""
     lone = make_cluster(["lone"], cluster="", jetstream=[])
     clients = Clients(lone)
     asked = {"name": "victim", "rate": 50, "rounds": 3}

@@ -26,7 +26,7 @@ VERSION = "2.15.1"
 
 @dataclass(frozen=True)
 class Controller:
-    """Where Ansible runs: what is put before each command, and the environment."""
+    """The controller on which Ansible runs: a prefix of each command, and the environment."""
 
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -47,7 +47,7 @@ HERE = Controller()
 
 @pytest.fixture
 def without_network() -> Iterator[tuple[str, ...]]:
-    """What runs a command where loopback is all there is; without root, nothing."""
+    """Yield a command prefix that leaves only loopback; without root, an empty one."""
     if os.geteuid() != 0:
         yield ()
         return
@@ -145,5 +145,5 @@ def test_an_inventory_without_servers_is_refused(tmp_path: Path) -> None:
     inventory.write_text("messaging: {hosts: {n1: {}}}\n")
     run = HERE.playbook("deploy", "-i", str(inventory))
     assert run.returncode != 0
-    # Before 2.19 the message stands in JSON.
+    # Before 2.19 the message is in JSON.
     assert 'no host that matches "nats"' in run.stdout.replace('\\"', '"')

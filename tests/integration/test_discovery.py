@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is read on the hosts of single servers: how it is known what a process has loaded, what the host does not see, and what
-no server reports."""
+"""Discovery on the hosts of single servers: the evidence for the loaded configuration, settings that the host does
+not show, and settings that no server reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Started:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            # In a namespace of its own the server is no child of this process.
+            # In a separate namespace the server is not a child of this process.
             deadline = time.monotonic() + 20
             while self.is_there():
                 assert time.monotonic() < deadline
@@ -148,7 +148,7 @@ def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
 def test_discovery_without_server_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    """The file's digest is that of the server until somebody writes it; a password of the environment stands in no file."""
+    """The file's digest is the server's until the file is changed. No file contains a password from the environment."""
     server = Started(tmp_path, version)
     (tmp_path / "data").mkdir()
     hashed = f"$2a$11${'x' * 53}"

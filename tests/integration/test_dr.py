@@ -40,7 +40,7 @@ def test_the_state_of_a_mirror(pair: SitePair) -> None:
     row = pair.status()
     assert (row["state"], row["position"], row["behind"]) == ("following", 20, 0)
     assert row["loss"]["known"] and row["loss"]["messages"] == 0
-    # Nobody knows yet where the consumers are.
+    # The consumers' positions are unknown so far.
     assert row["consumers"] == [{"name": "worker", "origin": 0, "saved": None}]
     assert not row["in_order"] and "no checkpoint" in row["problems"][0]
 
@@ -54,7 +54,7 @@ def test_the_state_of_a_mirror(pair: SitePair) -> None:
     (message, *_others) = pair.status(max_checkpoint_age=0.001)["problems"]
     assert "checkpoint is" in message
 
-    # The mirror says that its lag is 0, for ever.
+    # The mirror reports a lag of 0 forever.
     pair.east.kill()
     wait_until(lambda: pair.west_api.stream(STREAM)["mirror"]["active"], lambda active: active > 2e9, 20)
     assert pair.west_api.stream(STREAM)["mirror"]["lag"] == 0
@@ -126,7 +126,7 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert floors == {"worker": (8, 4), "fresh": (30, 0)}
     # A client of either site reaches the promoted stream, and the origin's takes nothing.
     assert pair.publish(pair.west, "orders.1", ident="m-30") == {"stream": stream, "seq": 31, "duplicate": False}
-    # It need not know the ids that it copied: those of the last moment before the promotion may still be known.
+    # The site may not have the ids of copied messages, except those of the last moment before the promotion.
     repeated = pair.publish(pair.west, "orders.1", ident="m-29")
     assert repeated == {
         "stream": stream,
@@ -157,7 +157,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
     at_checkpoint = pair.status()
     producer.wait_for(len(producer.acknowledged) + 300)
     producer.stop()
-    # Both sides still answer, so what would be lost is known, although the mirror has forgotten its origin.
+    # Both sides still answer, so the loss is known although the mirror has no record of its origin.
     shown = wait_until(pair.status, lambda row: row["state"] == "disconnected", 30).value
     assert shown["state"] == "disconnected" and shown["loss"]["known"]
     assert "the site receives nothing from the origin, although" in shown["problems"][0]
@@ -181,7 +181,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
     assert kept.items() <= stored.items() and not set(lost.values()) & set(stored.values())
     assert len(stored) == row["messages"] == row["position"] == row["last_copied"] == shown["position"]
     assert shown["loss"]["messages"] == len(lost) > 600
-    # After its death nobody knows more than that it was no less than at the checkpoint.
+    # After the origin's death, only the lower bound from the checkpoint is known.
     assert at_checkpoint["loss"]["messages"] <= len(lost)
     assert 300 <= row["promised"]["messages"] == dead["loss"]["messages"] <= len(lost)
     assert any("expected loss: unknown, at least" in line for line in done["lines"])
@@ -287,20 +287,20 @@ def test_deleted_messages_move_the_floors_of_a_stream_that_takes_over(pair: Site
     stored = pair.stored(pair.west_api, row["stream"])
     assert len(stored) == 26 and "m-8" not in stored.values()
     client = pair.west_api.consumer(row["stream"], "worker")
-    # It acknowledged the first eight, of which two are not there any more.
+    # It acknowledged the first eight. Two of these have been deleted.
     assert client["num_pending"] == 20
     assert row["last_copied"] == (30 if version >= "2.12" else 26)
 
 
 def untouched(pair: SitePair) -> tuple[Any, ...]:
-    """Return what a drill must not change: the copy, and which streams and subjects there are."""
+    """Return everything that a drill must not change: the copy, and the names of streams and subjects."""
     info = pair.west_api.stream(STREAM)
     names = [name for name in pair.west_api.stream_names() if not name.startswith("NATS_DR_west")]
     return names, info["config"], info["state"]["messages"], info["state"]["consumer_count"]
 
 
 def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: str) -> None:
-    """Its origin is gone, so that it cannot have been asked. The copy has a consumer that would push to a client."""
+    """The origin is dead, so the drill cannot use it. The copy has a consumer that would push to a client."""
     fill(pair)
     pair.add_consumer("pushed", deliver_subject="to.clients", filter_subject="orders.2")
     for sequence in (2, 3, 20):
@@ -328,7 +328,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     assert shown["drill"] == drill and shown["drill_age"] < 600
     assert not [one for one in shown["problems"] if "drill" in one]
     assert "the last drill was" in pair.status(max_drill_age=0.001, **options)["problems"][-1]
-    # And the failover itself is what it was before.
+    # The failover itself behaves as before.
     (served,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     floors = {one["name"]: one["floor"] for one in served["consumers"]}
     assert (served["messages"], floors["worker"]) == (27, 8 if version >= "2.12" else 6)
@@ -361,7 +361,7 @@ def test_a_drill_that_fails_is_a_problem_until_one_succeeds(pair: SitePair, vers
     assert not row["in_order"] and "the last drill of a failover failed: " in row["problems"][0]
     assert not row["drill"]["ok"] and row["drill_age"] is None
 
-    # What a killed run left goes; a stream that no drill made stays.
+    # The remains of a killed run are removed; a stream that no drill created stays.
     name = "NATS_DR_DRILL_ORDERS"
     pair.west_api.create_stream({"name": name, "subjects": ["mine"], "storage": "file", "num_replicas": 1})
     assert "was not created by a drill" in pair.run("nats_dr_drill", **options)["msg"]
@@ -457,7 +457,7 @@ def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: 
         assert planned["streams"][0]["complete"]
 
         east.kill()
-        # Where the dead server led the meta group, nobody answers the JetStream API until another one is elected.
+        # If the dead server led the meta group, the JetStream API does not answer until another leader is elected.
         elected = wait_until(
             lambda: (run_module("nats_cluster_info", connection).get("meta") or {}).get("leader"),
             lambda leader: leader in ("w1", "w2"),
@@ -492,8 +492,8 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
     options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     target = row["stream"]
-    # The producer sends again what it is not sure of, which both sides have then. A stream that was a mirror need not know the
-    # ids that it copied, but may have read them from its store by now.
+    # The producer repeats unacknowledged messages, which both sides have then. A promoted mirror may not have the ids
+    # of copied messages, or may have read them from its store since.
     sent_again = ["m-29", "lost-4", "new-0", "new-1", "new-2"]
     written = [
         ident
@@ -528,7 +528,8 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
     assert config["subjects"] == ["orders.>"] and not config.get("sources")
     assert config["duplicate_window"] == 120_000_000_000
     assert pair.publish(pair.east, "orders.1", b"after")["seq"] == 36 + len(new)
-    # It had 32 of the site's messages; the origin has five that it never got, so that it gets all from there.
+    # It had 32 of the site's messages. The origin has five that the site never received, so it is sent everything from
+    # there.
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (30, 2), "fresh": (30, 0)}
     assert pair.east_api.consumer(STREAM, "worker")["num_pending"] == 6 + len(new)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands of docs/disaster_recovery.md, as they stand there, on two sites."""
+"""Runs the commands of docs/disaster_recovery.md verbatim on two sites."""
 
 from __future__ import annotations
 

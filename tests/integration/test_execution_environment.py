@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The execution environments: ansible-builder takes their definitions, and what these list is enough to run every playbook."""
+"""The execution environments: ansible-builder accepts their definitions, and their lists suffice to run every
+playbook."""
 
 from __future__ import annotations
 
@@ -102,9 +103,9 @@ def test_ansible_builder_takes_the_definitions_and_finds_the_lists(built: Path) 
 
 
 class Environment:
-    """A root file system with Python alone, and what an execution environment puts into it.
+    """A root file system with Python alone, plus the content of an execution environment.
 
-    `seen`: folders of this machine that are there at the same place.
+    `seen`: folders of this machine that are mounted at the same path.
     """
 
     def __init__(self, folder: Path, built: Path, seen: list[Path]) -> None:
@@ -119,17 +120,17 @@ class Environment:
         assert self.holder.stdout is not None and self.holder.stdout.readline() == "mounted\n"
 
     def prepare(self) -> None:
-        """Make what the lists are installed into."""
+        """Create the virtual environment into which the lists are installed."""
         self.call("python3", "-m", "venv", "/opt/ee")
         self.call("apt-get", "update")
         shutil.copytree(self.built / "collections", self.root / "usr/share/ansible/collections")
 
     def command(self, *command: str) -> list[str]:
-        """Return what runs a command there."""
+        """Return the command that runs another one in this environment."""
         return ["nsenter", f"--target={self.holder.pid}", "--mount", "--root", "--wd", *command]
 
     def close(self) -> None:
-        """End what holds the mounts; they are gone with the last process."""
+        """End the process that holds the mounts; they go with the last process."""
         self.holder.kill()
         self.holder.wait()
 

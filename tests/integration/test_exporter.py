@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exporter against real servers: what it serves, and that it goes on when a server, the password or the cluster is gone."""
+"""The exporter against real servers: its series, and that it continues without a server, the password or the
+cluster."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_a_server_dies_and_comes_back(
     cluster.start("n3")
     back = exporter.until(lambda found: found.get(("natsops_servers_stoppable", "C1")) == 3)
     assert back["natsops_root_causes", "servers_down", "error"] == 0
-    # What was at fault ends with a good value.
+    # Assets that were at fault end with a good value.
     assert {value for key, value in back.items() if key[0] == "natsops_asset_at_fault"} == {0}
 
     # A server that runs apart from the others is queried at its own address.
@@ -174,7 +175,7 @@ def test_files_beside_the_cluster(healthy: NatsProcesses, start: Start, tmp_path
 
 
 def test_tls_and_a_password(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """A client that says nothing keeps nobody waiting, and a renewed certificate is served without a restart."""
+    """A silent client does not block others, and a renewed certificate is served without a restart."""
     made = make_certificates(tmp_path)
     files = {"cert_file": str(made.cert), "key_file": str(made.key)}
     users = {"prometheus": "s3cr3t: ü"}

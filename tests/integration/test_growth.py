@@ -96,7 +96,7 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         cluster.playbook("restore", nats_cluster_restore_streams=["*"])
         assert messages(cluster) == 50
 
-        # Whatever would leave the stores behind is refused as well.
+        # Any other change that would leave the stores behind is refused as well.
         cluster.hosts["n2"]["nats_server_jetstream_store_dir"] = str(tmp_path / "elsewhere")
         refused = words(cluster.playbook("deploy", fails=True, nats_server_system_account="SYS").output)
         assert f"jetstream.store_dir: changes, but {tmp_path}/n2/store holds" in refused

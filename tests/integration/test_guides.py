@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands and tasks of the guides, as they stand there, on a cluster that the role deploys.
+"""Runs the commands and tasks of the guides verbatim on a cluster that the role deploys.
 
-docs/administration.md has test_administration.py, docs/getting-started.md tests/lab/test_getting_started.py, and README.md
-tests/lab/test_readme.py.
+docs/administration.md has test_administration.py, docs/getting-started.md tests/lab/test_getting_started.py, and
+README.md tests/lab/test_readme.py.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NAMES = ["n1-c1", "n2-c1", "n3-c1"]
 DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
 #: Their other commands change nothing.
 LOOKING = ["docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
-#: Their blocks are tasks or plays, in an order in which each finds what it needs.
+#: Their blocks are tasks or plays, in an order in which each finds its preconditions.
 TASKS = ["docs/credentials.md", "docs/checks.md", "docs/internals/quorum-planner.md", "docs/roll-journal.md"]
-#: What stands for something of the reader's own, in commands of docs/operations.md: there is no 2.11 to test with.
+#: Replacements for the reader's own values in commands of docs/operations.md: the tests have no nats-server 2.11.
 READERS = {"2.11.4": "2.15.1"}
 HANDBOOK = "docs/operations.md"
 
@@ -67,7 +67,7 @@ class GuideCluster(RoleCluster):
         return command, {**environment, "HOME": str(self.root)}
 
     def type(self, command: str) -> str:
-        """Run what a reader types beside inventory.yml, and return what it printed."""
+        """Run a command next to inventory.yml, and return its output."""
         shutil.copy(self.inventory(), self.root / "inventory.yml")
         environment = {
             **self.controller()[1],
@@ -80,7 +80,7 @@ class GuideCluster(RoleCluster):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuideCluster]:
-    """Three servers, deployed as README.md says; tests leave them as they are."""
+    """Three servers, deployed as in README.md; tests do not change them."""
     made = GuideCluster(tmp_path_factory.mktemp("guides"))
     try:
         made.type(DEPLOY)
@@ -126,7 +126,7 @@ def test_commands_that_look_change_nothing(cluster: GuideCluster, path: str) -> 
         if command.text == DEPLOY:
             continue
         output = cluster.type(command.text)
-        # A check run tells what would change.
+        # A check run reports the changes.
         assert "--check" in command.text or set(re.findall(r"changed=(\d+)", output)) <= {"0"}, (
             f"{command.where}\n{output}"
         )
@@ -167,7 +167,7 @@ def prepare_new_hosts(cluster: GuideCluster) -> None:
         cluster.add(name)
 
 
-#: The sections in an order that one cluster can live through, and what the reader has done before each.
+#: The sections in an order that a single cluster survives, and the reader's steps before each.
 STORY: dict[str, Callable[[GuideCluster], None]] = {
     "restart": lambda cluster: None,
     "reload": lambda cluster: None,
@@ -186,7 +186,7 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
 
 
 def before_command(cluster: GuideCluster, text: str) -> None:
-    """Do what the sentences around this command ask for, or what has to have happened."""
+    """Do the steps of the sentences around this command, or create its preconditions."""
     if "rotate_stop_after=trust_new_ca" in text:
         cluster.variables["nats_server_tls_new_ca_dir"] = str(cluster.root / "ca-2")
     if "nats_cluster_replace=n3-c1" in text:
@@ -201,7 +201,7 @@ def before_command(cluster: GuideCluster, text: str) -> None:
 
 @pytest.mark.chaos
 def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: Path) -> None:
-    """Every command of it, in earnest. What goes wrong has tests of its own."""
+    """Runs every command of the handbook for real. Failures have tests of their own."""
     sections: dict[str, list[Command]] = {}
     for block in Document(HANDBOOK).of("sh"):
         sections.setdefault(block.heading.partition(":")[0], []).extend(block.commands)
@@ -239,7 +239,7 @@ def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
     cluster.variables["nats_cluster_journal"] = str(journal)
     try:
         cluster.type(DEPLOY)
-        # Of four replicas one at least is on a host that is left, wherever they are.
+        # At least one of four replicas is on a remaining host, wherever they are.
         create(cluster, "ORDERS", 4, subjects=["orders.>"])
         publish(cluster, "orders.new", 20, 100)
         plan, run, grow = (command.text for command in commands("docs/rescue.md"))

@@ -30,7 +30,7 @@ authorization {{ token: $token }}
 
 
 class Site:
-    """The folders of one server, and what shall be in its files."""
+    """The folders of one server, and the intended content of its files."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "etc"
@@ -113,7 +113,7 @@ def test_a_trial_has_the_environment_which_no_output_shows(site: Site) -> None:
     given = {**trial, "environment": json.dumps({"MOST": 4711, "TOKEN": "one-secret"})}
     done = site.write(extra=extra, trial=given)
     assert done["tried"] and "one-secret" not in json.dumps(done)
-    # What is on the host, as `diagnose` tries it.
+    # The files on the host, as `diagnose` tests them.
     nothing: dict[str, Any] = {"directories": [], "secret_files": [], "files": []}
     assert site.write(check=True, trial=given, **nothing)["digest"] == done["digest"]
     for wrong in ('{"A\\nB": 1}', '{"A B": 1}', "[1]", "one-secret"):

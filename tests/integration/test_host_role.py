@@ -83,7 +83,7 @@ class Host:
         )
 
     def play(self, *parts: str, check: bool = False, fails: bool = False, **variables: Any) -> str:
-        """Run parts of the role; return what ansible-playbook printed of changes and failures."""
+        """Run parts of the role; return the output of ansible-playbook about changes and failures."""
         playbook = self.root / "play.yml"
         playbook.write_text(PLAY)
         values = self.root / "variables.json"
@@ -194,7 +194,7 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     assert os.getsid(first) == first, "it belongs to the session of the run that started it"
     assert changes(deploy(nats_server_file_src=old)) == []
 
-    # A new version lies beside the old one, and what runs goes on with the old one.
+    # A new version is installed next to the old one, and running servers keep the old one.
     upgrade: dict[str, Any] = {"nats_server_file_src": new, "nats_server_version": "2.15.1"}
     assert changes(host.play("install", "service", **upgrade)) == ["Install the version"]
     assert os.readlink(host.root / "bin/nats-server").endswith("/2.10.27/bin/nats-server")
@@ -218,7 +218,8 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
 
 
 def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host: Host) -> None:
-    """All of the role, in a play of its own: correct for one host, and refused where the whole cluster has to be asked."""
+    """The complete role in a play of its own is correct for one host, and refused if the cluster must be checked
+    first."""
     host.config.unlink()
     host.variables |= {
         "nats_server_file_src": binary("2.15.1"),
@@ -277,14 +278,15 @@ def test_a_server_that_does_not_start_says_why(host: Host) -> None:
 
 
 def test_a_server_that_ended_before_its_turn_says_why(host: Host) -> None:
-    """Such as one that panics on what an upgraded member writes: the next server may follow, so that the roll must stop."""
+    """Such as a server that panics on an upgraded member's data: the next server may do the same, so the roll must
+    stop."""
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
     os.kill(host.pid(), signal.SIGABRT)
     state = {"running": {"running": True}, "required_action": {"action": "restart"}}
     output = host.play("stop", fails=True, nats_server_state=state)
     assert "nats-server had exited before this run stopped it. Its last log lines:" in output
     assert "SIGABRT" in output
-    # One that nobody restarts may be down.
+    # A server that the run does not restart may be down.
     state["required_action"] = {"action": "none"}
     assert changes(host.play("stop", nats_server_state=state)) == []
 

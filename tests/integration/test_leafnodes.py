@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hub of three servers and a leafnode with JetStream of its own, from one inventory; modules reach both by their domains.
-And two clusters of which one binds the other's system account."""
+"""A hub of three servers and a leafnode with JetStream of its own, from one inventory; modules reach both by their
+domains. Also two clusters: one binds the other's system account."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     try:
         branch.jetstream_options = "domain: branch"
         branch.start()
-        # A server that observes is no candidate, so that without contact there is nothing to wait for.
+        # An observing server is not a candidate, so without contact it does not wait for an election.
         until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
         until(lambda: names_in(branch) == set(branch.names), lambda: names_in(branch))
         assert leader(branch) is None

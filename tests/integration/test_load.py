@@ -43,7 +43,7 @@ def test_a_last_message_without_its_acknowledgement_is_no_fault() -> None:
 
 
 async def goes_on(load: Load) -> None:
-    """Wait until every part of the load has done more than what was under way."""
+    """Wait until every part of the load has done more than the work in flight."""
     before, end = load.report(), time.monotonic() + 30
     for what, least in (("acknowledged", 20), ("consumed", 20), ("counted", 3), ("answered", 3)):
         while getattr(load.report(), what) < getattr(before, what) + least:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is let in, which certificates are presented, and what a reload of users does to a login that is under way."""
+"""Accepted logins, presented certificates, and the effect of a reload of users on a login in progress."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_logins_and_a_reload_of_users(make_cluster: MakeCluster, run_module: Run
     assert [code for _user, _accepted, code in found[3:]] == ["unreachable"] * 3
     assert result["changed"] is False and "a wrong one" not in str(result)
 
-    # The server refuses whoever could not log in again with what it sent, which is nothing yet.
+    # The server closes clients that could not log in again with the credentials that they sent, which are none so far.
     text = cluster.config_file("n1").read_text()
     cluster.config_file("n1").write_text(
         text.replace("users: [{user: app", "users: [{user: app2, password: x}, {user: app")

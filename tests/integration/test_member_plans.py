@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules that plan who leaves, what moves and how many replicas there are, on five servers with uneven loads."""
+"""The modules that plan departures, moves and replica counts, on five servers with uneven loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Placed = dict[str, set[str]]
 
 @pytest.fixture
 def placed(five: NatsProcesses) -> Iterator[Placed]:
-    """Two or more R3 streams of which one server, that the meta leader then prefers, has no replica; and one R1 stream SINGLE."""
+    """Two or more R3 streams without a replica on one server, which the meta leader then prefers; and one R1 stream
+    SINGLE."""
     made: Placed = {}
 
     def add(name: str, replicas: int) -> None:
@@ -152,7 +153,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     gone = move([{"account": "APP", "stream": "GONE", "from": "n1", "to": "n2"}])
     assert "stream not found: APP/GONE" in gone["msg"], gone
 
-    # The plan of the file is what runs, unless the cluster is another one.
+    # The plan in the file is executed, unless the cluster is a different one.
     kept = plan("nats_rebalance_plan", plan_file=str(file), **options)
     assert (kept["changed"], kept["reused"], kept["moves"]) == (False, True, moves)
     assert plan("nats_rebalance_plan", plan=kept["plan"], **options)["moves"] == moves
@@ -186,7 +187,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
 
 
 def test_recorded_write_rates_take_precedence(five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path) -> None:
-    """Nothing is written now: without the report nobody knows that the streams are of unequal weight."""
+    """No messages are written during the sample: only the report shows that the streams' write rates differ."""
     rates = {name: 1000.0 * number for number, name in enumerate(sorted(placed.keys() - {"SINGLE"}), 1)}
     report = tmp_path / "report.json"
     day = write_report(report, {**{("lab", name): rate for name, rate in rates.items()}, ("other", "SINGLE"): 5.0})

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Servers join, leave and are replaced, and streams get other numbers of replicas, by the playbooks.
+"""Servers join, leave and are replaced, and streams change their number of replicas, through the playbooks.
 
-Every refusal is seen, and what is done under load loses nothing that was acknowledged.
+Every refusal is tested, and operations under load lose no acknowledged message.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse_hosts(run_module: Runner, cluster: RoleCluster, stream: str) -> list[s
 
 
 def delete(run_module: Runner, cluster: RoleCluster, *names: str) -> None:
-    """Delete these streams with what they hold."""
+    """Delete these streams with their messages."""
     for name in names:
         options = {"state": "absent", "allow": ["data_loss"], "account": "APP", "account_users": OPERATOR}
         gone = run_module("nats_stream", cluster.system(), stream=name, **options)
@@ -63,7 +63,8 @@ def delete(run_module: Runner, cluster: RoleCluster, *names: str) -> None:
 
 
 def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) -> str:
-    """Return what a playbook said that refused, after seeing that it touched no process and gave its lock back."""
+    """Return the output of a playbook that refused, after checking that it restarted no process and released its
+    lock."""
     before = cluster.pids()
     output = words(cluster.playbook(playbook, *arguments, fails=True, **extra).output)
     assert cluster.pids() == before
@@ -289,12 +290,13 @@ def test_a_cluster_that_nobody_leads(cluster: RoleCluster, run_module: Runner) -
     )
 
 
-# --- Whole operations under load ------------------------------------------------------------------------------------------
+# --- Complete operations under load
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.chaos
 def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> None:
-    """Servers join, take replicas over, stand in the way of leaving while they are needed, and leave, over an interruption."""
+    """Servers join, take over replicas, cannot leave while they are needed, and leave, across an interruption."""
     cluster: RoleCluster = make_hosts("2.10.27")
     leave: dict[str, Any] = {"nats_server_cluster_leaving": ["n4", "n5"]}
     load = streams("LOAD3", 5)
@@ -310,7 +312,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
         cluster.playbook("scale_out", nats_cluster_rebalance=True, nats_cluster_rebalance_moves=2)
         assert all(cluster.pid(name) == pid for name, pid in before.items() if pid), "a server was restarted"
         assert meta_members(run_module, cluster) == ["n1", "n2", "n3", "n4", "n5"]
-        # Which stream moves depends on which one is whole at that moment.
+        # Which stream moves depends on which one has all its replicas in step at that moment.
         assert {"n4", "n5"} & {
             host for stream in ("LOAD3", "KV_LOAD_KV") for host in parse_hosts(run_module, cluster, stream)
         }

@@ -49,7 +49,7 @@ async def _fill(cluster: NatsProcesses, stream: str) -> None:
     jetstream = connection.jetstream()
 
     async def put(number: int) -> None:
-        # Not every server knows at once that a new stream listens to the subject.
+        # Not every server has the interest of a new stream immediately.
         await patiently(partial(publish_stored, jetstream, f"{stream}.x", b"x" * 200, str(number)))
 
     await asyncio.gather(*map(put, range(MESSAGES)))
@@ -108,7 +108,7 @@ class Peers:
 
 
 def ready(cluster: NatsProcesses, run_module: Runner) -> Peers:
-    """Return the cluster once its meta leader has heard of every server, so that each can be chosen."""
+    """Return the cluster once its meta leader has heartbeats of every server, so each can be chosen."""
     peers = Peers(form(cluster, run_module), run_module)
     cluster.add_stream("EVERYWHERE", len(cluster.names))
     peers.delete("EVERYWHERE")
@@ -182,7 +182,7 @@ def test_a_server_that_may_host_what_nobody_reports_is_not_emptied(tagged: Peers
     server = next(iter(tagged.cluster.processes))
 
     def refused(run: Callable[..., dict[str, Any]]) -> None:
-        # Without a meta leader for a moment, nobody answers.
+        # Without a meta leader for a moment, requests get no reply.
         seen = wait_until(run, lambda said: said.get("failure", {}).get("code") == "stream_unknown", 30)
         assert seen.done and "no leader for ALONE of account APP" in seen.value["msg"], seen.value
 
@@ -276,7 +276,7 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
     for name in names:
         tagged.cluster.add_stream(name, 3)
     tagged.cluster.add_consumer(names[0], "worker")
-    # Beside one that can leave; it may move, too.
+    # Next to a replica that can leave; it may move, too.
     beside = {"tags": [f"node:{members(tagged.cluster, names[0])[0]}"]}
     alone = tagged.cluster.add_stream("ALONE", 1, placement=beside)["config"]
     tagged.cluster.app_request("$JS.API.STREAM.UPDATE.ALONE", {**alone, "placement": None})
@@ -393,8 +393,8 @@ def test_a_killed_server_is_replaced(tagged: Peers) -> None:
 def test_three_servers(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """There is no spare server: no replica can leave, and what the server does all the same is seen and repaired. Then a
-    server dies and is taken out of the meta group."""
+    """The cluster has no spare server: no replica can leave, and the server's partial removal is detected and
+    repaired. Then a server dies and is removed from the meta group."""
     names = ["n1", "n2", "n3"]
     peers = ready(make_cluster(names), run_module)
     before = peers.add("ORDERS", 3)

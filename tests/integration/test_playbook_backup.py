@@ -34,7 +34,7 @@ def publish(cluster: RoleCluster, count: int) -> None:
         try:
             stream = connection.jetstream()
             for number in range(count):
-                # Not every server knows at once that a new stream listens to the subject.
+                # Not every server has the interest of a new stream immediately.
                 await patiently(partial(publish_stored, stream, "ORDERS.a", b"message %d" % number, uuid.uuid4().hex))
         finally:
             await connection.close()
@@ -87,7 +87,7 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert row["files"] == [*(f"{name}/nats-server.conf" for name in ("n1", "n2", "n3")), "servers.json"]
             del cluster.hosts["n4"]
 
-            # What the timer runs, with the settings that it is given.
+            # The timer's command, with its settings.
             publish(cluster, 5)
             user = {"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}
             settings = {

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.playbook
 
 
 class PlacedProcesses(NatsProcesses):
-    """Servers whose files are where the role would look for them: one directory for each."""
+    """Servers whose files are at the role's paths: one directory for each."""
 
     def config_file(self, name: str) -> Path:
         folder = self.directory / "etc" / name
@@ -31,7 +31,7 @@ class PlacedProcesses(NatsProcesses):
 
 @pytest.fixture
 def faulty(tmp_path: Path) -> Iterator[PlacedProcesses]:
-    """Three servers, of which n3 has another max_payload. Only since 2.11 do servers tell what they loaded."""
+    """Three servers; n3 has a different max_payload. Servers report the loaded configuration only since 2.11."""
     cluster = PlacedProcesses("2.15.1", tmp_path, ["n1", "n2", "n3"])
     for name in cluster.names:
         extra = f'log_file: "{tmp_path}/{name}.txt"\n' + ("max_payload: 2MB" if name == "n3" else "")
@@ -50,7 +50,7 @@ def inventory(cluster: PlacedProcesses) -> str:
         name: {"nats_server_port": port, "nats_server_config_dir": str(cluster.config_file(name).parent)}
         for name, port in cluster.ports.items()
     }
-    # Nobody is there.
+    # Nothing listens on this port.
     hosts["n4"] = {"ansible_connection": "ssh", "ansible_port": 1, "nats_server_port": 1}
     variables = {
         "ansible_host": "127.0.0.1",
@@ -69,7 +69,7 @@ def inventory(cluster: PlacedProcesses) -> str:
 
 
 def diagnose(cluster: PlacedProcesses, *arguments: str) -> tuple[str, dict[str, Any]]:
-    """Return what a diagnosis printed and wrote, which ended with the exit status of its verdict."""
+    """Return the output and the file of a diagnosis, after checking that its exit status matches its verdict."""
     target = cluster.directory / "diagnosis.json"
     result = run_playbook("diagnose", "-e", f"diagnose_json={target}", *arguments)
     broken = json.loads(target.read_text())["verdict"]["status"] == "critical"
@@ -92,7 +92,7 @@ def causes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(faulty: PlacedProcesses) -> None:
     hosts = inventory(faulty)
-    # What n2 would load next is not what it runs.
+    # The file of n2 differs from its running configuration.
     config = faulty.config_file("n2")
     config.write_text(config.read_text() + "\nping_interval: 30s\n")
     log = faulty.directory / "n1.txt"

@@ -64,7 +64,7 @@ def report(target: Path, *arguments: str, **variables: Any) -> tuple[str, dict[s
 
 
 def inventory(cluster: NatsProcesses, target: Path, *absent: str) -> str:
-    """Write an inventory as for the role: hosts that nobody can reach over SSH, and the system user's password."""
+    """Write an inventory as for the role: hosts that are unreachable over SSH, and the system user's password."""
     hosts = {
         **{name: {"nats_server_port": port} for name, port in cluster.ports.items()},
         **{name: {"nats_server_port": 1} for name in absent},
@@ -141,7 +141,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
         "report_account": "APP",
         "report_stream": "ORDERS",
         "report_cluster": "C1",
-        # Of a configuration that no server has loaded yet.
+        # A configuration that no server has loaded yet.
         "nats_server_config": {"cluster": {"compression": "s2_fast"}},
     }
     text, data = report(tmp_path / "report.json", "-v", "-i", hosts, "--limit", "n2,n9", **options)
@@ -213,7 +213,7 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     assert survivor in stream["members"]
     assert "WARNING: 1 without a leader" in text
     assert table(data, "leaders")["totals"][0]["streams"] == 1
-    # 2.10 no longer tells who the other members were, only how many.
+    # 2.10 no longer reports the names of the other members, only their number.
     rows = {row["name"]: row["online"] for row in table(data, "meta")["rows"]}
     assert {name for name, online in rows.items() if online} == {survivor, others[1]}
     assert "has no leader (no server leads it). It has 5 members, 2 of them answered, and 3 must be up" in text

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The smoke test at the end of a deployment: when it runs, what it prints, and what it stops. That check mode never runs it is in
-test_adopt_linked.py."""
+"""The smoke test at the end of a deployment: when it runs, its output, and that its failure stops the run.
+test_adopt_linked.py shows that check mode never runs it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         assert APP_PASSWORD not in first.output
         assert run_module("nats_stream_info", app)["streams"] == []
 
-        # A run that changes nothing does without (`deploy_changes_nothing`), unless it is asked for.
+        # A run without changes skips it (`deploy_changes_nothing`), unless it is requested.
         asked = cluster.playbook("deploy", nats_cluster_smoke_test="always").output
         assert RESULT.search(asked), asked
         assert set(re.findall(r"changed=(\d+)", asked)) == {"0"}
 
-        # A reload is a change, of which this one is wrong.
+        # A reload is a change; this one contains an error.
         wrong = f"127.0.0.1:{free_ports(1)[0]}"
         cluster.hosts["n2"]["nats_server_client_advertise"] = wrong
         assert SMOKE_TEST not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output

@@ -25,7 +25,7 @@ class Host:
         self.config.write_text(f'port: {self.port}\nhttp: "127.0.0.1:{self.monitor}"\n')
 
     def module(self, name: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Run a module through Ansible; what it returned."""
+        """Run a module through Ansible and return its result."""
         command = [str(Path(sys.executable).with_name("ansible")), "localhost", "-m", f"natsops.jetstream.{name}"]
         command += ["-a", json.dumps({"config": str(self.config), **arguments}), *(["--check"] if check else [])]
         output = subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that answers, and of which its Raft peers hear nothing, as some versions now and then start."""
+"""A server that answers clients but not its Raft peers, a state in which some versions occasionally start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
-# Denied the interest in its peers' inboxes, it sends nothing to them for as long as its process lives.
+# Without permission for its peers' inboxes, it sends nothing to them until its process ends.
 SILENT = 'permissions { export { deny: ["$NRG.>"] } }'
 
 

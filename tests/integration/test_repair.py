@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_repair: each cure on a fault that was made for real, and what it refuses."""
+"""nats_repair: each repair of a real fault, and its refusals."""
 
 from __future__ import annotations
 
@@ -141,13 +141,14 @@ def raft_groups(cluster: NatsProcesses, run_module: Runner) -> dict[str, str]:
 
 
 def let_no_member_win(cluster: NatsProcesses, groups: list[str]) -> None:
-    """Let every member of these groups believe in the highest term that there is: whoever campaigns overflows it to 0, which
-    nobody votes for. All servers run, and none leads."""
+    """Write the highest possible term to every member of these groups. A candidate overflows it to 0, for which no
+    member votes. All servers run, and none leads."""
     for name in cluster.names:
         cluster.stop(name)
         for group in groups:
             state = cluster.directory / name / "jetstream" / "$SYS" / "_js_" / group / "tav.idx"
-            # Servers write it a moment after they heard the term, and not at all where they stop first; then it has no vote.
+            # Servers write the file a moment after they receive the term, and not at all if they stop first; then it
+            # has no vote.
             vote = state.read_bytes()[8:] if state.exists() else b""
             state.write_bytes(struct.pack("<Q", 2**64 - 1) + vote)
     cluster.start()
@@ -158,20 +159,21 @@ def codes(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def wait_for(repair: Callable[..., dict[str, Any]], wanted: list[tuple[str, str]], **asked: Any) -> dict[str, Any]:
-    """Return what a check run says once it finds this."""
+    """Return the result of the first check run with these findings."""
     seen = wait_until(lambda: repair(check_mode=True, **asked), lambda said: codes(said) == wanted, 60)
     assert seen.done, seen.value
     return seen.value
 
 
 def cured_by(repair: Callable[..., dict[str, Any]], **asked: Any) -> dict[str, Any]:
-    """Return what the run says that carried a cure out. While another replica is out of step for a moment, nothing is done."""
+    """Return the result of the run that repaired the fault. It does nothing while another replica is briefly out of
+    step."""
     seen = wait_until(lambda: repair(**asked), lambda said: said.get("failed") or said["done"], 60)
     assert seen.value.get("done") and not seen.value.get("failed"), seen.value
     return seen.value
 
 
-# Its fault, terms written to the disks of stopped servers, depends on what Raft has written by then.
+# The fault, terms written to the disks of stopped servers, depends on Raft's files at that time.
 @pytest.mark.chaos
 def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_is_reset(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
@@ -256,7 +258,7 @@ def test_replicas_are_made_whole_again(
     store.unlink(missing_ok=True)
 
     if cluster.version.startswith("2.10."):
-        # Refused for want of a server (10075), and done all the same; 2.15 does not.
+        # The server refuses this for lack of a spare server (10075), and does it nevertheless; 2.15 does not.
         with pytest.raises(AssertionError, match="peer"):
             cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": member_names(cluster, "ALL")[1]}, seconds=5)
         wait_for(repair, [("group_short", "APP/ALL")])
@@ -269,7 +271,7 @@ def test_replicas_are_made_whole_again(
     dead = {"dead_servers": [gone]}
     mistyped = repair(dead_servers=[f"{gone}x"])
     assert f"dead_servers: '{gone}x' is not a server of the cluster, which has " in mistyped["msg"], mistyped
-    # It may come back, so that there is nothing to do once other members lead.
+    # The server may come back, so there is nothing to repair once other members lead.
     wait_for(repair, [], **orders)
     cured = cured_by(repair, **dead)
     assert [(step["asset"], step["cure"]) for step in cured["done"]] == [("APP/ORDERS", "replace_replica")]
@@ -296,7 +298,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_writing_that_a_full_disk_has_ended(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path, small_disk: Path
 ) -> None:
-    """It is reported with the steps, and they cure it: on 2.15.1 either JetStream has ended or the replica alone."""
+    """It is reported with the steps that fix it. On 2.15.1 either all of JetStream has stopped or only the replica."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     repair = partial(make_repair(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
@@ -326,7 +328,7 @@ def test_writing_that_a_full_disk_has_ended(
     led = run_module("nats_stream_stepdown", cluster.app_connection(), stream="ORDERS", preferred="n3")
     assert not led.get("failed"), led
     info = partial(cluster.app_request, "$JS.API.STREAM.INFO.ORDERS", members=3)
-    # A new leader stores what its log holds a moment after its election.
+    # A new leader applies its log a moment after its election.
     seen = wait_until(info, lambda found: found["state"]["messages"] == 20, 30)
     assert seen.done and seen.value["cluster"]["leader"] == "n3", seen.value
 
@@ -334,7 +336,7 @@ def test_writing_that_a_full_disk_has_ended(
 # The only version of both in which a move waits for more than a majority of its new members.
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
 def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, tmp_path: Path) -> None:
-    """Two of the new members hang, so that the old ones are just a majority."""
+    """Two of the new members hang, so the old ones are exactly a majority."""
     names = [f"n{number}" for number in range(1, 6)]
     cluster = NatsProcesses(version, tmp_path, names)
     for name in names:
@@ -342,7 +344,7 @@ def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, 
     cluster.start()
     try:
         form(cluster, run_module)
-        # Its meta leader has heard of every server then, so that each can be chosen.
+        # Its meta leader then has heartbeats of every server, so each can be chosen.
         cluster.add_stream("EVERYWHERE", len(names))
         cluster.app_request("$JS.API.STREAM.DELETE.EVERYWHERE")
         meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]

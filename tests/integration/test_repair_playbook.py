@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook repair: its plan, its cure, its journal, and that it fails with what is left."""
+"""The playbook repair: its plan, its repairs, its journal, and its failure if problems are left."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(cluster: NatsProcesses, root: Path, *arguments: str, fails: bool = False
 
 
 def test_repair_by_the_playbook(cluster: NatsProcesses, tmp_path: Path) -> None:
-    """Of two consumers that wait beyond the end of their stream the position of one is known."""
+    """Two consumers wait beyond the end of their stream; the position of one is known."""
     journal = tmp_path / "journal.jsonl"
     cluster.add_stream("ORDERS", 3)
     client = Client(ConnectionOptions(servers=tuple(cluster.urls), user=APP_USER, password=APP_PASSWORD))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_rescue and nats_store_info: five servers of which three are destroyed for good."""
+"""nats_rescue and nats_store_info: three of five servers are destroyed for good."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_p
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 LEFT, DEAD = FIVE[:2], FIVE[2:]
-#: Where the replicas are: streams with a majority, without one, and of which only the dead have any.
+#: The servers of the replicas: streams with a majority, without one, and with replicas on dead servers only.
 PLACED = {
     "SAFE": ["n1", "n2", "n3"],
     "ORDERS": ["n1", "n3", "n4"],
@@ -88,13 +88,13 @@ def fill(cluster: NatsProcesses) -> None:
 
 
 def last_stored(cluster: NatsProcesses, server: str, stream: str) -> int | None:
-    """Return up to where the files of a server hold a stream, which it is writing meanwhile."""
+    """Return the last sequence of a stream in the files of a running server."""
     found = {item.name: item.last_seq for item in stored_streams(str(cluster.directory / server))}
     return found.get(stream)
 
 
 def read_host(cluster: NatsProcesses, run_module: Runner, name: str) -> dict[str, Any]:
-    """Return what a host says of its server by SSH."""
+    """Return the information from a server's host, as read over SSH."""
     options = {"config": str(cluster.config_file(name)), "store_dir": str(cluster.directory / name)}
     said = run_module("nats_store_info", {}, **options)
     return {"server": name, "reached": True, **{key: said[key] for key in ("running", "fenced", "streams")}}
@@ -124,7 +124,7 @@ def make_rescue(cluster: NatsProcesses, run_module: Runner, records: Path) -> Re
 
 
 def without_leader(rescue: Rescue) -> dict[str, Any]:
-    """Return what a check run says once the survivors know that nobody leads."""
+    """Return the result of a check run once the survivors report no leader."""
 
     def waits(said: dict[str, Any]) -> bool:
         return not any("leads the meta group" in one or "leader has just changed" in one for one in said["refused"])
@@ -192,7 +192,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])
     assert "accepts connections: it is running and may form a majority with others" in listens["msg"]
-    # Nobody could tell before there was a leader, and nothing is removed.
+    # This is unknown until there is a leader, and nothing is removed.
     lost = rescue()
     assert "only dead servers had APP/GONE, APP/SCRATCH: removing the dead servers recreates" in lost["msg"], lost
     assert "Nothing was removed" in lost["msg"]
@@ -206,7 +206,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
     for stream in ("ORDERS", "EVENTS"):
         assert cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.worker")["ack_floor"]["stream_seq"] == 12
-    # What was named lost is there again, and empty.
+    # The streams named as lost exist again, and are empty.
     assert cluster.app_request("$JS.API.STREAM.INFO.SCRATCH")["state"]["messages"] == 0
     assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
     assert not list((tmp_path / "records").glob("*"))
@@ -295,7 +295,7 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
 def test_older_servers_are_not_rescued_in_place(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    """What is left is shown all the same, with the steps to a fresh cluster, which the module leaves to others."""
+    """The remaining data is reported, with the steps to a fresh cluster, which the module does not perform."""
     names = ["n1", "n2", "n3"]
     cluster = form(make_cluster(names), run_module)
     cluster.add_stream("ORDERS", 3)

@@ -66,7 +66,8 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
 
 
 async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[Run, set[int]]:
-    """Do the work with thirty clients that each knew one server first; return also which of them were told of lame duck mode."""
+    """Do the work with thirty clients, each with a single configured server; return also those that received a lame
+    duck notice."""
     told: set[int] = set()
 
     async def attached(number: int) -> Client:
@@ -74,7 +75,7 @@ async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[R
             told.add(number)
 
         async def ignore(_error: Exception) -> None:
-            """They are meant to be disconnected."""
+            """Ignore the intended disconnections."""
 
         return await nats.connect(
             cluster.urls[number % 3], user=APP_USER, password=APP_PASSWORD, lame_duck_mode_cb=lame_duck, error_cb=ignore,
@@ -331,7 +332,7 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
 
 @pytest.mark.chaos
 def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> None:
-    """Twenty kills at random moments; each rolling restart goes on in the runs that follow until one comes to its end."""
+    """Twenty kills at random moments; each rolling restart is resumed by further runs until one completes."""
     seeds = random.Random(4)
 
     def work() -> None:

@@ -23,8 +23,8 @@ EVENT = {"event": "batch_done", "run": "r1", "cluster": "C1"}
 
 
 def heard(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return what the work returns, and the messages that it published to the first server meanwhile, where nobody else has to
-    hear of the subscription first, and all is there when it ends."""
+    """Return the work's result, and the messages that it published. It publishes to the first server, where the
+    subscription is already active, so all messages have arrived when it ends."""
 
     async def listen() -> tuple[Any, list[str]]:
         connection = await nats.connect(cluster.urls[0], user=APP_USER, password=APP_PASSWORD)

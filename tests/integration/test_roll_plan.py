@@ -82,7 +82,7 @@ def test_impossible_plans_are_refused(healthy: NatsProcesses, run_module: Runner
 
 
 def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner) -> None:
-    """nats-server#6753: 2.10.27 loads a stream with first_seq as an empty one. The plan says so, and it happens."""
+    """nats-server#6753: 2.10.27 loads a stream with first_seq as empty. The plan predicts it, and it happens."""
     cluster = NatsProcesses("2.10.27", tmp_path, ["n1", "n2", "n3"])
 
     def codes(**options: Any) -> dict[str, str]:
@@ -160,7 +160,7 @@ def severities(result: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
-    """Add to the healthy cluster what its version has and older ones have not."""
+    """Add to the healthy cluster the features that its version has and older versions lack."""
     newer: dict[str, dict[str, Any]] = {
         "2.10.27": {"PACKED": {"compression": "s2"}},
         "2.15.1": {"EXPIRING": {"allow_msg_ttl": True}, "COUNTER": {"allow_msg_counter": True, "allow_direct": True}},
@@ -271,7 +271,7 @@ async def acknowledge_one(server: NatsProcesses, stream: str, consumer: str) -> 
 
 
 def overwrite_messages(cluster: NatsProcesses) -> None:
-    """Publish messages that replace one another faster than a mirror reads them, so that it sees gaps."""
+    """Publish messages that replace one another faster than a mirror reads them, so it has gaps."""
 
     async def publish() -> None:
         user = {"user": APP_USER, "password": APP_PASSWORD}
@@ -327,7 +327,7 @@ def test_old_servers_are_kept_from_entries_that_make_them_panic(tmp_path: Path, 
         rest = plan(server_names=["n2", "n3"], feature_flags=off)
         assert "roll_unreadable_entries" not in severities(rest)
 
-        # What the newer server makes, the others serve without what they do not know.
+        # The others serve the newer server's stream without the features that they do not support.
         leads = run_module("nats_meta_stepdown", cluster.sys_connection(), preferred="n1")
         assert not leads.get("failed"), leads
         cluster.add_stream("CNT", 3, allow_msg_counter=True)

@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 @pytest.mark.chaos
 def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluster, tmp_path: Path) -> None:
-    """One stream of three replicas beside two servers without any: three batches for five, four gates for six."""
+    """One stream of three replicas, and two servers without any: three batches for five, four gates for six."""
     before = cluster.pids()
     journal = tmp_path / "C1.jsonl"
     outputs: list[str] = []
@@ -97,7 +97,7 @@ def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) 
     waited = re.search(r"is not healthy after (\d+) s", text)
     assert waited, text
     assert int(waited[1]) < 60, "the whole timeout is 120 s"
-    # Said while it waited.
+    # Printed while it waited.
     assert re.search(
         r"^batch 1 of 1 \(n1\), 00:00:\d\d: 1\d of 120 s: \d+ (?:of \d+ )?problems left: n4 and n5 do not answer",
         text,

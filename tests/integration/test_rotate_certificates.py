@@ -50,7 +50,7 @@ def presented(site: Site) -> dict[str, bytes]:
 
 
 def adopt(site: Site, new: Path) -> None:
-    """Make the new authority the one of the inventory, as the playbook says at its end."""
+    """Make the new authority the one of the inventory, following the playbook's final instructions."""
     del site.variables["nats_server_tls_new_ca_dir"]
     shutil.rmtree(authority(site))
     site.variables["nats_server_tls_ca_dir"] = str(new)

@@ -125,7 +125,7 @@ def test_an_advertised_address_is_used_like_a_server(make_cluster: MakeCluster, 
     assert result["addresses"] == [{"address": f"localhost:{cluster.ports['n3']}", "server": "n3", "reason": ""}]
     # n3 is there twice.
     assert result["pairs"] == {"tested": 12, "broken": []}
-    # A server that is only known by what the others advertise.
+    # A server that is known only from the others' advertised addresses.
     two = {**cluster.sys_connection(), "servers": cluster.urls[:1]}
     result = run_module(
         "nats_cluster_smoke_test", two, account_users=cluster.account_users(), expected_servers=[*NAMES, "n4"]
@@ -146,7 +146,7 @@ def restricted(make_cluster: MakeCluster, run_module: Runner, permissions: str) 
 
 
 def test_without_a_user_who_may(make_cluster: MakeCluster, run_module: Runner) -> None:
-    """It is done as the system user then, and says so."""
+    """The test then runs as the system user, and reports it."""
     cluster = restricted(make_cluster, run_module, '{ publish: "orders.>", subscribe: "orders.>" }')
     result = smoke(run_module, connected(cluster, run_module))
     assert result["ok"], result
@@ -170,7 +170,7 @@ def test_without_a_user_who_may(make_cluster: MakeCluster, run_module: Runner) -
 
 
 def test_a_route_that_is_missing(make_cluster: MakeCluster, run_module: Runner) -> None:
-    """n1 and n2 know each other by an address where nothing listens, and have routes to n3 alone, which passes nothing on."""
+    """n1 and n2 have an address of each other where nothing listens, and routes to n3, which forwards nothing."""
     cluster = make_cluster(NAMES, accounts={}, plain_accounts={"APP": "app"}, jetstream=[])
     cluster.kill()
     nowhere = free_ports(1)[0]
@@ -203,7 +203,7 @@ def test_a_stream_that_cannot_be_written_is_deleted(make_cluster: MakeCluster, r
     assert result["ok"] and result["account"] == "APP", result
     assert result["stream"]["replicas"] == 0
     assert "it cannot be written: the server refused the request: " in result["stream"]["reason"]
-    # Asked by a user who sees all of the account; each server deletes it in its own time.
+    # A user who sees the complete account reads it; each server deletes the stream at its own time.
     seen = wait_until(
         lambda: run_module("nats_stream_info", cluster.sys_connection())["streams"], lambda left: left == [], 20
     )

@@ -38,7 +38,7 @@ def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[st
 def test_a_snapshot_holds_what_the_modules_see(
     healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
 ) -> None:
-    """With pages of two accounts, of which there are five and the system account."""
+    """With pages of two accounts; there are five and the system account."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "n1.log").write_text("[7] 2026/11/21 18:41:00.123456 [INF] Server is ready\n")
@@ -120,7 +120,7 @@ def test_another_account_is_refused(healthy: NatsProcesses, run_module: Runner, 
 
 
 def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """What the timer runs: one file, with nothing of the collection installed."""
+    """The timer's command: one file, without an installed collection."""
     collection = Path(system_api.__file__).parents[3]
     roles = collection / "roles"
     prefix = "ansible_collections/natsops/jetstream/plugins/module_utils"
@@ -158,7 +158,8 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
 
 
 def test_rows_say_when_the_answer_arrived(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    """Not when it was written: servers are asked at once, and their answers are written one after the other."""
+    """Not when it was written: servers are queried at the same time, and their answers are written one after the
+    other."""
     written: dict[str, datetime] = {}
     add = SnapshotWriter.add
 
@@ -250,7 +251,7 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     _manifest, lines = read({"manifest": str(path)})
     ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
     assert set(ready) == set(healthy.names[:2])
-    # Whatever the time zone of this host is.
+    # Independent of this host's time zone.
     said = [parse_time(line["data"]["time"]) for line in lines["server_log"] if "[INF]" in line["data"]["text"]]
     written = (healthy.directory / "n1.log").stat().st_ctime
     assert 0 <= written - min(at.timestamp() for at in said) < 1800
@@ -258,7 +259,7 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
 
 
 def test_the_playbook_reads_what_no_server_reports(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """Of each host, and of none that cannot be reached, whose server is in the snapshot all the same."""
+    """From each reachable host; the server of an unreachable host is in the snapshot as well."""
     hosts: dict[str, dict[str, Any]] = {
         name: {"ansible_connection": "local", "nats_server_config_file": str(healthy.config_file(name))}
         for name in healthy.names[:2]

@@ -26,7 +26,7 @@ Step = Callable[..., dict[str, Any]]
 
 
 def current_leader(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> str:
-    """Return who leads now, as the leader itself says."""
+    """Return the current leader, as the leader itself reports it."""
     kind, name = ("STREAM", stream) if consumer is None else ("CONSUMER", f"{stream}.{consumer}")
     return cluster.app_request(f"$JS.API.{kind}.INFO.{name}", account=account)["cluster"]["leader"]
 
@@ -42,7 +42,7 @@ def meta_leader(cluster: NatsProcesses, run_module: Runner) -> str:
 
 
 def meta_leader_of_all(cluster: NatsProcesses, run_module: Runner) -> str:
-    """Return the meta leader once it has every other server in step: after its election it hears of them one by one."""
+    """Return the meta leader once every other server is in step: after its election they contact it one by one."""
 
     def in_step(meta: dict[str, Any]) -> bool:
         current = [peer["name"] for peer in meta["replicas"] if peer["current"]]
@@ -441,11 +441,12 @@ def test_mixed_versions(upgrading: NatsProcesses, run_module: Runner) -> None:
             assert done["results"][0]["after"] == {"leader": name}, done
 
 
-# --- what must never happen -------------------------------------------------------------------------------------------
+# --- forbidden outcomes
+# ------------------------------------------------------------------------------------------------
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages one by one until told to stop, each with its id until it is acknowledged."""
+    """Publishes numbered messages one by one until stopped, each with its id until it is acknowledged."""
 
     def __init__(self, cluster: NatsProcesses, stream: str) -> None:
         super().__init__()
@@ -544,7 +545,7 @@ def test_the_leaders_are_spread(
     assert rebalance(max_step_downs=-1)["failure"]["code"] == "invalid_option"
     nobody = rebalance(account_users=[])
     assert (nobody["moves"], len(nobody["left"]["no user of account APP is configured"])) == ([], 18)
-    # 12 = 3 + 3 + 2 + 2 + 2, of which n1 keeps as many as it may.
+    # 12 = 3 + 3 + 2 + 2 + 2; n1 keeps its maximum.
     assert len([move for move in foreseen["moves"] if move["consumer"] is None]) == 9
     assert len([move for move in foreseen["moves"] if move["consumer"] is not None]) == 4
     assert {current_leader(five, name) for name in names} == {"n1"}
@@ -553,7 +554,7 @@ def test_the_leaders_are_spread(
 
     made = rebalance(_ansible_diff=True)
     assert (made["moves"], made["diff"], made["left"]) == (foreseen["moves"], foreseen["diff"], {})
-    # What is elected meanwhile is moved back.
+    # Leaders that are elected in the meantime are moved back.
     again = wait_until(rebalance, lambda result: not result["changed"], 60).value
     assert (again["changed"], again["moves"]) == (False, [])
     led = [current_leader(five, name) for name in names]
@@ -566,7 +567,7 @@ def test_the_leaders_are_spread(
 def test_write_load_is_balanced(
     five: NatsProcesses, streams: Callable[..., str], step: Step, run_module: Runner
 ) -> None:
-    """Of four streams that n1 and n2 lead, two each, only those of n1 are written to."""
+    """n1 and n2 lead two of four streams each; only those of n1 get messages."""
     names = [f"WR{number}" for number in range(4)]
     for name in names:
         streams(name, 5)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_store_copy, nats_store_backup and the playbook rescue: of five servers three are destroyed, and what the others held comes
-back in a fresh cluster of these two."""
+"""nats_store_copy, nats_store_backup and the playbook rescue: three of five servers are destroyed, and the data of
+the other two is restored in a fresh cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MESSAGES, MORE, TAKEN = 20, 5, 12
 
 
 class Stores(NamedTuple):
-    """What is left of a cluster: the copies of its stores, where backups go, and the binary that wrote them."""
+    """The remains of a cluster: the copies of its stores, the backup directory, and the binary that wrote them."""
 
     copies: dict[str, str]
     directory: Path
@@ -101,7 +101,7 @@ def host(cluster: NatsProcesses, name: str) -> dict[str, Any]:
 
 
 def configure(cluster: NatsProcesses, anywhere: bool = False) -> None:
-    """Write the configuration of each server, whose routes name all of them, and whose tags tell which streams it may get."""
+    """Write each server's configuration. Its routes list all servers, and its tags the streams that it may hold."""
     for name in cluster.names:
         tags = [f"holds:{stream}" for stream, (members, _config) in STREAMS.items() if anywhere or name in members]
         cluster.write_config(name, f"server_tags: {json.dumps(tags)}")
@@ -203,7 +203,7 @@ def require_back(cluster: NatsProcesses) -> None:
     for stream, (first, last) in {**parts, "EVENTS": (1, count), "JOBS": (TAKEN + 1, MESSAGES)}.items():
         found = asyncio.run(bodies(cluster, stream, first, last))
         assert found == [str(number) for number in range(first - 1, last)], stream
-    # The mirror goes on where its replica on n2 ended.
+    # The mirror continues where its replica on n2 ended.
     copy = partial(cluster.app_request, "$JS.API.STREAM.INFO.COPY")
     assert wait_until(lambda: copy()["state"]["messages"], lambda messages: messages == count, 30).done
     for stream, name in CONSUMERS:
@@ -226,9 +226,9 @@ def require_back(cluster: NatsProcesses) -> None:
 
 
 def require_sourced(cluster: NatsProcesses) -> None:
-    """TOTAL has gone on behind what it had of ORDERS, which has one message more."""
+    """TOTAL has continued after its messages from ORDERS, which has one message more."""
     info = partial(cluster.app_request, "$JS.API.STREAM.INFO.TOTAL")
-    # A source whose stream had no leader when it asked is asked again after up to two minutes.
+    # A source whose stream had no leader is retried after up to two minutes.
     seen = wait_until(lambda: info()["state"]["messages"], lambda messages: messages > MESSAGES, 150)
     assert (seen.done, seen.value) == (True, MESSAGES + 1)
 
@@ -365,7 +365,7 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
     (streams / "EVENTS/meta.key").touch()
     hidden = save(**damaged)
     assert hidden["failure"]["code"] == "unsupported" and "without their key: APP/EVENTS on n1" in hidden["msg"]
-    # What was killed left nothing behind.
+    # The killed run left nothing behind.
     assert sorted(path.name for path in stores.directory.parent.iterdir()) == ["backup", "n1", "n2"]
 
 
@@ -373,7 +373,8 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
 def test_messages_purged_before_a_crash_are_reported(
     version: str, make_cluster: Callable[..., NatsProcesses], tmp_path: Path, run_module: Runner
 ) -> None:
-    """The copy that goes furthest is of a server that was killed after a purge, which no block on its disk tells up to 2.14."""
+    """The copy with the highest sequence is from a server that was killed after a purge. Up to 2.14 no block on its
+    disk shows the purge."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     asyncio.run(publish(cluster, ["ORDERS"], 0, MESSAGES))
@@ -385,7 +386,7 @@ def test_messages_purged_before_a_crash_are_reported(
     (stopped,) = held(**host(cluster, left))["streams"]
     assert (stopped["messages"], stopped["last_seq"]) == (5, MESSAGES)
     asyncio.run(publish(cluster, ["ORDERS"], MESSAGES, 2))
-    # A server writes what it stored a moment later.
+    # A server writes stored messages to disk a moment later.
     on_disk = partial(held, **host(cluster, crashed))
     assert wait_until(on_disk, lambda found: found["streams"][0]["last_seq"] == MESSAGES + 2, 30).done
     cluster.kill(crashed, other)
@@ -394,7 +395,7 @@ def test_messages_purged_before_a_crash_are_reported(
 
     (row,) = save(check_mode=True, undeleted=["APP/ORDERS"])["streams"]
     if version == "2.15.1":
-        # It has written what it deleted.
+        # It has written its deletions.
         assert (row["messages"], row["first_seq"], row["last_seq"]) == (7, MESSAGES - 4, MESSAGES + 2)
         assert not save().get("failed")
         return
@@ -406,7 +407,7 @@ def test_messages_purged_before_a_crash_are_reported(
     alone = {"copies": {crashed: copies[crashed]}}
     assert "according to the store of a server listed in `held`" in save(**alone, held=[stopped])["msg"]
     assert not (tmp_path / "backup" / "APP").exists()
-    # Nobody tells it: it is said that there may be some, here and when it is restored.
+    # No file shows it. The backup and the restore warn that there may be some.
     (row,) = save(**alone)["streams"]
     assert row["caveats"] == [
         "its server did not stop cleanly: messages deleted just before may reappear, and floors may be lower"
@@ -414,7 +415,7 @@ def test_messages_purged_before_a_crash_are_reported(
     assert json.loads((Path(row["path"]) / "backup.json").read_text())["crashed"] is True
     (row,) = save(undeleted=["APP/ORDERS"])["streams"]
     assert row["caveats"] == [told]
-    # The server that stopped in order has all that there was by then.
+    # The server that stopped in order has all messages of that time.
     (row,) = save(copies={left: copies[left]})["streams"]
     assert (row["messages"], row["caveats"]) == (5, [])
 
@@ -446,7 +447,7 @@ def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, 
 
 
 def seen_by_clients(hosts: RoleCluster, directory: Path) -> NatsProcesses:
-    """Return what speaks to the servers of a deployed cluster."""
+    """Return a client of a deployed cluster's servers."""
     directory.mkdir()
     made = NatsProcesses("2.10.27", directory, list(hosts.hosts))
     made.ports = {name: host["nats_server_port"] for name, host in hosts.hosts.items()}
@@ -471,7 +472,7 @@ def start(hosts: RoleCluster, name: str, run_module: Runner) -> None:
 
 @pytest.mark.playbook
 def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_module: Runner) -> None:
-    """It refuses while a dead host could start, stops until the copies are brought, and goes on."""
+    """It refuses while a dead host could start, stops until the copies are there, and continues."""
     hosts = RoleCluster(tmp_path, FIVE, "2.10.27")
     copies, journal = tmp_path / "copies", tmp_path / "journal.jsonl"
     for name, host in hosts.hosts.items():
@@ -502,7 +503,7 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         hosts.kill(*DEAD)
         for name in DEAD:
             del cluster.processes[name]
-        # A leader that does not know yet that it lost its majority would send n2 what it lacks.
+        # A leader that has not noticed the loss of its majority would send n2 its missing entries.
         look = partial(run_module, "nats_cluster_info", {**hosts.system(), "timeout": 2})
 
         def leaders(found: dict[str, Any]) -> set[str]:
@@ -552,11 +553,11 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         noted = [json.loads(line) for line in journal.read_text().splitlines()]
         (restored,) = [one["data"]["done"] for one in noted if one["event"] == "rescued" and one["data"]["done"]]
         assert "APP/EVENTS" in restored[0]["seen"] and "contents same" in restored[0]["seen"], restored
-        # The mirror has gone on, and nothing is written to what exists.
+        # The mirror has continued, and existing streams are not written.
         assert "stream COPY exists and differs from the backup" in run(fails=True)
         again = run(nats_cluster_restore_existing="skip")
         assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
-        # It goes on as a cluster of two whose dead are still in the inventory.
+        # It continues as a cluster of two with the dead servers still in the inventory.
         hosts.playbook("deploy", nats_server_cluster_leaving=DEAD)
         assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
         require_sourced(cluster)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of real streams: saved by `nats_stream_backup`, deleted, restored by `nats_stream_restore`, and compared with what
-their producer wrote down."""
+"""Backups of real streams: saved by `nats_stream_backup`, deleted, restored by `nats_stream_restore`, and compared
+with the producer's record."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_every_message_and_position_comes_back(
     for sequence in (1, 2, 50, 120):
         site.api.call(f"STREAM.MSG.DELETE.{name}", {"seq": sequence})
     record.remove(1, 2, 50, 120)
-    # The server that leads the consumer may hear of them after the one that leads the stream.
+    # The consumer's leader may receive them after the stream's leader.
     pending = wait_until(lambda: site.api.consumer(name, "all")["num_pending"], lambda number: number == 116, 20)
     assert pending.done, pending.value
     site.consume(name, "all", record, fetch=20, ack=20)
@@ -139,7 +139,7 @@ def test_every_message_and_position_comes_back(
     real = site.done("restore", path=str(path))
     assert real["diff"] == predicted["diff"]
     site.assert_restored(name, record)
-    # What was delivered but not acknowledged comes again, also where the server forgets that it was delivered.
+    # Unacknowledged messages are redelivered, even if the server has lost the record of their delivery.
     assert any("delivered again: three (1)" in caveat for caveat in real["caveats"])
     left = [seq for seq, message in record.messages.items() if message[0] == f"{name}.3"][3:]
     three = wait_until(
@@ -151,7 +151,7 @@ def test_every_message_and_position_comes_back(
     assert site.done("restore", path=str(path))["changed"] is False
     config = site.api.stream(name)["config"]
     assert (config["num_replicas"], config["subjects"]) == (replicas, [f"{name}.>"])
-    # What is stored next does not take the place of what was deleted.
+    # The next message does not reuse the sequence of a deleted one.
     assert set(site.produce([(f"{name}.x", {}, b"next")]).messages) == {121}
 
 
@@ -288,7 +288,7 @@ def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) 
         try:
             stream = connection.jetstream(timeout=10)
             values = await stream.key_value("SETTINGS")
-            # A follower that still catches up may be asked, on 2.10.
+            # On 2.10 the answer may come from a follower that is catching up.
             keys = await patiently(values.keys)
             found = {key: (await values.get(key)).value or b"" for key in keys}
             return found, (await (await stream.object_store("FILES")).get("report.bin")).data or b""
@@ -393,7 +393,7 @@ def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[...
 
     site.add("NEWS", 3)
     site.produce(some_messages("NEWS"))
-    # What is new to a replica that lags is old to the others.
+    # A message that is new to a lagging replica is old to the others.
     in_step = wait_until(
         lambda: site.api.stream("NEWS")["cluster"]["replicas"],
         lambda replicas: all(replica["current"] and not replica.get("lag") for replica in replicas),
@@ -505,10 +505,10 @@ def test_a_damaged_archive_is_refused_before_anything_is_created(
 
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version: str, replicas: int) -> None:
-    """It keeps configuration and state beside the archive, and nothing else."""
+    """The CLI saves the configuration and the state next to the archive, and nothing else."""
     name = f"CLI{replicas}"
     site.add(name, replicas)
-    # It saves what the server puts into the archive, before 2.15 only what the stream's leader has of the consumers.
+    # The archive contains the server's content; before 2.15 only those consumers that the stream's leader holds.
     site.cluster.add_consumer(name, "worker", num_replicas=replicas)
     record = site.produce(some_messages(name))
     site.consume(name, "worker", record, fetch=7, ack=6)
@@ -521,7 +521,7 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
         assert contents is not None
         return contents
 
-    # Another member than the consumer's leader hears of an acknowledgement after the client does.
+    # A member other than the consumer's leader receives an acknowledgement after the client does.
     saved = wait_until(
         saved_anew, lambda contents: all(one.ack_floor["stream_seq"] >= 6 for one in contents.consumers), 20
     ).value
@@ -554,7 +554,7 @@ def test_the_nats_cli_restores_what_is_saved_here(site: Site, save: Callable[...
 
 
 def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callable[..., Path], tmp_path: Path) -> None:
-    """No package registry of this machine has it; what it sends is in `support.natscli`, for the tests above."""
+    """No package registry of this machine has it; `support.natscli` sends its requests for the tests above."""
     if shutil.which("nats") is None:
         pytest.skip("there is no `nats` on the PATH (natscli): its archives are only tried request by request")
     environment = {
@@ -594,7 +594,7 @@ def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callabl
 def test_a_restored_stream_moves(
     site: Site, save: Callable[..., Path], run_module: Run, version: str, sealed: bool
 ) -> None:
-    """Also one that somebody else restored. The meta leader is elsewhere: it forgets a restore of its own."""
+    """Also a stream that another tool restored. The meta leader is elsewhere: it has no record of its own restore."""
     name = f"MOVED{sealed:d}"
     site.add(name, 1)
     record = site.produce(some_messages(name))
@@ -713,7 +713,7 @@ def test_a_full_disk_leaves_nothing(site: Site, tmp_path: Path) -> None:
     assert result["failure"]["code"] == "write_failed", result
     assert str(directory) in result["msg"]
     assert list(directory.iterdir()) == []
-    # The server has noticed that nobody listens any more, and gives it once more.
+    # The server has noticed that no client listens any more, and serves another snapshot.
     assert wait_until(lambda: site.run("backup", stream="FULL", directory=str(directory)), succeeded, 20).done
 
 
@@ -801,7 +801,7 @@ def test_a_server_killed_during_a_restore(broken: Site, tmp_path: Path) -> None:
 def test_a_lone_server_killed_during_a_restore_and_started_again(
     make_cluster: Callable[..., NatsProcesses], run_module: Run, tmp_path: Path
 ) -> None:
-    """From 2.15 it comes back with what it had stored of the stream, which takes messages."""
+    """From 2.15 it starts with the messages stored so far, and accepts new ones."""
     site = Site(make_cluster(["n1"], cluster=""), run_module)
     try:
         wait_until(site.api.stream_names, lambda names: True, 30)
@@ -831,7 +831,8 @@ def test_a_lone_server_killed_during_a_restore_and_started_again(
 
 
 def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callable[..., Path], version: str) -> None:
-    """The archive is altered after it was verified: from 2.15 a server has stored the messages before the fault by then."""
+    """The archive is altered after its verification: from 2.15 a server has already stored the messages before the
+    fault."""
     site.add("FAILED", 3)
     site.cluster.add_consumer("FAILED", "worker")
     record = site.produce(some_messages("FAILED"))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades by the playbook under load: what is supported, what is refused, and what really happens on a jump."""
+"""Upgrades by the playbook under load: supported ones, refused ones, and the real effect of a jump."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
-    """Not one for each host: of the wanted version, of the one that runs, and before a restart. An upgrade ends them."""
+    """Not one for each host: for the target version, for the running one, and before a restart. An upgrade ends
+    them."""
     cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
     silent = "nats-server 2.10.27: a server occasionally starts raft-silent"
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A gate that waits says every ten seconds what is missing, and one that fails does so on one screen.
+"""A waiting gate prints the missing conditions every ten seconds, and a failing one prints them on one screen.
 
 At a terminal, in a log, and as events of a job; with each ansible-core that is installed here, and with every callback.
 """
@@ -24,11 +24,12 @@ import yaml
 from support.clean_output import clean
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
-#: Of a wait of 62 s.
+#: For a wait of 62 s.
 LINE = re.compile(r"^[1-6]\d of 62 s: 2 (?:of \d+ )?problems left: n9 does not answer", re.MULTILINE)
 #: Lines of a terminal.
 SCREEN = 25
-#: The folders with the commands of ansible-core: that under test, and what else `make` has installed, at least the oldest.
+#: The folders with the commands of ansible-core: that under test, and others that `make` has installed, at least the
+#: oldest.
 CORES = list(dict.fromkeys([Path(sys.executable).parent, *sorted(ROOT.glob(".cache/venv-2.*/bin"))]))
 
 
@@ -44,7 +45,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "password": SYS_PASSWORD,
             "expected_servers": ["n1", "n2", "n3", "n9"],
             "wait_timeout": 62,
-            # A look waits for n9 as long.
+            # A sample waits equally long for n9.
             "timeout": 1,
         }
     finally:
@@ -58,7 +59,7 @@ def play(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def waiting(gate: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the play that waits, and that says which ansible-core runs it."""
+    """Return the play that waits, and prints the version of ansible-core."""
     return play(
         {"name": "Say who runs", "ansible.builtin.debug": {"var": "ansible_version.full"}},
         {"name": "Wait", "natsops.jetstream.nats_cluster_health": gate},
@@ -140,7 +141,7 @@ def test_lines_while_a_gate_waits(gate: dict[str, Any], tmp_path: Path) -> None:
 
 
 def failure(output: str, task: str = "Wait") -> list[str]:
-    """Return what the task printed, from its title to the next one."""
+    """Return the task's output, from its title to the next one."""
     (said,) = re.findall(rf"^TASK \[{task}\].*?(?=^PLAY RECAP|^TASK)", output, re.DOTALL | re.MULTILINE)
     return [line for line in said.strip().splitlines() if line != "...ignoring"]
 
