@@ -19,8 +19,8 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 
 class Clients:
-    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server. `told`:
-    how many of them received a lame duck notice."""
+    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server. `told`
+    counts the lame duck notices that they received."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self.cluster = cluster

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a thousand streams print: less than 60 lines, and a file with all of them."""
+"""The output for a thousand streams: less than 60 lines, and a file with all of them."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def show(**arguments: Any) -> dict[str, Any]:
 
 
 def printed(result: Mapping[str, Any]) -> list[str]:
-    """Return what the default callback makes of the result."""
+    """Return the lines that the default callback prints for the result."""
     shown = {key: value for key, value in result.items() if not key.startswith("_")}
     return json.dumps(shown, indent=4).splitlines()
 
 
 def shown(folder: Path, page: Mapping[str, Any]) -> list[str]:
-    """Return the lines that are shown of a result of a thousand streams, after a look at what is printed, and at the file."""
+    """Return the shown lines of a result about a thousand streams, after checking the printed size and the file."""
     result = show(name="all/C1", directory=str(folder), lines=page["lines"], screen=page["screen"])
     assert len(printed(result)) < SCREEN, result["msg"]
     path = Path(result["file"])
     assert path == folder / "all_C1.txt" and stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text().splitlines() == page["lines"]
-    # The last stream is of the same kind as the others, so that only the file has it.
+    # The last stream is of the same kind as the others, so only the file contains it.
     assert "S0999" in path.read_text() and not any("S0999" in line for line in result["msg"])
     assert result["msg"][-1] == f"All {len(page['lines']):,} lines: {path}"
     return list(result["msg"])

@@ -129,6 +129,6 @@ def test_the_end_of_a_module_walks_through_no_objects() -> None:
     code = "import atexit, gc, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     code += "atexit.register(lambda: print(gc.get_freeze_count() > 1000)); "
     code += "import ansible_collections.natsops.jetstream.plugins.module_utils.module"
-    # Without what the tests themselves do about it, see tests/lab/python/sitecustomize.py.
+    # Without the tests' own handling of this, see tests/lab/python/sitecustomize.py.
     command = [sys.executable, "-S", "-c", code, json.dumps(sys.path)]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines that say what is waited for."""
+"""Progress lines that name the missing condition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 def lines(path: Path, seconds: float, missing: str = "n4 does not answer", **params: Any) -> list[str]:
-    """Return what a wait of so many seconds writes that looks every two seconds."""
+    """Return the lines that a wait of so many seconds writes if it samples every two seconds."""
     clock = Clock()
     progress = Progress({"file": str(path), **params}, 120, clock)
     while clock.now <= 1000 + seconds:

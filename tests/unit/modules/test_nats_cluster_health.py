@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the gate opens: a script of good and bad samples in place of a cluster."""
+"""When the gate opens, with a script of good and bad samples instead of a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 d
 
 
 def gate(script: list[Sample], **options: Any) -> Outcome:
-    """Return the outcome over a script whose last sample goes on for ever."""
+    """Return the outcome over a script whose last sample repeats forever."""
     left = list(script)
     params = {"wait": True, "wait_timeout": 5, "interval": 0.01, "samples": 3, "span": 0, **options}
     return wait_for_health(lambda: left.pop(0) if len(left) > 1 else left[0], params)
@@ -73,7 +73,7 @@ def test_one_look() -> None:
 
 
 def many(count: int) -> Sample:
-    """Return what two dead servers of five do to so many streams."""
+    """Return the effect of two dead servers of five on so many streams."""
     lost = tuple(
         Problem(
             "stream_no_leader",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left on a server, and which leaders are its share."""
+"""The assets left on a server, and the leaders that are its share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nats_server_process asks of systemd, of a systemctl that is a script. Real units are tests/lab's."""
+"""The requests of nats_server_process to systemd; systemctl is a script here. tests/lab has real units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.modules import nats_server_process
 from support.module_runs import run_in_process
 
-#: Says in which state the unit is, and notes what else it is asked. A start of a unit without its file fails.
+#: Reports the unit's state, and records all other calls. A start of a unit without its file fails.
 SYSTEMCTL = """#!/bin/sh
 case "$1" in
 show) echo "ActiveState=$(cat {folder}/state)" ;;
@@ -32,7 +32,7 @@ class Unit:
         monkeypatch.setattr(nats_server_process, "_APPEARS", 0.0)
 
     def run(self, active_state: str, state: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
-        """Run the module; return its result, and what it asked of systemd."""
+        """Run the module; return its result and its calls of systemctl."""
         (self.folder / "state").write_text(active_state)
         (self.folder / "asked").write_text("")
         given = {"config": str(self.folder / "nats-server.conf"), "unit": "nats-server", "state": state}

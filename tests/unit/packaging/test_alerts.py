@@ -55,6 +55,6 @@ def test_the_alert_of_a_check_links_to_what_its_reference_says() -> None:
         assert alert.check in headings
         assert alert.runbook.endswith(f"/docs/reference/insights_checks.md#{alert.check.lower()}")
         assert not re.search(r"\{\w", alert.description)
-    # One that only finds what is worth a look, and one that is critical from a threshold on.
+    # One that only reports notes, and one that is critical from a threshold on.
     codes = {alert.check for alert in CHECK_ALERTS}
     assert "SERVER_001" not in codes and "BACKUP_103" in codes

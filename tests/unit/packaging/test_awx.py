@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks/awx defines names playbooks, variables and versions that there are; playbooks run without prompts."""
+"""The playbooks, variables and versions that playbooks/awx names exist; playbooks run without prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATIONS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml") if not path.st
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes texts that are no templates, as Ansible does."""
+    """Reads texts that are not templates, as Ansible does."""
 
 
 _Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ OBJECTS = load("objects.yml")
 QUESTIONS = {question["variable"]: question for question in OBJECTS["nats_awx__questions"]}
 TEMPLATES = OBJECTS["nats_awx__job_templates"]
 WORKFLOWS = OBJECTS["nats_awx__workflow_job_templates"]
-#: What argument specs and AWX call the same.
+#: AWX's types and the corresponding types of argument specs.
 TYPES = {"integer": ("int",), "multiplechoice": ("str", "bool"), "text": ("str",)}
 
 
@@ -43,7 +43,7 @@ def asked(template: dict[str, Any]) -> list[str]:
 
 @cache
 def documented() -> set[str]:
-    """Return the variables of roles, and those that a playbook tells in its head."""
+    """Return the variables of roles, and those that a playbook documents in its head."""
     heads = [(PLAYBOOKS / f"{name}.yml").read_text().partition("\n- name:")[0] for name in OPERATIONS]
     return set(role_options()) | set(re.findall(r"\b\w+\b", "".join(heads)))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The look at the warnings of each playbook that tests run fires on what Ansible really prints."""
+"""The check of the warnings of each playbook run in tests fires on Ansible's real warnings."""
 
 from __future__ import annotations
 

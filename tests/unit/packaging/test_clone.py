@@ -41,7 +41,7 @@ NOEXEC = (
 def run_make(
     clone: Path, *goals: str, prefix: Sequence[str] = (), **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run make in the clone with the locale of these variables; return what it did."""
+    """Run make in the clone with the locale of these variables; return its result."""
     own = (
         "CI",
         "MAKEFLAGS",

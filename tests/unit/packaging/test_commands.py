@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every command and block of README.md and docs/*.md is right: what no rule here knows is an error, told with file and line.
+"""Every command and block of README.md and docs/*.md is correct. An unknown one is an error with file and line.
 
-Each rule asks what the command is for: ansible's own parser, make's targets, the options of roles and modules. Which test runs
-the commands of a document is in RUN_BY.
+Each rule uses the program's own definitions: ansible's parser, make's targets, the options of roles and modules. RUN_BY
+names the test that runs the commands of a document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils import module
 from support.documents import CHECKOUT, DOCUMENTS, Block, Command, role_options, role_specs
 
 PREFIX = "natsops.jetstream."
-#: Which test runs the commands of a document, and the words by which that shows: the document, or what it runs of it.
+#: The test that runs the commands of a document, and the text that proves it: the document, or its commands.
 GUIDES = ("tests/integration/test_guides.py", '"{path}"')
 RUN_BY = {
     "docs/adopt.md": ("tests/lab/test_adopt.py", 'self.play("adopt"'),
@@ -55,17 +55,17 @@ RUN_BY = {
     "docs/sizing.md": GUIDES,
     "docs/troubleshooting.md": GUIDES,
 }
-#: Of these documents the sections that a test in tests/lab follows from block to block.
+#: The sections of these documents that a test in tests/lab follows from block to block.
 STEPS = {"README.md": "First run", "docs/getting-started.md": r"\d"}
 #: Documents whose blocks in YAML are the files of a project that a test holds them to.
 SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
-#: Their commands are targets of make, whose recipes are what CI runs.
+#: Their commands are targets of make; CI runs the recipes.
 MAKE_DOCUMENTS = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
 INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
 COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
-#: Commands within a sentence or a table. Dots stand for what the reader knows.
+#: Commands within a sentence or a table. Dots stand for the reader's own values.
 INLINE = [
     Command(f"{document.path}:{number}", found.replace("=…", "=x").replace(" …", " x"))
     for document in DOCUMENTS
@@ -79,7 +79,7 @@ LOCKED = {
     for line in path.read_text().splitlines()
     if "==" in line
 }
-#: What people are told, as it stands in the code; a sentence that goes on in the next literal is one.
+#: Messages as written in the code; a sentence that continues in the next literal is joined.
 SAID = " ".join(
     re.sub(r'"\s+f?"', "", path.read_text())
     for folder in ("plugins/module_utils", "plugins/modules", "roles")
@@ -94,19 +94,20 @@ def identify(item: Block | Command) -> str:
     return item.where
 
 
-# --- What there is ------------------------------------------------------------------------------------------------------
+# --- Existing names
+# -----------------------------------------------------------------------------------------------------
 
 
 @cache
 def playbook_variables(path: Path) -> set[str]:
-    """Return what a playbook takes beside the variables of roles: what its first lines name."""
+    """Return the variables that a playbook accepts in addition to those of roles: those in its first lines."""
     head = path.read_text().partition("\n- name:")[0]
     return {word for line in head.splitlines() if line.startswith("#") for word in re.findall(r"\b[a-z]\w+\b", line)}
 
 
 @cache
 def options_by_module(*names: str) -> dict[str, dict[str, Any]]:
-    """Return the options of these modules as ansible-doc tells them."""
+    """Return the options of these modules from ansible-doc."""
     told = subprocess.run(["ansible-doc", "--json", *names], check=True, capture_output=True, text=True).stdout
     return {name: entry["doc"].get("options") or {} for name, entry in json.loads(told).items()}
 
@@ -138,7 +139,7 @@ def playbook_path(name: str) -> Path:
 
 
 def parsed(cli: type[Any], arguments: list[str]) -> argparse.Namespace:
-    """Return what the program's own parser makes of the arguments."""
+    """Return the arguments as parsed by the program's own parser."""
     program = cli(arguments)
     program.init_parser()
     try:
@@ -262,7 +263,7 @@ def insights(arguments: list[str]) -> None:
 
 
 def export(arguments: list[str]) -> None:
-    """Variables that the modules read, or those of awx.awx, as the playbook for AWX tells."""
+    """Variables that the modules read, or those of awx.awx, as the playbook for AWX documents them."""
     known = {variable for _option, variable, _key in module._SOURCES}
     known |= set(
         re.findall(r"CONTROLLER_\w+", "".join(path.read_text() for path in (CHECKOUT / "playbooks/awx").rglob("*.yml")))
@@ -295,7 +296,7 @@ RULES: dict[str, Callable[[list[str]], None]] = {
 
 
 def is_step(command: Command) -> bool:
-    """Whether it is of blocks that a test in tests/lab runs one after the other, whatever they are."""
+    """Return whether the command belongs to blocks that a test in tests/lab runs one after the other."""
     return any(
         re.match(STEPS.get(block.path, "$^"), block.heading)
         for block in BLOCKS
@@ -349,7 +350,7 @@ def check_value(name: str, spec: Mapping[str, Any], value: Any) -> None:
 
 
 def check_options(module: str, given: Mapping[str, Any]) -> None:
-    """Assert that a module takes these options; what connects it may come from elsewhere."""
+    """Assert that a module accepts these options; connection options may come from elsewhere."""
     options = module_options(module)
     names = {name for key, spec in options.items() for name in (key, *spec.get("aliases", []))}
     assert set(given) - names == set(), f"{module} takes no {sorted(set(given) - names)}"
@@ -427,7 +428,7 @@ def check_yaml(data: Any) -> None:
 
 
 def check_message(message: str) -> None:
-    """Assert that the code says this; dots stand for names and numbers."""
+    """Assert that the code contains this message; dots stand for names and numbers."""
     pattern = r"[^\"]{1,120}?".join(re.escape(part) for part in message.strip(" …").split("…"))
     assert re.search(pattern, SAID), f"nothing says {message!r}"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Commit messages have a short subject and a body; the hooks run what `make lint` runs."""
+"""Commit messages have a short subject and a body; the hooks run the same checks as `make lint`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The dashboard asks for metrics and labels that there are."""
+"""The dashboard queries existing metrics and labels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers; docs/spark-source.md has every
-option; all links lead somewhere."""
+"""docs/from-the-nats-docs.md names existing modules and options that a test runs against real servers;
+docs/spark-source.md lists every option; all links have a target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
 TESTS = "\n".join(
     path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py")
 )
-#: What the roles do is run by the tests of the playbooks.
+#: The tests of the playbooks run the roles' tasks.
 TASKS = "\n".join(path.read_text() for path in (CHECKOUT / "roles").glob("*/tasks/*.yml"))
 VARIABLES = role_specs(CHECKOUT / "roles/nats_server")["main"]["options"]
 
@@ -64,7 +64,7 @@ def test_every_option_of_the_spark_source_is_described() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return what links may name in a document, as GitHub makes it of the headings."""
+    """Return a document's anchors, as GitHub derives them from the headings."""
     titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {
         re.sub(r"[^\w -]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML says what and where, Python whether and why: what is written in Jinja stays short, and task files run once."""
+"""YAML defines actions and places, Python conditions and reasons: Jinja expressions stay short, and task files run
+once."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = sorted(path for folder in ("roles", "playbooks", "extensions") for path in (CHECKOUT / folder).rglob("*.yml"))
 #: Lines of an expression or a statement.
 LONGEST = 3
-#: What asks for the time.
+#: Expressions that read the clock.
 CLOCK = re.compile(r"\bnow\(|date_time\b")
 
 
@@ -49,7 +50,7 @@ def content_text(value: Any) -> str:
 
 
 def clocks(variables: Mapping[str, str]) -> set[str]:
-    """Return the variables that ask for the time, by themselves or by another variable."""
+    """Return the variables that read the clock, directly or through another variable."""
     found: set[str] = set()
     while new := {name for name, text in variables.items() if asks_for_time(text, found)} - found:
         found |= new
@@ -97,7 +98,7 @@ def test_no_statement_is_there_for_its_side_effect() -> None:
 
 
 def test_no_fact_keeps_a_time_or_a_count() -> None:
-    """What takes time is timed by the module that does it, and what is counted is known to the loop."""
+    """Modules measure their own durations, and loops have their own counters."""
     loaded = {path: DataLoader().load_from_file(str(path)) for path in FILES}
     variables = {
         name: content_text(value)

@@ -43,7 +43,7 @@ SETTINGS = """\
 junit_logging = all
 junit_log_passing_tests = false
 """
-#: What each small test file begins with.
+#: The first lines of each small test file.
 HELPERS = '''\
 import os
 import time
@@ -141,7 +141,7 @@ def test_good():
     assert any("3 flaky, among the passed" in line for line in output)
     assert [line.split()[1:5] for line in output if line.startswith("test-small ")] == [["4", "0", "3", "0"]]
 
-    # What failed ran once more, after everything else, without workers; what passed did not.
+    # Failed tests ran once more, after everything else, without workers; passed ones did not.
     first, again = tree.runs[:6], tree.runs[6:]
     assert sorted(line.split()[0] for line in first) == ["good", "hostile", "in_class", "last", "teardown", "teardown"]
     assert "alone" not in {line.split()[1] for line in first}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/network.md lists every task that can reach out, with a variable that says where to."""
+"""docs/network.md lists every task that can connect to the outside, with the variable that defines its target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIBRARIES = {"http.client", "requests", "urllib.request", "urllib3", "aiohttp", 
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes texts that are no templates, as Ansible does."""
+    """Reads texts that are not templates, as Ansible does."""
 
 
 _Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def reaches_out(task: dict[str, Any]) -> bool:
     for key, value in task.items():
         module = str(key).rpartition(".")[2]
         command = value.get("argv", value.get("cmd", "")) if isinstance(value, dict) else value
-        # What apt says of its configuration; the end of a lab.
+        # apt's report of its configuration; the end of a lab.
         local = re.search(r"indextargets|'down'", str(command))
         if module in MODULES or (
             module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local
@@ -101,7 +101,8 @@ def test_network_access_is_found(task: dict[str, Any], out: bool) -> None:
 
 
 def test_python_speaks_http_only_where_the_document_says() -> None:
-    """NATS is all that plugins speak, but for their own host's monitoring port and the report's webhook (docs/network.md)."""
+    """Plugins use only the NATS protocol, except for their own host's monitoring port and the report's webhook
+    (docs/network.md)."""
     speaking = set()
     for folder in ("plugins", "roles", "playbooks", "extensions/eda"):
         for path in (CHECKOUT / folder).rglob("*.py"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each plugin has tests that say its name, so that who looks for them finds them."""
+"""Each plugin has tests that contain its name, so a search finds them."""
 
 from __future__ import annotations
 

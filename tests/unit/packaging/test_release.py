@@ -30,7 +30,7 @@ ARTIFACT = f"natsops-jetstream-{VERSION}.tar.gz"
 
 
 def copy_to(folder: Path) -> None:
-    """Copy what git knows, committed or not."""
+    """Copy the files that git tracks or does not ignore."""
     folder.mkdir(parents=True)
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
@@ -41,7 +41,7 @@ def copy_to(folder: Path) -> None:
 
 
 def run(folder: Path, *command: str, umask: int = 0o022, **variables: str) -> str:
-    """Run a tool of the development environment in a folder; return what it prints."""
+    """Run a tool of the development environment in a folder; return its output."""
     environment = {**os.environ, **variables, "PATH": f"{TOOLS}:{os.environ['PATH']}"}
     done = subprocess.run(
         command, cwd=folder, env=environment, umask=umask, capture_output=True, text=True, check=False
@@ -89,7 +89,7 @@ def test_the_release_tells_every_fragment(released: Path) -> None:
 
 
 def test_the_version_has_notes_of_its_own() -> None:
-    """What is not released yet is in fragments, of a version that no release has."""
+    """Unreleased changes are in fragments of a version that has not been released."""
     changelog = CHECKOUT / "changelogs/changelog.yaml"
     releases = yaml.safe_load(changelog.read_text())["releases"] if changelog.is_file() else {}
     assert bool(list((CHECKOUT / "changelogs/fragments").glob("*.yml"))) == (VERSION not in releases)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `make` runs beside the tests: the reference is up to date, and the totals of `make test` tell the truth."""
+"""The parts of `make` other than the tests: the reference is up to date, and the totals of `make test` are correct."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Parts = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
-    """Run tools/run_parts.py beside a small Makefile and a lab that cannot be built; return (status, output)."""
+    """Run tools/run_parts.py with a small Makefile and a lab that cannot be built; return (status, output)."""
     (tmp_path / "Makefile").write_text(FAKE_MAKEFILE)
     (tmp_path / "tests/lab").mkdir(parents=True)
     (tmp_path / "tests/lab/lab.py").write_text("import sys; sys.exit('needs root')")
@@ -97,7 +97,7 @@ def test_totals(parts: Parts, names: list[str], ci: bool, status: int, last: str
 
 
 def test_parts_that_run_together_print_one_after_the_other(parts: Parts) -> None:
-    """Each waits for the other to have started, so that both run at once; each one's lines stay together."""
+    """Each waits for the other to have started, so both run at the same time; each one's lines stay together."""
     _status, output = parts("--together", "left", "right", "good")
     for name in ("left", "right"):
         place = output.index(f"=== make {name}")
@@ -138,7 +138,7 @@ def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
 
 
 def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
-    """An archive that changed is seen, and code that was kept tells where it stands now."""
+    """A changed archive is detected, and cached code reports its current path."""
     keeper = CHECKOUT / "tests/lab/python"
     text = f"import sys\nprint(sys._getframe().f_code.co_filename, {tmp_path.name!r}, "
     for name, value in (("one", 1), ("two", 1), ("two", 2)):
@@ -152,7 +152,8 @@ def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
 
 
 def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
-    """A second run gives what the first gave, of a changed expression what that gives, and with other rules of backslashes."""
+    """A second run returns the result of the first, a changed expression a new result, also with other rules for
+    backslashes."""
     (tmp_path / "ansible_collections/natsops/jetstream").mkdir(parents=True)
     (tmp_path / "ansible_collections/natsops/jetstream/MANIFEST.json").touch()
     play = tmp_path / "play.json"
@@ -178,7 +179,7 @@ def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
     times = [path.stat().st_mtime_ns for path in made]
     assert run("1 + 1", backslash) == first
     assert run("1 + 2", backslash).split()[0] == '"<3>"'
-    # Of the module, what the first run made: the others found it.
+    # The other runs used the module that the first run built.
     assert list((tmp_path / ".kept").glob("*/modules/*")) == made
     assert "ping" in made[0].name and [path.stat().st_mtime_ns for path in made] == times
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workflows have no more rights than they need, and run what `make` has. `make lint-github` checks them against their schema."""
+"""Workflows have only the necessary permissions, and run targets of `make`. `make lint-github` checks them against
+their schema."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PATHS = sorted((CHECKOUT / ".github/workflows").glob("*.yml"))
-#: The jobs that may write, and what.
+#: The jobs that may write, and their permissions.
 WRITERS = {
     ("release.yml", "publish"): {"contents": "write"},
     ("dependencies.yml", "lock"): {"contents": "write", "pull-requests": "write"},
@@ -72,7 +73,7 @@ def test_every_target_of_make_exists(path: Path) -> None:
 
 
 def test_the_complete_run_is_the_one_of_the_repository() -> None:
-    """.ci/run is what every CI system calls; the lab needs root."""
+    """Every CI system calls .ci/run; the lab needs root."""
     (run,) = [
         step["run"] for step in steps(CHECKOUT / ".github/workflows/test.yml") if ".ci/run" in step.get("run", "")
     ]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the rotation of certificates judges, read from real certificates; and the filter from texts to plan."""
+"""The inputs of a certificate rotation, read from real certificates; and the filter from texts to plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 class Authority:
-    """A certificate authority and what it issued, as texts."""
+    """A certificate authority and its certificates, as texts."""
 
     def __init__(self, name: str) -> None:
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role renders of an adopted server's variables is the configuration that was adopted, value by value."""
+"""The role renders the variables of an adopted server to the configuration that was adopted, value by value."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def test_every_entry_point_takes_every_variable() -> None:
     specs = role_specs(ROLE)
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     for entry, spec in specs.items():
-        # What only a caller can give has no default.
+        # Values that only a caller can provide do not have a default.
         given = set(spec["options"]) - set(defaults)
         assert set(spec["options"]) - given == set(defaults), entry
         assert given <= {"nats_server_load_config", "nats_server_mark", "nats_server_tls_step"}, entry

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Units, normal form, comparison, and what a change of a stream or consumer means."""
+"""Units, normal form, comparison, and the consequences of changing a stream or consumer."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _TIMES = st.sampled_from(["", "2026-01-31T08:00:00Z", "2026-01-31T09:00:00+01:00
 
 
 def _values(item: Field) -> st.SearchStrategy[Any]:
-    """Return what a task may say of a field."""
+    """Return the values that a task may give for a field."""
     plain: dict[str, st.SearchStrategy[Any]] = {
         "text": st.one_of(st.just(""), _NAME),
         "percent": st.sampled_from(["", "10", "10%"]),
@@ -144,7 +144,7 @@ def _params(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _as_server(fields: tuple[Field, ...], config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration as a server tells it: some defaults spelled out, others left out, lists in any order."""
+    """Return a configuration as a server reports it: some defaults explicit, others omitted, lists in any order."""
     told: dict[str, Any] = {}
     for item in fields:
         value = config[item.name]
@@ -224,7 +224,7 @@ def test_choices_tell_the_version_that_they_need() -> None:
     assert rules.too_new(CONSUMER_FIELDS, consumer(priority_policy="overflow"), (2, 11)) == []
 
 
-# --- what the server makes of it --------------------------------------------------------------------------------------
+# --- the server's defaults --------------------------------------------------------------------------------------------
 
 
 def test_a_server_fills_in_what_a_stream_needs() -> None:
@@ -267,7 +267,8 @@ def test_a_pause_that_is_over_is_none() -> None:
     assert rules.without_past_pause(paused, "2026-01-01T00:00:00Z")["pause_until"] is None
 
 
-# --- what cannot be changed -------------------------------------------------------------------------------------------
+# --- immutable settings
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,7 +307,8 @@ def test_immutable_consumer_settings() -> None:
     assert told({}, {"max_deliver": 5, "filter_subject": "a", "metadata": {"a": "b"}}) == []
 
 
-# --- what is dangerous ------------------------------------------------------------------------------------------------
+# --- dangerous changes
+# -------------------------------------------------------------------------------------------------
 
 _FULL = {"messages": 10, "bytes": 1000}
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of real servers, whole and damaged. `archives` has one of each format, with deleted messages and pending acks."""
+"""Archives of real servers, complete and damaged. `archives` has one of each format, with deleted messages and
+pending acks."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def test_every_flipped_bit_of_the_frame_is_found(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_lost_chunk_is_found(version: str) -> None:
-    """As long as it is not a whole message: an archive of 2.15 does not tell how many there are, and its SHA-256 is for that."""
+    """Unless it is a complete message: an archive of 2.15 does not contain their number, so this needs its SHA-256."""
     whole = archive(version)
     starts = [0]
     while starts[-1] < len(whole):
@@ -139,7 +140,7 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 @given(st.binary(max_size=3000), st.integers(0, 3000))
 def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: bytes, at: int) -> None:
-    """A reader gets them with right checksums where somebody wrote them so."""
+    """The bytes can reach a reader with correct checksums if a program wrote them that way."""
     for version in VERSIONS:
         altered = plain(version)[:at] + data + plain(version)[at + len(data) :]
         _holds(packed(altered))
@@ -166,7 +167,7 @@ def test_a_head_of_another_shape(was: bytes, other: bytes) -> None:
 
 
 def test_the_error_that_an_older_server_hides_in_an_archive() -> None:
-    """It ends what it could not read with a clean end (server/filestore.go writeErr)."""
+    """The server closes the archive normally after the part that it could read (server/filestore.go writeErr)."""
     data = plain("2.10.27")
     reason = b"Could not read message block [1]: bad"
     start = member_start(data, "msgs/1.blk")
@@ -231,7 +232,7 @@ def test_a_tar_with_what_does_not_belong_there(name: str, content: bytes, reason
 
 
 def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are kept in memory; of a consumer's state, which grows with what is pending, the beginning is."""
+    """Configurations are kept in memory; a consumer's state, which grows with its pending messages, only in part."""
     head, end = plain("2.10.27")[:-1024], plain("2.10.27")[-1024:]
     state = bytes([22, 2, 5, 5, 9, 9, 2]) + b"pending " * 100_000
     monkeypatch.setattr(verify, "_LARGEST_CONFIGURATIONS", 100_000)
@@ -251,7 +252,7 @@ def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None
 
 
 def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
-    """As a server does; then tombstones say what was removed, and the server will find out itself what else."""
+    """A server ignores it, too. Tombstones then list the removed messages, and the server finds the others itself."""
     data = plain("2.10.27")
     start = member_start(data, "msgs/index.db")
     found = contents(packed(data[:start] + TAR_END))
@@ -316,7 +317,8 @@ def test_an_empty_stream_is_whole() -> None:
     assert (found.messages, found.first_seq, found.last_seq, found.consumers) == (0, 4, 3, ())
 
 
-# --- what is changed in an archive --------------------------------------------------------------------------------------
+# --- changes in an archive
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -376,7 +378,7 @@ def test_crc32c_of_many_bytes_is_that_of_one_after_another(size: int, seed: int)
     [
         (b"\x05\x10hello", b"hello"),
         (b"\x05\xf0\x04hello", b"hello"),  # the same length in a byte of its own
-        (b"\x08\x04ab\x16\x02\x00", b"abababab"),  # a copy that overlaps what it writes
+        (b"\x08\x04ab\x16\x02\x00", b"abababab"),  # a copy that overlaps its own output
         (b"\x06\x04ab\x0f\x02\x00\x00\x00", b"ababab"),  # with an offset of 4 bytes
     ],
 )
@@ -391,7 +393,7 @@ def test_a_block(block: bytes, text: bytes) -> None:
         (b"\x06\x10hello", "has 5 bytes instead of 6"),
         (b"\x06\x04ab\x0e\x03\x00", "refers to data before its start"),
         (b"\x06\x04ab\x01\x00", "refers to data before its start"),  # repeats an offset before there is one
-        (b"\x03\x04ab\x16\x02\x00", "refers to data before its start"),  # longer than it says
+        (b"\x03\x04ab\x16\x02\x00", "refers to data before its start"),  # longer than announced
         (b"\x06\x04ab\x01", "is truncated"),
         (b"\xff\xff\xff\x7f\x00a", "has the invalid size 268435455"),
         (b"", "is truncated"),
@@ -420,7 +422,7 @@ def test_the_state_of_a_consumer() -> None:
 
 
 def test_an_index_of_each_version() -> None:
-    """Versions differ in what a subject and a block have (2.10, 2.11, 2.12, 2.14)."""
+    """Versions differ in the fields of a subject and a block (2.10, 2.11, 2.12, 2.14)."""
     removed = bytes([22, 2, 1, 0, 0, 0, 1, 0, 0, 0]) + (4096).to_bytes(8, "little") + b"\x06" + bytes(255) + b"\x01\x00"
     for version, last_block, per_block in ((1, b"", b""), (2, b"", b"\0"), (3, b"", b"\0\0"), (4, b"\x01", b"\0\0")):
         head = bytes([11, version, 3, 90, 1, 2, 9, 4])

@@ -37,7 +37,7 @@ def test_written_catalogue_is_read_back() -> None:
         "",
         {"time": "2026-11-23T03:00:00Z", "ok": True, "proven": "2026-11-23T03:00:00Z"},
     )
-    # What was proven stays so when a later run fails.
+    # The last successful proof remains when a later run fails.
     assert catalogue.failed("APP/S", "gone").streams["APP/S"].proof == record.proof
     failing = {"time": "2026-11-24T03:00:00Z", "ok": False}
     again = catalogue.proven("APP/S", failing).proven("APP/S", failing).streams["APP/S"].proof

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept beside an archive, and when it is what the stream still is."""
+"""The file next to an archive, and whether it still describes the stream."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_redelivered_messages(delivered: int, pending: int, archived: Consumer |
 def test_a_backup_that_is_still_right() -> None:
     assert outdated(manifest(), "APP", stream(), [info()]) == ""
     assert outdated(manifest(consumers=()), "APP", stream(), None) == ""
-    # What servers say of themselves is no configuration.
+    # The servers' own metadata is not configuration.
     restarted = {**CONFIG, "metadata": {"team": "shop", "_nats.ver": "2.15.1"}}
     assert outdated(manifest(), "APP", stream(config=restarted), [info()]) == ""
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a drill needs, and when what came back proves a backup."""
+"""The requirements of a drill, and the results that prove a backup."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_limits_fit_the_largest_message() -> None:
         ({}, {"digest": "e"}, ["the digest of its messages is e instead of d"]),
         ({}, {"last_seq": 8}, ["last_seq is 8 instead of 9"]),
         ({"messages": 0, "first_seq": 0}, {"messages": 0, "first_seq": 1}, []),
-        # What was removed while the archive was written; nothing comes to it by that.
+        # Messages may be removed while the archive is written, but none may be added.
         ({"exact": False}, {"messages": 4, "first_seq": 4, "digest": "e"}, []),
         ({"exact": False}, {"digest": "e"}, ["the digest of its messages is e instead of d"]),
         ({"exact": False}, {"messages": 4, "first_seq": 2, "digest": "e"}, ["first_seq is 2 instead of 3"]),
@@ -79,7 +79,7 @@ def test_expired_messages_may_be_missing() -> None:
     assert unproven(lives, fewer) == []
     assert not expired_since(lives, manifest())
     assert not expired_since(manifest(), fewer)
-    # Its archive is restored whole, and in isolation nothing expires.
+    # Its archive is restored completely, and in isolation nothing expires.
     assert not expired_since(replace(lives, format=TAR), fewer)
 
 

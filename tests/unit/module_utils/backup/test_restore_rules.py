@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be saved and restored, and what a restored stream lacks."""
+"""Which streams can be saved and restored, and the losses of a restored stream."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: i
     [
         (60, 40, {}, False),
         (60, 39, {}, True),
-        # As many as there are, of which some may be before it: the stream lacks 21 to 25 and begins at 11.
+        # All existing messages, including possible ones before it: the stream lacks 21 to 25 and begins at 11.
         (0, 85, {}, False),
         (0, 84, {}, True),
         (60, 0, {"filter_subject": "S.1"}, False),

@@ -63,7 +63,7 @@ def test_a_backup_from_the_future_stays_and_takes_nobodys_place(keep: Keep) -> N
 
 
 def test_backups_of_this_run_are_kept() -> None:
-    """Also while the clock is behind, so that everything else is newer."""
+    """Even if the clock is behind, so all other backups are newer."""
     taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
     assert expired(taken, Keep(last=1), taken[1]) == [0, 2]
     assert expired(taken, Keep(last=1), taken[1], own=[2]) == [0]

@@ -310,7 +310,7 @@ def test_a_replica_that_its_own_server_calls_unhealthy_is_not_counted_for_a_stop
     ]
     assert stop_problems(live, ["n4"], StopPolicy()) == stop_problems(live, ["n3"], StopPolicy()) == []
     assert lasting_asset_faults(live) == ["stream APP/ORDERS"]
-    # Its state may be excused by name, what a stop would do to it may not.
+    # Its state may be tolerated by name, the effect of a stop may not.
     problems = [*health_problems(live, Expectations()), *refused]
     remaining, tolerated = split_tolerated(problems, ["stream APP/ORDERS"])
     assert [problem.code for problem in remaining] == ["stop_breaks_quorum"]
@@ -397,7 +397,7 @@ def test_any_cluster_is_explained(live: Cluster, stop: set[str]) -> None:
 
 
 def test_a_server_that_recovers_is_neither_raft_silent_nor_cut_off() -> None:
-    """What a leader does not hear of a server that has just started is no defect, and waiting heals it."""
+    """A leader's lack of contact with a server that has just started is not a defect, and waiting fixes it."""
     orders = stream("ORDERS", NAMES)
     peers = tuple(
         replace(peer, active=314.0 if peer.name == "n3" else 0.1, current=peer.name != "n3")

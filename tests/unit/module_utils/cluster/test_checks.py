@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every rule of every check fires, and none fires on what is fine."""
+"""Every rule of every check fires, and none fires on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_an_accounts_streams(info: dict[str, Any], counter: str, reason: str) ->
 
 
 def test_a_stream_that_nobody_told_of_is_not_overlooked() -> None:
-    stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # when all its servers are away
+    stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # when all its servers are unavailable
     for told in ([stream(TWO)], [stream(TWO), stub]):
         result = checks.check_jetstream(
             options("jetstream"), account(0, 100), told, {"LOST": "no leader reported its state"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a second site lacks, what is recorded there, and when it may take over."""
+"""Messages missing at a second site, the checkpoint there, and the conditions for taking over."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_floors_of_consumers_are_those_of_both() -> None:
 
 
 def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_brain() -> None:
-    """It came back after it was said to be dead, or a run of its own configuration gave it its subjects again."""
+    """It returned after it was declared dead, or its own configuration gave it its subjects back."""
     row = judge(ORDERS, origin(140), Reading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order) == (PROMOTED, False)
     (problem,) = row.problems
@@ -410,7 +410,7 @@ def test_the_origin_gets_only_what_the_site_wrote() -> None:
 
 
 def test_no_consumer_skips_a_message_when_it_goes_back() -> None:
-    """The origin has 1 to `last`, of which the site has those up to `position`; the site wrote the others after that."""
+    """The origin has 1 to `last`, and the site has those up to `position`; the site wrote the others after that."""
     chance = random.Random(3)
     for _round in range(2000):
         position = chance.randint(0, 9)

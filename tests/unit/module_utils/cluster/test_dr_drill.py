@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a throw-away copy of the site's copy is like, and whether it proves anything."""
+"""The configuration of a drill's temporary copy, and whether its result is a proof."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NAMES = ["n1", "n2", "n3", "n4"]
 
 
 def cost(groups: Sequence[LedGroup], leaders: Sequence[str], zones: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return what is to be least, the most important first."""
+    """Return the quantities to minimize, the most important first."""
     there = [name for name in leaders if name in zones]
     return (
         sum(number**2 for number in Counter(there).values()),
@@ -54,7 +54,7 @@ def test_no_assignment_is_better(given_groups: tuple[list[LedGroup], dict[str, s
     groups, zones = given_groups
     found = even_leaders(groups, zones)
     assert all(leader in group.able for group, leader in zip(groups, found))
-    # Who leads from a server that is no carrier stays.
+    # A leader on a server that cannot carry leaders stays.
     choices = [
         sorted({group.leader} | (group.able & set(zones))) if group.leader in zones else [group.leader]
         for group in groups

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replicas are moved until nothing that is allowed helps, and what that promises is compared with every placement there is."""
+"""Replicas are moved until no allowed move helps, and the promised result is compared with every possible placement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def placed(
 
 
 def ended(groups: Sequence[PlacedGroup], steps: Sequence[Step]) -> list[set[str]]:
-    """Return the members of each group after the steps, each of which takes a replica to a server that has none."""
+    """Return the members of each group after the steps. Each takes a replica to a server without one."""
     members = [set(group.members) for group in groups]
     for step in steps:
         assert step.source in members[step.group] and step.target not in members[step.group]
@@ -90,7 +90,8 @@ def test_replicas_of_equal_size_end_at_the_optimum_by_the_fewest_moves(
     after = loads(groups, ended(groups, steps), names, BYTES)
     assert squares(after) == optimum(groups, names)
     average = sum(before.values()) / len(names)
-    # What is above the share rounded up has to go from each server, and what is missing to the share rounded down has to come.
+    # The load above the share rounded up must leave each server, and the load missing below the share rounded down must
+    # arrive.
     most, least = -(-average // 3) * 3, average // 3 * 3
     needed = max(
         sum(max(0.0, load - most) for load in before.values()), sum(max(0.0, least - load) for load in before.values())

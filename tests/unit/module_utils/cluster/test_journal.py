@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes on by the journal of operations, also where a crash cut a line off."""
+"""State of a roll from the journal of operations, including a journal whose last line a crash cut off."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_end_of_a_roll(event: str, state: str) -> None:
 
 
 def test_unrelated_events_start_no_roll() -> None:
-    """Such as a cure, which is one event."""
+    """For example a repair, which is a single event."""
     assert read_journal([line("repaired", 1), line("batch_done", 2, batch=1)]) == Journal()
     assert read_journal([*ROLL, line("repaired", 30, run="r2")]).runs["C1"].name == "r1"
     assert read_journal([*ROLL, line("run_started", 30, run="r2", cluster="C2")]).runs.keys() == {"C1", "C2"}
@@ -88,7 +88,7 @@ def test_batches_and_maintenance_were_meant() -> None:
     [
         (300, None, 300),
         (300, 100, 100),
-        # It was forgotten: from then on nobody meant it.
+        # The mark was not removed: from its end on, the outage is unplanned.
         (300, 500, 300),
         (5, None, None),
     ],

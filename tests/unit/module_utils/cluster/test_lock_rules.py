@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds the lock of a host, when a lock is nobody's, and when a cluster is locked."""
+"""The holder of a host's lock, when a lock is free, and when a cluster is locked."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
     [
         (None, LockRequest(ONE, "restart", 60), {"owner": ONE, "purpose": "restart", "since": 50, "expires": 110}),
         (None, LockRequest(ONE, release=True), None),
-        # Renewed: held since as long as before.
+        # Renewed: the start remains the same.
         (
             held_by(ONE),
             LockRequest(ONE, "restart", 60),
             {"owner": ONE, "purpose": "restart", "since": 10, "expires": 110},
         ),
         (held_by(ONE), LockRequest(ONE, release=True), None),
-        # Somebody else's stays, ...
+        # The lock of another run stays, ...
         (held_by(TWO), LockRequest(ONE, ttl=60), held_by(TWO)),
         (held_by(TEXT), LockRequest(ONE, ttl=60), held_by(TEXT)),
         (held_by(TWO), LockRequest(ONE, release=True), held_by(TWO)),
@@ -75,7 +75,7 @@ def test_the_lock_of_one_host(held: Holder, request_: LockRequest, after: Holder
         (TWO, ONE, None, False),
         (TEXT, ONE, None, False),
         ({**TWO, "name": "nightly"}, {**ONE, "name": "nightly"}, None, True),
-        # It was started twice at a time, whatever its name promises.
+        # It was started twice at the same time, despite the promise of its name.
         ({**TWO, "name": "nightly"}, {**ONE, "name": "nightly"}, True, False),
         ({**TWO, "name": "nightly"}, {**ONE, "name": "weekly"}, None, False),
         ({**TWO, "name": "nightly"}, ONE, None, False),
@@ -108,7 +108,7 @@ HOSTS = ["n1", "n2", "n3", "n4"]
     [
         ([mine("n1"), mine("n2"), mine("n3"), mine("n4")], ("n1", "n2", "n3", "n4")),
         ([mine("n1"), mine("n2"), mine("n3"), theirs("n4")], ("n1", "n2", "n3")),
-        # A host that was asked again: the latest answer counts, and one that is unreachable by now keeps its lock.
+        # A host that was queried again: the latest answer counts, and one that has become unreachable keeps its lock.
         ([mine("n1"), mine("n2"), theirs("n3"), mine("n3", 120)], ("n1", "n2", "n3")),
         ([mine("n1"), mine("n2"), mine("n3"), unreachable("n3")], ("n1", "n2", "n3")),
         ([mine("n1"), mine("n2"), mine("n3"), mine("n9")], ("n1", "n2", "n3")),
@@ -127,7 +127,7 @@ def test_more_than_half_of_the_hosts_are_enough(answers: list[dict[str, Any]], h
             [mine("n1"), mine("n2"), theirs("n3"), unreachable("n4")],
             ["It is locked by ops@ctl-1 process 8 for upgrade until 1970-01-01T00:01:40Z.", "n4: no route to host"],
         ),
-        # Said once, however many hosts it is on.
+        # Reported once for any number of hosts.
         (
             [mine("n1"), theirs("n2", TEXT), theirs("n3", TEXT), theirs("n4", TEXT)],
             [f"It is locked by {TEXT} for upgrade until 1970-01-01T00:01:40Z."],
@@ -160,7 +160,8 @@ def test_owners_for_people() -> None:
 
 @given(st.data())
 def test_two_controllers_never_both_lock_a_cluster(data: st.DataObject) -> None:
-    """Whatever hosts each of them reaches, in whatever order, on its first run or on renewals, with leftovers of ended runs."""
+    """For any hosts that each of them reaches, in any order, on the first run or on renewals, with locks of ended
+    runs."""
     members = [f"n{number}" for number in range(data.draw(st.integers(1, 7)))]
     ended = {**ONE, "pid": 99}
     locks: dict[str, Holder] = {

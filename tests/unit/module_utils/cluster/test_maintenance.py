@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may go out of service, by what the rule says on random clusters; marks, refusals, and the table of all hosts."""
+"""Which servers may leave service, by the rule itself on random clusters; marks, refusals, and the table of all
+hosts."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ REQUEST = Request("ops@ctl", NOW + 4 * 3600, "new disk")
 
 
 def records() -> st.SearchStrategy[dict[str, Any]]:
-    """What a file may hold that somebody else wrote."""
+    """Return records that a file written by another program may contain."""
     values = st.sampled_from(
         [None, "", "x", "1e9", 0, -1, 2**70, 1.5, float("nan"), float("inf"), True, [], [1], {"a": 1}]
     )
@@ -49,7 +50,7 @@ def records() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def without_n3(*streams: str, names: Sequence[str] = (*NAMES,)) -> Cluster:
-    """Return the cluster while n3 is out of service: its replicas are there for nobody."""
+    """Return the cluster while n3 is out of service: its replicas are unavailable."""
     left = [name for name in names if name != "n3"]
     made = tuple(stream(name, [*left[:2], "n3"], behind=("n3",)) for name in streams)
     return Cluster(tuple(server(name) for name in left), meta([*left, "n3"], behind=("n3",)), made)
@@ -145,7 +146,8 @@ class TestEntry:
 
     @given(clusters(), st.data())
     def test_no_plan_that_is_not_refused_takes_a_quorum(self, live: Cluster, data: st.DataObject) -> None:
-        """By nothing but the words of the rule: what is in step and stays must be a quorum, in each group that is touched."""
+        """Computed from the words of the rule alone: the members in step that stay must be a quorum in each affected
+        group."""
         names = sorted({name for group in live.groups() for name in group.members} | live.names)
         wanted = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
         away = data.draw(st.sets(st.sampled_from(names)))

@@ -62,7 +62,8 @@ def only(found: MembershipPlan) -> str:
     return refusal
 
 
-# --- The run and the cluster as a whole -----------------------------------------------------------------------------------
+# --- The run and the cluster
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", [SCALE_OUT, SCALE_IN, REPLACE, KEEP])
@@ -306,7 +307,8 @@ def test_all_members_run_when_numbers_of_replicas_change() -> None:
     assert plan(KEEP, live(FIVE[:4]), FIVE).refusals == (), "a host that never joined holds nothing"
 
 
-# --- What a plan guarantees -----------------------------------------------------------------------------------------------
+# --- Guarantees of a plan
+# -------------------------------------------------------------------------------------------------
 
 
 @given(clusters(), st.data())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a smoke test says of what it has seen."""
+"""The report of a smoke test."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_addresses_are_tried_once_and_not_again() -> None:
     announced = flow().announced
     assert addresses_to_try(announced, ()) == list(ADVERTISED)
     assert addresses_to_try(announced, ADVERTISED[:2]) == [ADVERTISED[2]]
-    # Taken by a reload; not where clients are to know one address alone.
+    # Accepted by a reload; not if clients should use a single address.
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222", ADVERTISED)], ADVERTISED) == ["10.9.9.9:4222"]
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222")], ()) == []
     everywhere = Announcement("n4", "0.0.0.0:4222", ("10.0.0.4:4222", "172.17.0.1:4222"))

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics: what they say of known clusters, that their number follows from the servers, and that lists have an end."""
+"""The metrics: their values for known clusters, their number, which depends only on the servers, and the limits of
+lists."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def test_a_healthy_cluster() -> None:
 
 
 def test_a_dead_server() -> None:
-    """Its groups have none to spare, nobody else can stop, and a stream without a leader is named from the second look on."""
+    """Its groups have no replica to spare, no other server can stop, and a stream without a leader is named from the
+    second sample on."""
     live = cluster(NAMES, stream("ORDERS", NAMES), stream("LOST", NAMES, led=False))
     live = replace(live, servers=live.servers[:2])
     reading = read(live, NAMES)
@@ -185,7 +187,7 @@ def test_a_server_can_stop_when_the_gate_would_let_it(live: Cluster) -> None:
 
 @given(clusters(), st.integers(0, 3), st.integers(1, 4))
 def test_the_number_of_series_follows_from_the_servers(live: Cluster, limit: int, times: int) -> None:
-    """Ten times the streams are as many series, but for those at fault, of which there are no more than the limit."""
+    """Ten times the streams yield as many series, except for those at fault, which the limit bounds."""
     more = tuple(
         replace(one, name=f"{one.name}-{copy}", group=replace(one.group, subject=f"{one.group.subject}-{copy}"))
         for one in live.streams
@@ -211,7 +213,8 @@ FAULTS = st.builds(
 
 @given(st.integers(0, 4), st.lists(st.sets(FAULTS, max_size=12), min_size=2, max_size=6))
 def test_the_list_of_faults_holds_no_more_than_its_limit(limit: int, looks: list[set[Fault]]) -> None:
-    """And nothing that was seen once; what was seen twice is in it or counted; the worst come first."""
+    """A fault that was seen once is not in the list. One that was seen twice is in it or counted; the worst come
+    first."""
     faults = FaultList(limit, linger=1000)
     seen: dict[Fault, int] = {}
     shown: set[Fault] = set()
@@ -254,7 +257,8 @@ def test_names_follow_the_rules_of_prometheus() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
-# --- What lies beside the cluster ----------------------------------------------------------------------------------------
+# --- Operations, backups and their files
+# -----------------------------------------------------------------------------------
 
 
 def test_an_operation_by_its_journal() -> None:
@@ -262,7 +266,7 @@ def test_an_operation_by_its_journal() -> None:
     run = Run("r", 100.0, 160.0, batch=3, batches=5, began=150.0, took=(20.0, 30.0))
     journal_metrics(out, Journal({"C1": run}), now=160.0)
     assert values(out, "natsops_roll_in_progress") == {("C1",): 1}
-    # Three batches of 25 s, of which the first began 10 s ago.
+    # Three batches of 25 s; the first began 10 s ago.
     assert values(out, "natsops_roll_left_seconds") == {("C1",): 65}
     assert (values(out, "natsops_roll_batch"), values(out, "natsops_roll_batches")) == ({("C1",): 3}, {("C1",): 5})
 

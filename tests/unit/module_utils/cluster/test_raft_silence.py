@@ -19,7 +19,7 @@ NAMES = ["n1", "n2", "n3"]
 
 
 def state(uptime: float = 100, leader: bool = True, **changes: object) -> Cluster:
-    """Return three servers that n1 leads; `uptime` is that of n3, and `changes` are to what n1 sees of n3."""
+    """Return three servers that n1 leads; `uptime` is that of n3, and `changes` apply to n1's view of n3."""
     made = meta(NAMES)
     seen = Peer("n3", **{"current": True, "active": 0.5, **changes})  # type: ignore[arg-type]
     peers = (Peer("n2", current=True, active=0.5), seen) if leader else ()
@@ -49,7 +49,7 @@ def test_raft_silent_is_a_server_that_answers_and_that_the_leader_does_not_hear(
 
 @pytest.mark.parametrize(
     ("active", "silent"),
-    # Not heard of yet is a member that was just added.
+    # A member that was just added has no contact yet.
     [(0.5, []), (10.1, ["n3"]), (1e9, [])],
 )
 def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None:
@@ -70,7 +70,7 @@ def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None
         (state(), True, True, False),
         (state(active=2.4), True, True, False),
         (state(active=2.5), True, False, True),
-        # Heard of before it was started, as of the process that ran before.
+        # Contact from before its start belongs to the previous process.
         (state(uptime=1, active=1.5), False, False, True),
         # Behind: only a server that was down has to be in step.
         (state(current=False), False, True, False),

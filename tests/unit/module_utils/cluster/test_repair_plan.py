@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which finding gets which cure, and every refusal."""
+"""Which finding gets which repair, and every refusal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def level(among: Cluster, api_level: int) -> Cluster:
     return replace(among, servers=tuple(replace(item, summary=summary) for item in among.servers))
 
 
-# --- what is found ----------------------------------------------------------------------------------------------------
+# --- findings --------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_wrong_with_what_is_whole() -> None:
@@ -181,7 +181,7 @@ def test_a_server_that_has_stopped_writing() -> None:
 
 
 def _without(among: Cluster, name: str) -> MetaGroup:
-    """Return the meta group whose leader hears nothing of one server."""
+    """Return the meta group whose leader has no contact with one server."""
     assert among.meta is not None
     peers = tuple(replace(peer, active=90.0) if peer.name == name else peer for peer in among.meta.group.peers)
     return replace(among.meta, group=replace(among.meta.group, peers=peers))
@@ -212,7 +212,8 @@ def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
     assert not rules.matches(Finding("x", "", *WHERE), ["APP/ORDERS/other"])
 
 
-# --- what is done about it --------------------------------------------------------------------------------------------
+# --- repairs
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_consumer_is_recreated_at_its_floor() -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left of a cluster without its majority, and every refusal."""
+"""The remains of a cluster without its majority, and every refusal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GONE = {name: Host(name) for name in DEAD}
 
 
 def held(name: str, size: int, members: list[str], hosts: list[str], **changes: Any) -> Stream:
-    """Return a stream with these members, of whom only the hosts answer."""
+    """Return a stream with these members; only those on the hosts answer."""
     leaders = (hosts[0],) if len(hosts) >= size // 2 + 1 else ()
     group = RaftGroup(STREAM, f"stream APP/{name}", size, leaders, (), tuple(members), tuple(hosts), cluster="C1")
     return Stream("APP", name, group, **changes)
@@ -57,7 +57,7 @@ SAFE = held("SAFE", 3, ["n1", "n2", "n3"], ["n1", "n2"])
 
 
 def broken(*streams: Stream, answer: list[str] | None = None, leader: str = "", **changes: Any) -> Cluster:
-    """Return what the servers that answer say of a meta group of five; healthz is fine with all of it."""
+    """Return the answering servers' view of a meta group of five; healthz reports everything as healthy."""
     answering = ["n1", "n2"] if answer is None else answer
     values: dict[str, Any] = {
         "sizes": dict.fromkeys(answering, 5),
@@ -94,7 +94,7 @@ def test_three_of_five_are_destroyed() -> None:
         ("remove", "n5"),
         ("wait", ""),
     ]
-    # healthz says that all is well.
+    # healthz reports everything as healthy.
     assert [(fate.label, fate.stalled, fate.last_seq) for fate in made.fates] == [
         ("APP/ORDERS", True, 20),
         ("APP/EVENTS", True, 20),
@@ -264,7 +264,7 @@ def test_nothing_to_rescue() -> None:
 
 
 def left(name: str, **changes: Any) -> Host:
-    """Return a host that is left, as SSH tells it."""
+    """Return a remaining host, as read over SSH."""
     return Host(name, **{"reached": True, "running": True, "unit": "nats-server", **changes})
 
 
@@ -337,7 +337,7 @@ def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reaso
 
 
 def leaderless(counted: int) -> Cluster:
-    """Return what two older servers of five say without a leader: how many they count, and only their own names."""
+    """Return the view of two older servers of five without a leader: the group's size, and only their own names."""
     cluster = old(broken(sizes={"n1": counted, "n2": counted}))
     assert cluster.meta is not None
     group = replace(cluster.meta.group, size=counted, members=("n1", "n2"))
@@ -401,7 +401,7 @@ def goes_on(hosts: dict[str, Host]) -> Plan | None:
 def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
     assert goes_on(LEFT) is None
     assert going_on(LEFT, frozenset(), Request(DEAD)) is None
-    # Nobody can tell why n2 is silent.
+    # The reason of n2's silence is unknown.
     assert goes_on({**STOPPED, "n2": Host("n2")}) is None
     every = ["stop", "copy", "bring", "save", "start", "restore"]
     for hosts, kinds in (
@@ -445,7 +445,8 @@ def test_refusals_to_resume_a_fresh_cluster(hosts: dict[str, Host], reason: str)
     assert made.page.lines[-1] == f"Refused: {refusal}."
 
 
-# --- what would be lost ---------------------------------------------------------------------------------------------------
+# --- losses
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_loss_is_known_from_the_meta_leader() -> None:
@@ -534,7 +535,7 @@ def test_long_lists_are_cut() -> None:
 def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
     answer: set[str], dead: set[str], alive: set[str]
 ) -> None:
-    """Whatever is done, everybody else is named dead, does not answer, and cannot come back."""
+    """In every plan, all other servers are named as dead, do not answer, and cannot come back."""
     hosts = {name: Host(name, reached=name in alive) for name in FIVE}
     stream = held("ORDERS", 3, ["n1", "n3", "n4"], sorted(answer & {"n1", "n3", "n4"}))
     made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=Request(frozenset(dead)))

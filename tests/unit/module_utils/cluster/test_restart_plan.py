@@ -62,7 +62,7 @@ def names_in(plan: RollPlan) -> list[str]:
 
 
 def broken(state: Cluster, batch: tuple[str, ...], zones: Mapping[str, str], rules: RollRules) -> list[str]:
-    """Return what a batch breaks of the invariant, computed from nothing but the words of the invariant."""
+    """Return a batch's violations of the invariant, computed from the words of the invariant alone."""
     down = set(batch)
     found = []
     for group in state.groups():
@@ -113,7 +113,7 @@ def fleets(draw: st.DrawFn) -> tuple[Cluster, dict[str, str], list[str], RollRul
 
 
 def fewest_batches(state: Cluster, names: Sequence[str], zones: Mapping[str, str], rules: RollRules) -> int:
-    """Return how few batches the rules allow, by trying all."""
+    """Return the minimum number of batches that the rules allow, by trying all."""
     allowed = {
         frozenset(batch)
         for size in range(1, min(len(names), rules.max_parallel or len(names)) + 1)

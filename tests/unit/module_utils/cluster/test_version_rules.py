@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which versions may follow which: the cases that upstream's guides name, and what holds for any two releases."""
+"""Which versions may follow which: the cases in upstream's guides, and properties of any two releases."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ def unreadable(
         ("2.12.15", "2.14.7", MIRROR, {}, ""),
         ("2.12.15", "2.14.7", MIRROR, {"js_raft_delete_range": True}, "error"),
         ("2.10.27", "2.12.15", MIRROR, {"js_raft_delete_range": True}, ""),
-        # Back to what cannot read them.
+        # A downgrade to a version that cannot read them.
         ("2.15.1", "2.12.15", MIRROR, {}, "error"),
         ("2.15.1", "2.14.7", MIRROR, {}, ""),
-        # Nobody writes them for other streams, until a mirror is created.
+        # No server writes them for other streams, until a mirror is created.
         ("2.12.15", "2.15.1", {}, {}, "warning"),
         ("2.12.15", "2.15.1", SOURCES, {}, "warning"),
     ],
@@ -183,7 +183,7 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
     # The only one that writes them stops, and still reads its own.
     assert unreadable(half, "2.14.7", ["n1"]) == [("warning", "js_raft_delete_range")]
     assert unreadable(half, "2.12.15", ["n1"]) == [("error", "js_raft_delete_range")]
-    # What a server reports counts, not its version.
+    # The flags that a server reports count, not its version.
     off = [
         replace(one, feature_flags=frozenset({"js_raft_delete_range"})) if one.version == "2.15.1" else one
         for one in mixed.servers

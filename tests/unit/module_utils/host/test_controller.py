@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which run holds a lock, and whether it goes on: real processes, and a /proc of which parts are missing."""
+"""Which run holds a lock, and whether it still runs: real processes, and a /proc with missing parts."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_failure_leaves_all_as_it_was(
     calls: list[Any] = []
 
     def fail(*arguments: Any, **_options: Any) -> None:
-        # What puts the files back is called after the failure, and works.
+        # The rollback is called after the failure, and works.
         calls.append(arguments)
         if len(calls) == which + 1:
             raise OSError(errno.EIO, "Input/output error")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host says of its unit."""
+"""A host's report about its unit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_endpoint_that_does_not_answer_as_it_should_is_empty(
                 self.wfile.write(body)
 
         def log_message(self, *_message: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Server) as server:
         answering = threading.Thread(target=server.handle_request)
@@ -68,7 +68,7 @@ def test_an_endpoint_that_does_not_answer_as_it_should_is_empty(
     "module", ["nats_server_host_info", "nats_host_lock", "nats_server_process", "nats_cluster_health"]
 )
 def test_a_module_imports_nothing_heavy_that_it_may_not_need(module: str) -> None:
-    """Each took a third of the time of a module that only looks."""
+    """Each import took a third of the time of a module that only reads."""
     code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     code += f"import ansible_collections.natsops.jetstream.plugins.modules.{module}; print(*sys.modules)"
     done = subprocess.run(

@@ -132,9 +132,10 @@ def stopped(first: int, last: int, messages: int | None) -> StoredStream:
         ([3, 24], {"n2": stopped(1, 20, 18)}, (1, "n2")),
         # All of it was purged.
         ([], {"n2": stopped(21, 20, 0)}, (20, "n2")),
-        # Its own index is old, and still newer than what is loaded.
+        # Its own index is old, but still newer than the loaded one.
         ([], {"n1": stopped(6, 25, None)}, (5, "n1")),
-        # A store that goes further tells what is below its first message alone, as others may have been deleted since.
+        # A store with a higher last sequence proves only the deletions below its first message; others may have
+        # happened since.
         ([], {"n2": stopped(3, 30, 3)}, (2, "n2")),
         ([], {"n2": stopped(3, 20, 18), "n3": stopped(16, 18, 3)}, (15, "n3")),
         ([], {"n2": StoredStream("APP", "ORDERS", encrypted=True)}, (0, "")),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which account a user of `account_users` belongs to, and by what it is found."""
+"""The account of a user of `account_users`, and how it is identified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 
 
 def users(operator: Operator, **accounts: str) -> Connections:
-    """Return the connections of users whose .creds file is that of the account, each with what its entry calls the account."""
+    """Return connections of users with the .creds file of their account, and with the account name of their entry."""
     entries = [{"account": text, "credentials": str(operator.creds[name])} for name, text in accounts.items()]
     return Connections(OWN, account_users(OWN, entries))
 

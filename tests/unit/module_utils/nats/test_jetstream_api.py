@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is made of a server that does not know yet that an account has JetStream, and of members that answer for a leader."""
+"""Replies of a server that has not yet enabled JetStream for an account, and of members that answer for a leader."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_listing_with_a_name_that_no_server_gives_is_a_bad_reply(name: Any) ->
 
 
 def test_a_restore_that_created_the_stream_without_its_archive_has_failed() -> None:
-    """So that the empty stream is removed. Seen on 2.10.27 while the server that the meta leader chose for it was down."""
+    """The empty stream is then removed. Seen on 2.10.27 while the server that the meta leader chose for it was down."""
     api = jetstream_api.JetStreamApi(Server({**STREAM, "did_create": True}))  # type: ignore[arg-type]
     with pytest.raises(jetstream_api.RestoreFailed, match="does not accept its archive") as failure:
         api.restore_stream({"name": "ORDERS"}, {}, [], jetstream_api.TransferPace(1.0))
@@ -214,7 +214,7 @@ def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
     return {"name": "w", "config": {"name": "ORDERS"}, "state": {"messages": messages}, "cluster": view}
 
 
-#: As n3 sees them, which has just started: before it knows a leader, and afterwards (both seen on 2.10.27).
+#: The view of n3, which has just started, before it has a leader and afterwards (both seen on 2.10.27).
 MEMBER_REPLIES = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
 LEADER_REPLY = _info(20, "n1", "n2", "n3")
 
@@ -289,7 +289,7 @@ def test_a_listing_ends_with_the_rows_that_its_first_page_promised() -> None:
     ],
 )
 def test_pages_that_no_server_sends_are_a_bad_reply(page: dict[str, Any]) -> None:
-    """Any client of the account may send them, for as long as they are asked for."""
+    """Any client of the account may send them, in reply to any number of requests."""
     with pytest.raises(NatsFailure) as failure:
         listing(page)
     assert failure.value.code == "bad_reply"

@@ -216,7 +216,7 @@ def test_a_member_that_alone_answers_or_whose_leader_counts_too_few_is_no_outsid
 
 @pytest.mark.parametrize("leader", ["b1", "a1"])
 def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> None:
-    """The leader of the own group may have counted them all already; theirs know only themselves."""
+    """The leader of the own group may have counted them all already; the others count only themselves."""
     own, foreign = ["a1", "a2", "a3"], ["b1", "b2", "b3"]
     known = own if leader == "b1" else [*own, *foreign]
     views = [meta_view(name, other_names(known, name), "a1", len(known)) for name in own]
@@ -277,7 +277,7 @@ def test_results_are_json(replies: dict[str, Any]) -> None:
 
 
 def test_a_server_without_jetstream(replies: dict[str, Any]) -> None:
-    """Also one that lost it: what JSZ says counts, not what the server announced when it started."""
+    """Also one that lost it: JSZ counts, not the server's announcement at its start."""
     assert parse_summary({"disabled": True, "server_id": "N"}) is None
     server_id = replies["statsz"][0]["server"]["id"]
     replies["jsz"][server_id] = {"disabled": True, "server_id": server_id}
@@ -388,7 +388,7 @@ def test_healthz_errors_are_joined_with_their_streams(replies: dict[str, Any]) -
     [
         ({"APP": "APP", "$G": "$G"}, {"APP": "APP", "$G": "$G"}),
         ({KEYS[0]: "APP", KEYS[1]: ""}, {KEYS[0]: "APP", KEYS[1]: KEYS[1]}),
-        # A JWT may have any name: that of another account's key, or what a terminal acts on.
+        # A JWT may have any name: that of another account's key, or terminal control characters.
         ({KEYS[0]: KEYS[1], KEYS[1]: "APP"}, {KEYS[0]: KEYS[0], KEYS[1]: "APP"}),
         ({KEYS[0]: "A\nB\x1b", KEYS[1]: "A B\ufffd"}, {KEYS[0]: KEYS[0], KEYS[1]: KEYS[1]}),
     ],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a drill refuses before it starts a server, and what it records of a failure."""
+"""A drill's refusals before it starts a server, and its record of a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> WantedDrill:
-    """A drill of the archives of 2.10 and 2.15, which are of one stream, with what says that it is nats-server 2.15."""
+    """A drill of the archives of 2.10 and 2.15, both of one stream, with a script that reports the version of
+    nats-server 2.15."""
     shutil.copytree(ARCHIVES, tmp_path / "backup")
     return WantedDrill(DirectoryStore(tmp_path / "backup"), None, told_version(tmp_path, "2.15.1"), None, 10.0, 10.0)
 

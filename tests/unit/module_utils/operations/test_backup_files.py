@@ -68,8 +68,8 @@ def test_a_whole_backup(path: Path, level: str) -> None:
 
 
 def test_messages_removed_by_the_restore_are_not_damage() -> None:
-    """Before 2.15 the old values of a key stay in a block; without an index that is true, only the server tells them apart. Seen
-    with a bucket of 2.10.27 that was restored and read back."""
+    """Before 2.15 the old values of a key stay in a block; without a valid index, only the server distinguishes
+    them. Seen with a bucket of 2.10.27 that was restored and read back."""
     backup = read_backup(DirectoryStore(ARCHIVES / "backup-2.10.27"))
     contents = verify(backup, CONTENTS)
     assert contents is not None and (contents.exact, contents.first_seq, contents.last_seq) == (True, 2, 60)
@@ -124,7 +124,7 @@ def test_every_flipped_bit_and_every_truncation_is_found(version: str, data: st.
 
 @pytest.mark.parametrize("fault", ["truncated", "flipped", "swapped"])
 def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
-    """It has no checksum beside it: its content is all there is."""
+    """The CLI's backup has no checksum: only its content can be checked."""
     told = json.loads((path / "backup.json").read_text())
     # Another stream's.
     config = {**told["config"], "name": "T"} if fault == "swapped" and told["format"] == "tar" else told["config"]
@@ -184,7 +184,7 @@ def test_remains_of_killed_runs_are_removed_but_not_running_ones(tmp_path: Path)
 
 @pytest.mark.parametrize("stream", ["M" * 231, "é" * 120, "M" * 200, "S" * 255])
 def test_a_long_name_of_a_stream_is_shortened(path: Path, tmp_path: Path, stream: str) -> None:
-    """File systems allow 255 bytes, servers too; what is written and what is removed has a longer name."""
+    """File systems and servers allow 255 bytes; the names of temporary and removed files are longer."""
     config = {**read_backup(DirectoryStore(path)).manifest.config, "name": stream}
     change_manifest(path, stream=stream, config=config)
     manifest = read_backup(DirectoryStore(path)).manifest

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own files: saved when one is another, read back, and kept for as long as backups are."""
+"""The cluster's own files are saved when one has changed, read back, and kept until the backups expire."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a repair refuses between its plan and its deed, and a cure that is not seen."""
+"""A repair's refusals between its plan and its action, and a repair without a visible effect."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CONFIG = {"durable_name": "worker", "name": "worker", "deliver_policy": "all", "
 
 
 class Account:
-    """The stream ORDERS of one account. `leaderless`: its worker elects nobody, however often it is made again; `deaf`: it is
-    not deleted either; `early`: how often it begins before its position when it is made again."""
+    """The stream ORDERS of one account. `leaderless`: its worker elects no leader, even after being recreated;
+    `deaf`: it is not deleted either; `early`: how often a recreated worker begins before its position."""
 
     def __init__(self, *, leaderless: bool = False, deaf: bool = False, early: int = 0) -> None:
         self.leaderless, self.deaf, self.early = leaderless, deaf, early
@@ -73,7 +73,7 @@ class Accounts(Connections):
 
     @property
     def own(self) -> Any:
-        """Nobody is asked by the system account's connection."""
+        """The system account's connection gets no requests."""
         return None
 
     def account(self, account: str | None) -> Any:

@@ -29,7 +29,7 @@ SINGLE = stream("SINGLE", ["n2"])
 
 
 class Connections:
-    """Nobody is asked for anything but the state, which the tests say."""
+    """Only the state is read, which the tests provide."""
 
     own = None
 
@@ -39,7 +39,7 @@ class Connections:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock is a second later than the one before."""
+    """Each reading of the clock is a second later than the one before."""
     seconds = count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
@@ -151,7 +151,8 @@ def test_a_move_that_led_elsewhere_is_no_success() -> None:
 def test_a_short_group_that_may_not_be_refilled(
     behind: tuple[str, ...], names: list[str], code: str, reason: str
 ) -> None:
-    """To set num_replicas to what is left, while that is no majority in step, would leave the stream without a leader."""
+    """Reducing num_replicas to the remaining members, without a majority of them in step, would leave the stream
+    without a leader."""
     item = stream("ORDERS", ["n1", "n2"], behind=behind)
     state = State(replace(item, group=replace(item.group, size=3)))
     with pytest.raises(NatsFailure) as raised:

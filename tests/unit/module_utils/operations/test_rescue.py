@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rescue that must not go on, or of which nothing is seen: how it ends, and what it leaves."""
+"""A rescue that must not continue, or that has no visible effect: its end and its remains."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Clock:
-    """Time that passes only where somebody waits."""
+    """Time that passes only during waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -56,12 +56,12 @@ class Accounts(Connections):
 
     @property
     def own(self) -> Any:
-        """Nobody is asked by the system account's connection."""
+        """The system account's connection gets no requests."""
         return None
 
 
 class Meta:
-    """Elects a leader when it is asked to, unless it is `stuck`; forgets a server that is removed, unless it `keeps` them."""
+    """Elects a leader on request, unless it is `stuck`; removes a server, unless it `keeps` them."""
 
     def __init__(self, *, stuck: bool = False, keeps: bool = False) -> None:
         self.stuck, self.keeps = stuck, keeps
@@ -87,8 +87,8 @@ class Meta:
 
 
 class Told(Rescue):
-    """A rescue of five servers, three of which are destroyed. `assigned`: what the meta leader says that there was, once there is
-    one; `after`: the stream as it is once the dead are removed."""
+    """A rescue of five servers after the loss of three. `assigned`: the streams in the meta leader's list after its
+    election; `after`: the stream after the dead servers are removed."""
 
     def __init__(self, directory: Path, meta: Meta, assigned: set[str], after: Stream | None = ORDERS) -> None:
         hosts = {name: Host(name) for name in DEAD}

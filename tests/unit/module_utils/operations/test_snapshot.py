@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a snapshot is on disk, with replies recorded from clusters of three servers, and archives of `nats audit gather`."""
+"""A snapshot on disk, with replies recorded from clusters of three servers, and archives of `nats audit gather`."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
 
 
 def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a power failure leaves no manifest of empty files."""
+    """A power failure therefore leaves no manifest with empty files."""
     synced: list[int] = []
     fsync = os.fsync
 
@@ -280,7 +280,7 @@ def test_reasons_for_an_incomplete_snapshot() -> None:
 
 
 def audit_archive(target: Path, version: str, broken: str = "") -> Path:
-    """Write what `nats audit gather` writes of the recorded replies; `broken`: a server whose VARZ is cut off."""
+    """Write the recorded replies in the format of `nats audit gather`; `broken`: a server whose VARZ is cut off."""
     recorded = replies(version)
     tags: dict[str, list[dict[str, str]]] = {}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as zipped:
@@ -330,7 +330,7 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "prod")[0] == path
     assert everything(tmp_path / "lake") == before
-    # Jobs have read the first one, and would not look at it again.
+    # Jobs have read the first one, and would not read it again.
     other = audit_archive(tmp_path / "other.zip", "2.10.27", broken="n1")
     assert import_archive(other, tmp_path / "lake", "prod")[0] != path
     # Nor would they read a snapshot a second time if only its fleet changed.

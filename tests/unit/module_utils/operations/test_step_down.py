@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drain of many leaders says how far it is."""
+"""A drain of many leaders reports its progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Site:
-    """Groups that n1 leads, each until it was asked and one wait is over."""
+    """Groups that n1 leads. Each changes its leader after a request and one wait."""
 
     def __init__(self, clock: Clock, keys: Sequence[str]) -> None:
         self.clock = clock

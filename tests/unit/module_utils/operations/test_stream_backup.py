@@ -32,7 +32,7 @@ ELECTING = Listing((), {"worker": "no leader reported its state"})
 
 
 class Api:
-    """Tells of a stream's consumers what it is given, the last of it for ever."""
+    """Returns the given lists of a stream's consumers, the last one forever."""
 
     account = "APP"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Foreign clusters as inventories: what each becomes, and which cannot."""
+"""Foreign clusters as inventories: the variables of each, and the unsupported ones."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_debians_package() -> None:
     assert group["nats_server_config_file"] == "/etc/nats.conf"
     assert group["nats_server_lame_duck_duration"] is None
     assert group["nats_server_take_over"] is False
-    # Nothing but what the role would add is in the configuration beside the variables.
+    # Apart from the variables, the configuration contains only the role's own additions.
     assert group["nats_server_config"] == {"system_account": None}
     # Hashes stay as they are, and the password of the routes is plain, as it must be.
     vault = adoption.group_vault
@@ -185,14 +185,14 @@ def test_variables_and_flags_are_no_keys() -> None:
 
 
 def test_quoted_sizes_of_jetstream_are_binary() -> None:
-    """nats-server reads "1G" as 1 GiB where it stands in quotes, and 1G without them as 10^9."""
+    """nats-server reads "1G" in quotes as 1 GiB, and 1G without them as 10^9."""
     text = 'server_name: n1\njetstream { store_dir: /x, max_mem: "64M", max_file: 1G, max_outstanding_catchup: "2K" }\n'
     group = adopted(text, count=1).group
     assert group["nats_server_jetstream_max_memory_store"] == 64 * 1024**2
     assert group["nats_server_jetstream_max_file_store"] == 10**9
     assert group["nats_server_jetstream_max_outstanding_catchup"] == 2048
     limits = 'server_name: n1\naccounts { APP { jetstream: { max_file: 1T, max_mem: "1G" } } }\n'
-    # Here nats-server refuses a text, so that there is nothing to translate.
+    # Here nats-server refuses a text, so there is nothing to translate.
     assert adopted(limits, count=1).group["nats_server_accounts"]["APP"]["jetstream"]["max_memory"] == "1G"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps and the refusals of a rotation of certificates, from what the hosts have."""
+"""The steps and refusals of a certificate rotation, from the hosts' certificates."""
 
 from __future__ import annotations
 
@@ -277,12 +277,12 @@ def take(step: str, name: str, hosts: dict[str, Files]) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_from_any_mix_of_hosts_the_steps_end_with_the_new_authority_and_trust_never_breaks(seed: int) -> None:
-    """Whatever an interrupted run, a deployment or an operator left, host after host in any order."""
+    """From any state that an interrupted run, a deployment or an operator left, host after host in any order."""
     dice = random.Random(seed)
     states = [(trusted, presented) for trusted in ("o", "on", "n") for presented in ("old", "new")]
     hosts = {f"n{index}": dice.choice(states) for index in range(dice.randint(1, 6))}
     trusting = trust_each_other(hosts)
-    # The plan is made once and holds for the whole run.
+    # The plan is made once for the complete run.
     found = certificate_rotation({name: host(*files) for name, files in hosts.items()}, OPTIONS)
     for step in found["steps"]:
         for name in dice.sample(list(hosts), len(hosts)):

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps and the refusals of a rotation of users and route credentials, from what is loaded and what is wanted."""
+"""The steps and refusals of a rotation of users and route credentials, from the loaded and the desired
+configuration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every option of the documents that docs/from-the-nats-docs.md follows is known by its name, takes the documented values, and is
-not refused where the documents do not say so."""
+"""Every option in the documents that docs/from-the-nats-docs.md follows is supported by name, accepts the documented
+values, and is refused only if the documents refuse it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine, leaves, show
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 
-# Of the block `cluster`, each with a value that its document names; a second form where it has two.
+# Options of the block `cluster`, each with a value from its document; a second form if it has two.
 OPTIONS: list[dict[str, Any]] = [
     {"host": "0.0.0.0"},
     {"port": 6222},

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a foreign unit had is carried over, decided by the role's unit, or named."""
+"""The settings of a foreign unit are carried over, replaced by the role's unit, or reported."""
 
 from __future__ import annotations
 

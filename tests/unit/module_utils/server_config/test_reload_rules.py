@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reload or restart. What real servers accept: tests/integration/test_config_real.py."""
+"""Reload or restart. tests/integration/test_config_real.py tests the same with real servers."""
 
 from __future__ import annotations
 

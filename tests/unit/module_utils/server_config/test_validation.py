@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each rule fires on what it is for, and a sound configuration has no problem at all."""
+"""Each rule fires on its error, and a valid configuration has no problems."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_sound_configuration_of_everything_has_no_problem() -> None:
     assert found(config, {"members": tagged, "gateway": config["gateway"]}) == []
 
 
-#: The store of n1 in a cluster, and what its configuration says when it is encrypted.
+#: The store of n1 in a cluster, and its configuration when it is encrypted.
 STORE: dict[str, Any] = {"streams": 2, "accounts": {"APP": 2}, "peers": ["fjFyEjc1"], "system_accounts": ["$SYS"]}
 EMPTY_STORE: dict[str, Any] = {"streams": 0, "accounts": {}, "peers": None, "system_accounts": []}
 OLD_STORE = {**STORE, "path": "/old"}
@@ -179,8 +179,8 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error nats_server_service_overrides",
         "/etc/a.conf sets ExecStop, User over the role's unit",
     ),
-    # whose store it is: fjFyEjc1, 44jzkV9D and BXScrY9i are n1, n2 and n3
-    # what the store holds
+    # the owner of the store: fjFyEjc1, 44jzkV9D and BXScrY9i are n1, n2 and n3
+    # the content of the store
     ({}, {"loaded_store": OLD_STORE, "store": EMPTY_STORE}, "error jetstream.store_dir", "/old holds 2 streams"),
     ({}, {"loaded_store": OLD_STORE, "store": STORE}, "error jetstream.store_dir", "/old holds 2 streams"),
     ({}, {"loaded_store": {**EMPTY_STORE, "path": "/old", "peers": []}}, "error jetstream.store_dir", "meta group"),
