@@ -48,9 +48,9 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gol
 
 # --- two processes --------------------------------------------------------------------------------------------------------
 
-#: Files whose tests share what takes longest to make, for one process.
+#: Files whose tests share expensive fixtures, for one process.
 TOGETHER = ("test_connect.py", "test_delta.py")
-#: The files that take longest, by `python3 tools/run_parts.py --slowest 40 test-insights`. They begin first, so that both
+#: The files that take longest, by `python3 tools/run_parts.py --slowest 40 test-insights`. They start first, so both
 #: processes end at about the same time.
 LONGEST = (
     "test_judged_hours.py", "test_connect.py", "test_facts.py", "test_findings.py", "test_silver.py", "test_gold.py",
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """Give each file to one process as a whole: its tests share what was made."""
+    """Give each file to one process, because its tests share fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OfFiles(LoadScopeScheduling):

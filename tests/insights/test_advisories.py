@@ -66,7 +66,7 @@ def captures(site: Site, tmp_path: Path) -> list[Capture]:
 
 
 def say(_text: str) -> None:
-    """Nobody listens."""
+    """Discard the message."""
 
 
 def table(lake: Lake) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def test_the_table_and_its_going_on(
     site.api("STREAM.LEADER.STEPDOWN.ORDERS")
     _publish(site, b"no advisory")
 
-    # A run that is killed before its position is written: what it published is read again, and not there twice.
+    # A run is killed before it writes its position: its rows are read again, and not stored twice.
     with monkeypatch.context() as patched:
         patched.setattr(HadoopFiles, "replace_text", _killed_at_the_end(HadoopFiles.replace_text))
         with pytest.raises(KeyboardInterrupt):
@@ -104,7 +104,7 @@ def test_the_table_and_its_going_on(
     rows = table(lake)
     assert len(rows) >= between
     assert first.unreadable == 1
-    assert first.rows > len(rows)  # what two accounts captured is one row
+    assert first.rows > len(rows)  # a message that two accounts captured is one row
     ids = [row["id"] for row in rows if row["id"]]
     assert len(ids) == len(set(ids)) == len(rows) - 1
 
@@ -121,7 +121,7 @@ def test_the_table_and_its_going_on(
     wrong = next(row for row in rows if row["kind"] == advisories.UNREADABLE)
     assert json.loads(wrong["extra"]) == {"base64": "bm8gYWR2aXNvcnk="}
 
-    # What comes later is added, with another process, by the command.
+    # The command adds later messages in another process.
     site.api("STREAM.DELETE.ORDERS")
     arguments = ["advisories", "--lake", lake.uri, "--streams", str(tmp_path / "streams.json")]
     monkeypatch.setattr(cli, "session", lambda *_arguments: spark)
@@ -147,10 +147,10 @@ def test_the_table_and_its_going_on(
     assert any("F/APP/ADVISORIES was recreated" in text for text in heard)
     assert {row["id"] for row in later} <= {row["id"] for row in table(lake)}
 
-    # Maintenance leaves what the table's own pointers name, and removes what was replaced.
+    # Maintenance keeps the runs in the table's own pointers, and removes replaced ones.
     rows = table(lake)
     runs = lake.files.names("silver/advisories")
-    # What is unused is known since the first run that finds it so.
+    # A run counts as unused from the first maintenance that finds it unused.
     for days in (3, 4):
         maintain(lake, datetime.now(timezone.utc) + timedelta(days=days), Keep(unused=timedelta(hours=1)), say)
     assert table(lake) == rows

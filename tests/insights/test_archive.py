@@ -31,7 +31,7 @@ from pyspark.sql import Row, SparkSession
 from support.nats_processes import APP_PASSWORD, APP_USER, VERSIONS, NatsProcesses
 
 DIRECT, ARCHIVE = "direct", "archive"
-#: The faults, each with what must find it.
+#: The faults, each with its expected findings.
 FAULTS = {
     "n3 was killed": {("META_105", "n3"), ("STREAM_106", "ORDERS"), ("CONSUMER_103", "ORDERS")},
     "the servers store below /tmp": {("SERVER_102", "n1"), ("SERVER_102", "n2")},
@@ -76,7 +76,8 @@ def _group(servers: NatsProcesses, asset: str) -> dict[str, Any]:
 
 
 def _lead_elsewhere(servers: NatsProcesses, asset: str, name: str) -> None:
-    """Let another server lead a stream or consumer: a leader that was elected after a server died never heard of it."""
+    """Let another server lead a stream or consumer: a leader elected after a server's death has no last contact of
+    it."""
     while (leader := _group(servers, asset).get("leader")) in (None, "", name):
         if leader:
             servers.app_request(f"$JS.API.{asset.replace('.', '.LEADER.STEPDOWN.', 1)}")
@@ -84,7 +85,8 @@ def _lead_elsewhere(servers: NatsProcesses, asset: str, name: str) -> None:
 
 
 def _wait_until_missed(servers: NatsProcesses, asset: str, name: str) -> None:
-    """Return once the leader of a stream or consumer has not heard of a server for longer than the checks allow."""
+    """Return once the leader of a stream or consumer has been without contact to a server for longer than the checks
+    allow."""
     deadline = time.monotonic() + 60
     while True:
         (peer,) = [peer for peer in _group(servers, asset)["replicas"] if peer["name"] == name]

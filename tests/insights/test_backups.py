@@ -114,7 +114,7 @@ def test_a_real_catalogue_becomes_findings_and_a_report(
     assert shown["SAVED"]["last_backup"] and not shown["SAVED"]["last_proven"]
     assert not shown["LATER"]["last_backup"]
 
-    # Of the hour's last snapshot.
+    # From the hour's last snapshot.
     found = {(row["check"], row["stream"]): row for row in table("findings")}
     assert set(found) == {("BACKUP_101", "LATER"), ("BACKUP_104", "SAVED")}
     assert found["BACKUP_101", "LATER"]["remedy"] == (
@@ -124,7 +124,7 @@ def test_a_real_catalogue_becomes_findings_and_a_report(
     assert found["BACKUP_104", "SAVED"]["text"] == "no drill has ever restored it"
     assert "`nats_cluster_backup_drill_stream: APP/SAVED`" in found["BACKUP_104", "SAVED"]["remedy"]
 
-    # What the two other snapshots hold, as the rows that are judged.
+    # The rows from the two other snapshots.
     silver = Lake(spark, str(lake)).read("silver", "backups", [_hour(third)])
     assert silver is not None
     assert {row["extra"] for row in silver.collect()} == {None}
@@ -155,7 +155,7 @@ def made(ok: bool, **since: float) -> dict[str, Any]:
     }
 
 
-#: What became of a stream, and what its worst finding is.
+#: The history of a stream's backups, and its worst finding.
 STORIES: dict[str, tuple[Callable[[Catalogue, str], Catalogue], str]] = {
     "well": (lambda one, name: one.saved(name, ago(hours=25)).proven(name, made(True, days=89)), "OK"),
     "late": (lambda one, name: one.saved(name, ago(hours=27)).proven(name, made(True, days=1)), "WARNING"),

@@ -35,7 +35,8 @@ from support.snapshots import HOUR, MORE, RECORDED, recorded, write_snapshot
 
 
 def odd(replies: dict[str, Any]) -> dict[str, Any]:
-    """Return replies with what nobody expects: unknown keys, values of other types, null, times and durations of all forms."""
+    """Return replies with unexpected content: unknown keys, values of other types, null, times and durations of all
+    forms."""
     jsz = next(iter(replies["jsz"].values()))
     stream, *_others = (item for account in jsz["account_details"] for item in account.get("stream_detail", ()))
     stream.update({"new": {"a": [1, "ü"], "b": 1.5}, "sources": None})
@@ -65,7 +66,7 @@ def odd(replies: dict[str, Any]) -> dict[str, Any]:
     return {**replies, "more": more}
 
 
-#: What nobody expects of the configuration of a stream, and of a consumer.
+#: Unexpected configurations of a stream, and of a consumer.
 ODD: tuple[Any, ...] = (
     {
         "num_replicas": "3",
@@ -86,7 +87,7 @@ ODD_OF_CONSUMERS: tuple[dict[str, Any], ...] = (
 
 
 def oddly_configured(replies: dict[str, Any]) -> dict[str, Any]:
-    """Return replies with streams and consumers whose configurations are what nobody expects."""
+    """Return replies with streams and consumers that have unexpected configurations."""
     jsz = next(iter(replies["jsz"].values()))
     streams = next(account["stream_detail"] for account in jsz["account_details"] if account.get("stream_detail"))
     stream = streams[0]
@@ -130,7 +131,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dic
 
 
 def comparable(frame: DataFrame) -> DataFrame:
-    """Return the rows with what cannot be compared as text."""
+    """Return the rows with incomparable values as text."""
     held = (ArrayType, MapType, StructType, VariantType)
     columns = [
         F.to_json(field.name) if isinstance(field.dataType, held) else F.col(field.name) for field in frame.schema
@@ -141,7 +142,7 @@ def comparable(frame: DataFrame) -> DataFrame:
 def test_rows_of_columns_are_those_of_lines(
     spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
 ) -> None:
-    """What identifies them, all fields, the rest, and the answers that were not given."""
+    """Their identity, all fields, extra fields, and missing answers."""
     root, found = files
     lake = Lake(spark, str(root))
     assert set(found) == set(TABLES)

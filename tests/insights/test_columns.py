@@ -41,7 +41,7 @@ from support.snapshots import RECORDED, recorded
 
 ORIGIN = Origin("NA", "n1", "C1", "2.15.1", "2026-11-21T18:41:00.200000Z")
 STARTED = datetime(2026, 11, 21, 18, 41, 0, 123456, timezone.utc)
-#: Of a stream with everything that JSON and Go escape.
+#: A stream's subjects with every character that JSON and Go escape.
 SUBJECTS = ["a.>", 'b<&>\\u003e"ü\n\t']
 
 
@@ -100,7 +100,7 @@ def test_a_reply_of_another_form_is_read_as_it_is() -> None:
 
 
 def columns(lake: Path, table: str, *rows: tuple[dict[str, Any], Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the rows of a table that were written, and what the manifest says of it."""
+    """Return the rows of a table that were written, and its entry in the manifest."""
     with SnapshotWriter(lake, "test", STARTED, form=PARQUET) as writer:
         for keys, data in rows:
             writer.add(ORIGIN, Row(table, keys, data))
@@ -142,7 +142,7 @@ def test_a_row_of_columns(tmp_path: Path) -> None:
     assert {**again, "account": "APP"} == row
 
 
-#: What is left of these as extra: of groups of RAFTZ.
+#: The content of `extra` for these groups of RAFTZ.
 LEFT: list[tuple[Any, Any]] = [
     ({"id": "a", "wal": {"messages": 1}, "peers": {"b": {"name": "n"}}}, None),
     ({"id": "a", "new": [1, {"b": "ü"}]}, {"new": [1, {"b": "ü"}]}),
@@ -221,7 +221,8 @@ def test_times(text: str, micros: int | None) -> None:
     assert microseconds_of(text) == micros
 
 
-# --- what may go wrong ----------------------------------------------------------------------------------------------------
+# --- failures
+# -------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -294,7 +295,7 @@ def test_a_kill_takes_nothing_but_the_snapshot_under_way(tmp_path: Path, form: s
 
 
 def test_lines_can_be_read_one_by_one(tmp_path: Path) -> None:
-    """Whatever the server writes."""
+    """For any content of the server's replies."""
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
         for row in rows_of("raftz", json_text.document(reply({"A": {"g": {"id": 'x"\n<>'}}}), "RAFTZ")["data"]):
             writer.add(ORIGIN, row)

@@ -26,7 +26,7 @@ from support.spark_cluster import daemon, end, standalone, wait
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[str]:
-    """Return the URL of a server of Spark Connect, whose driver asks a standalone master for its only worker."""
+    """Return the URL of a Spark Connect server, whose driver uses the only worker of a standalone master."""
     (port,) = free_ports(1)
     log = tmp_path / "connect.log"
     settings = {
@@ -49,7 +49,7 @@ def connect(tmp_path: Path) -> Iterator[str]:
 
 
 def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs in a process that has no session yet. Next to busy processes it may take long, but it tells what it begins."""
+    """Run jobs in a process without a session. Next to busy processes this may take long, but each step is logged."""
     command = [sys.executable, "-m", "jetstream_insights", *arguments, "--lake", str(lake), *SPAN]
     output = [lake.parent / f"jobs.{name}" for name in ("out", "err")]
     with output[0].open("w") as out, output[1].open("w") as err:
@@ -111,7 +111,7 @@ def test_what_is_wrong_with_a_server_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_files_are_the_same_by_hadoop_and_by_arrow(spark: SparkSession, tmp_path: Path) -> None:
-    """What one of them writes the other one reads, and both leave the same."""
+    """Each of them reads the other's files, and both leave the same files."""
     pairs: list[tuple[Files, Files]] = [
         (HadoopFiles(spark, str(tmp_path)), ArrowFiles(str(tmp_path))),
         (ArrowFiles(f"file://{tmp_path}"), HadoopFiles(spark, f"file://{tmp_path}")),
@@ -129,7 +129,7 @@ def test_files_are_the_same_by_hadoop_and_by_arrow(spark: SparkSession, tmp_path
         write.move(f"{place}/below", f"{place}/moved/there")
         write.move(f"{place}/nothing", f"{place}/moved/here")
         assert not read.exists(f"{place}/below") and read.names(f"{place}/moved") == ["there"]
-        # What both have written is whole for both.
+        # Both of them read files that both have written.
         read.replace_text(f"{place}/a.json", "three")
         write.replace_text(f"{place}/a.json", "four")
         assert read.read_text(f"{place}/a.json") == write.read_text(f"{place}/a.json") == "four"

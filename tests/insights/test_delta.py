@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Other engines read by the Delta logs what the package reads: Arrow's dataset and DataFusion, which deltalake brings."""
+"""Other engines read the package's tables through the Delta logs: Arrow's dataset and DataFusion, which deltalake
+includes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ KEY = ["snapshot", "account", "stream"]
 
 
 def say(_text: str) -> None:
-    """Nobody listens."""
+    """Discard the message."""
 
 
 def described(lake: Lake) -> Described:

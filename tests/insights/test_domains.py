@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hub and two edges whose leafnodes bind its system account: one fleet, in which each JetStream domain has streams of the same
-names, in accounts of the same names. What happens in one is nothing that happens in another."""
+"""A hub and two edges whose leafnodes bind its system account: one fleet, in which all JetStream domains have
+streams and accounts with the same names. Events in one domain do not affect another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTS = {
 }
 #: One of its servers goes, and takes its leaderships along.
 PARTS["berlin"] = replace(PARTS["berlin"], outages=(Outage(0, 600.0, 3600.0),))
-#: Of those that judge what is of one domain, and what compares servers.
+#: Checks of a single domain's assets, and checks that compare servers.
 CHECKS = {
     *("META_002", "META_103", "CLUSTER_105", "GATEWAY_101", "SERVER_107"),
     *("JETSTREAM_001", "STREAM_101", "STREAM_102", "STREAM_106", "STREAM_117", "CONSUMER_102", "CONSUMER_103"),
@@ -41,7 +41,7 @@ CHECKS = {
 
 
 class Made:
-    """What was made of the fleet."""
+    """The tables computed from the fleet."""
 
     def __init__(self, lake: Path, report: dict[str, Any]) -> None:
         self.report = report

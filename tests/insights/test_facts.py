@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gold needs of an hour is made once, and days made of it hour by hour are those that are made of all hours at once."""
+"""Hourly aggregates are computed once, and days from hourly aggregates equal days from all hours at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.fleet import START, Fleet, Outage
 from support.lakes import few_gold_tables, few_silver_tables, published_rows
 
 DAY = START.date()
-#: n2 is away over the end of an hour, n3 for an hour without snapshots.
+#: n2 is down over the end of an hour, n3 for an hour without snapshots.
 FLEET = Fleet(
     3, 12, 129, outages=(Outage(1, 20.8 * 3600, 21.3 * 3600), Outage(2, 21.9 * 3600, 23.2 * 3600, version="2.15.2"))
 )
@@ -89,7 +89,7 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     made.gold(wanted=replace(EVERYTHING, tables=few_gold_tables("moments").tables))
     first = made.runs()
     assert set(first) == {20, 21}
-    # Of 22:00 there is nothing; the snapshot of 21:30 is late.
+    # 22:00 has no snapshot; the snapshot of 21:30 is late.
     write(tmp_path, 23)
     write(tmp_path, 21, 3)
     made.gold()
@@ -103,7 +103,7 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
         "account_usage", "incidents", "divergence",
     )  # fmt: skip
     assert all(by_hours[name] for name in known)
-    # Of little the facts are not kept.
+    # The aggregates of a small lake are not kept.
     shutil.copytree(tmp_path / "silver", tmp_path / "little/silver")
     little = Made(spark, tmp_path / "little", little=True)
     assert make_gold(little.lake, [DAY], quiet).made == 1
@@ -118,7 +118,7 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
 
 
 def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Of which the day before need not have been made."""
+    """The day before need not have been computed."""
     lake, day = Made(spark, tmp_path).lake, DAY + timedelta(days=1)
     few = few_gold_tables("activity", "account_usage")
     write(tmp_path, 23, 5)
@@ -127,7 +127,7 @@ def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path
     assert make_gold(lake, [day], quiet, wanted=few).made == 1
     assert all(lake.pointer(FACTS, hour(number)) for number in (23, 24))
     made = published_rows(tmp_path, "gold", day)
-    # Each server has one snapshot in the day: what it counted is the step to that.
+    # Each server has one snapshot in the day, so its counters cover the step to it.
     assert [row["measured"] for row in made["activity"]] == [3]
     assert {row["observed"] for row in made["account_usage"]} == {3.0 * STEP}
 
@@ -151,7 +151,7 @@ def test_hours_whose_silver_is_gone_keep_their_facts(
     maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet)
     assert not made.lake.pointer("silver", hour(20))
     write(tmp_path, 21, 5)
-    # Other settings make again what can be made again.
+    # Other settings lead to a new computation where silver still exists.
     make_silver(made.lake, [hour(21)], quiet)
     assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0), wanted=few).made == 1
     second = made.runs()
@@ -164,11 +164,11 @@ def test_hours_whose_silver_is_gone_keep_their_facts(
         assert old == new != []
     answered = {row["server"]: row["answered"] for row in before["server_availability"]}
     assert {row["server"]: row["answered"] - 1 for row in made.rows("server_availability")} == answered
-    # What was replaced goes, what is kept stays.
+    # Replaced runs are deleted, current ones stay.
     while maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet) != Maintained():
         pass
     assert {path.name for path in (tmp_path / FACTS / "usage").iterdir()} == {f"run={run}" for run in second.values()}
-    # Of a day that has no silver left there is nothing to make. It is long after these runs, too.
+    # A day without silver cannot be computed again. It is also long after these runs.
     while maintain(made.lake, hour(24) + timedelta(days=36525), keep, quiet) != Maintained():
         pass
     assert made.runs() == {} and not list((tmp_path / FACTS / "usage").glob("run=*"))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every check fails where it should, passes where it should, and says so when it does not know."""
+"""Every check fails and passes where it should, and reports when the data does not suffice."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def add(to: Rows, more: Rows) -> None:
 
 
 def host_facts(servers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is known of the hosts of these servers; the one called plain has passwords in its file."""
+    """Return the hosts' rows of these servers; the one called plain has passwords in its file."""
     return [
         {
             **{name: row[name] for name in ("fleet", "snapshot", "taken", "server")},
@@ -152,7 +152,7 @@ def judged(
 
 
 def results(rows: list[Row], code: str) -> set[Result]:
-    """Return the results of a check and what they are about, without names that are made of several."""
+    """Return the results of a check and their subjects, without names that are composed of several."""
     return {
         (row["result"], frozenset((name, row[name]) for name in SUBJECT if row[name] is not None))
         for row in rows
@@ -212,7 +212,7 @@ def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
         row["check"] for row in judged["an abandoned consumer"] if row["consumer"] == "worker"
     }
     assert "ACCOUNTS_104" not in {row["check"] for row in judged["nobody has to log in"]}
-    # A day with a single snapshot: whatever looks at a time does not know, unless a gold table or a log says more.
+    # A day with a single snapshot: checks over time are unknown, unless a gold table or a log has the data.
     thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
     over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}
     gold_checks = {code for code in over_time if {*VIEWS[REGISTRY.checks[code].view].tables} & {*GOLD, "server_events"}}
@@ -243,7 +243,7 @@ def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(ju
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_what_was_never_asked_for_is_unknown(judged: dict[str, list[Row]], endpoint: str) -> None:
-    """No check of the healthy fleet vanishes, or fails, and what is made of this endpoint alone names it."""
+    """Every check of the healthy fleet remains, none fails, and the checks of this endpoint alone name it."""
     found = defaultdict(set)
     for row in judged[endpoint]:
         found[row["check"]].add(row["result"])
@@ -380,7 +380,8 @@ def test_what_is_measured_is_steady_and_what_is_counted_or_configured_is_not() -
         "STREAM_203",
         "CONSUMER_202",
     } <= steady
-    # Counted; configured; another threshold may be what lets it pass; its threshold is what another server has.
+    # Counts and configured values are not steady, nor are checks whose pass depends on another threshold or on another
+    # server.
     for code in ("STREAM_114", "STREAM_201", "SERVER_118", "SERVER_104", "CLUSTER_104", "CLUSTER_105", "SERVER_107"):
         assert code not in steady
     for code in steady:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The synthetic fleet is deterministic, and what is true of it is in what it writes."""
+"""The synthetic fleet is deterministic, and its snapshots contain its truth."""
 
 from __future__ import annotations
 

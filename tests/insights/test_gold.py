@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is true of a synthetic fleet is what gold tells of it: two days with a restart, and an upgrade over midnight."""
+"""Gold reports the truth of a synthetic fleet: two days with a restart, and an upgrade over midnight."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOMENTS = [20 * HOUR + number * STEP for number in range(30)]
 FIRST = [at for at in MOMENTS if at < DAY]
 SECOND = [at for at in MOMENTS if at >= DAY]
 NEWER = "2.15.2"
-#: n2 is away for half an hour, n3 over midnight, and comes back newer.
+#: n2 is down for half an hour, n3 over midnight, and returns with a newer version.
 DISK_FULL = "[7] 2026/11/01 21:04:59.000000 [FTL] JetStream failed to store: write: no space left on device"
 FLEET = Fleet(
     5,
@@ -249,7 +249,8 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
 
 
 def test_a_log_tells_causes_at_the_collectors_time(spark: SparkSession) -> None:
-    """The clock is ahead by a minute and a half. What tells nothing of a cause is left out, what two hours tell is one line."""
+    """The clock is ahead by a minute and a half. Lines without a cause are left out, and a line in two hours is one
+    row."""
     time = START + timedelta(seconds=90)
     reported = [
         ("f", snapshot, "n1", time, kind, "line") for snapshot in ("s1", "s2") for kind in ("route", "leader", None)
@@ -291,7 +292,7 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     assert all(found[name]["trend"] == pytest.approx(1.0) and found[name]["catch_up"] is None for name in slow)
     well = [stream for stream in FLEET.assets if not (stream.stuck or stream.looping or stream.slow)]
     assert all(found[stream.name]["state"] == "current" and found[stream.name]["catch_up"] == 0 for stream in well)
-    # One that stood still at midnight goes on.
+    # A lag that stood still at midnight continues.
     second = {row["stream"]: row for row in gold.rows("consumer_lag", 1)}
     for name in by_state["stuck"] & {row["stream"] for row in second.values() if row["state"] == "stuck"}:
         assert second[name]["stuck_since"] == found[name]["stuck_since"]
@@ -299,7 +300,7 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
 
 
 def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(spark: SparkSession, tmp_path: Path) -> None:
-    """What went on at its end may then be another. A table is enough to see which days are made."""
+    """The state at its end may then be different. One table suffices to show which days are computed."""
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):
         small.write(tmp_path, moment)
@@ -396,5 +397,5 @@ def test_headroom(gold: Gold) -> None:
         assert row["lost"] == sum(size for stream, size in sizes.items() if copies[stream] == 1)
         assert (row["servers_left"], row["fits"]) == (3, True)
         assert row["after"] == row["free"] - row["need"] > 0
-    # Half a day tells of no growth.
+    # Half a day does not show growth.
     assert {row["state"] for row in gold.rows("capacity")} <= {"unlimited", "unknown", "full"}

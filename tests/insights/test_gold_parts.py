@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What no ordinary day of a fleet shows: growth over weeks, counters that go back, servers of one name, and the formulas."""
+"""Cases that an ordinary day of a fleet does not show: growth over weeks, counters that go back, servers of one
+name, and the formulas."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from support.forecasting import Days, all_series, usage
 LAST = date(2026, 11, 21)
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
-#: Growth a day, limit, and what happens to an asset in the DAYS until LAST. In MB.
+#: Growth a day, limit, and the events of an asset in the DAYS until LAST. In MB.
 DAYS = 29
 ASSETS: dict[str, dict[str, Any]] = {
     "steady": {"slope": 10.0, "limit": 1000.0},
@@ -51,7 +52,7 @@ ASSETS: dict[str, dict[str, Any]] = {
 
 
 def used(name: str, day: int, hour: int) -> float:
-    """Return what an asset holds at an hour: it grows, and swings over the day."""
+    """Return an asset's size at an hour: it grows, and swings over the day."""
     asset = ASSETS[name]
     at = day + hour / 24
     value = 500.0 + asset["slope"] * at + (0 if name in ("full", "trimmed") else 40 * abs(12 - hour) / 12)
@@ -114,7 +115,7 @@ def test_growth_is_that_of_the_day_without_its_swing(forecast: dict[str, Row]) -
         assert forecast[name]["slope"] == pytest.approx(10e6), name
         assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, LONG)
     assert forecast["falling"]["slope"] == pytest.approx(-3e6)
-    # In the last week the slope is twice what it was; the long window has hardly seen it yet.
+    # In the last week the slope has doubled; the long window barely contains the change.
     assert (forecast["doubled"]["basis"], forecast["doubled"]["changed"]) == ("short", True)
     assert forecast["doubled"]["slope"] == pytest.approx(20e6, rel=0.05)
 
@@ -140,7 +141,7 @@ def test_the_error_of_earlier_forecasts_stands_beside(forecast: dict[str, Row]) 
     assert forecast["steady"]["error_p50"] == pytest.approx(0.0, abs=1e-9)
     assert forecast["steady"]["naive_p50"] == pytest.approx(70e6 / used("steady", DAYS - 1, 20))
     assert forecast["steady"]["coverage"] == 1.0
-    # Nobody could know on day 21 that it would double on that day, and be purged on day 24.
+    # On day 21 it was unpredictable that it would double on that day, and be purged on day 24.
     assert forecast["doubled"]["coverage"] == 0.0
     assert forecast["purged"]["error_p50"] == pytest.approx(100e6 / used("purged", DAYS - 1, 20))
 
@@ -165,7 +166,8 @@ def test_four_of_five_truths_are_in_the_band(judged: dict[str, list[Row]], scena
 
 
 def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]]) -> None:
-    """Nothing is written at weekends: on a Wednesday the days before tell too much, on a Monday too little."""
+    """Nothing is written at weekends: the days before a Wednesday overestimate growth, those before a Monday
+    underestimate it."""
     for days in (7, 30):
         by_weekday: dict[int, list[Row]] = {}
         for row in judged["weekly"]:
@@ -181,7 +183,7 @@ def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]])
 
 @pytest.fixture(scope="module")
 def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]]:
-    """Return of each check of capacity what it says of each asset on 24 days in turn, while it fills."""
+    """Return the results of each capacity check for each asset on 24 days in turn, while it fills."""
     held = {key: series.held for key, series in all_series(["steady", "weekly"], 6, 112).items()}
     # As far as it grows in 28 days from the first of these days on.
     limits = [(*key, ((of[83] or 0.0) + ((of[83] or 0.0) - (of[55] or 0.0))) * 1e6) for key, of in held.items()]
@@ -203,7 +205,8 @@ def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]
 
 
 def test_a_verdict_on_capacity_does_not_change_back(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
-    """What grows evenly, or on weekdays only, is soon full from one day on, and never grows otherwise than before."""
+    """Assets that grow evenly, or on weekdays only, are soon full from one day on, and their growth never counts as
+    changed."""
     for asset, said in verdicts["CAPACITY_201"].items():
         assert len(said) == 24
         assert not said[0], asset
@@ -316,7 +319,7 @@ def _replica(
 
 
 def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame | None = None) -> DataFrame:
-    """Return what gold publishes of a day."""
+    """Return gold's rows for a day."""
     table = TABLES["divergence"]
     before = spark.createDataFrame([], table.schema) if past is None else past
     of_hours = FACTS["followers"].rows(followers(spark.createDataFrame(rows, _REPLICAS)))
@@ -355,8 +358,8 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
 
 
 def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) -> None:
-    """The last 101 messages are kept, of which one goes every ten seconds; the answers of n2 come three seconds later, each time
-    after the next one. n3 lacks five."""
+    """The last 101 messages are kept, and one expires every ten seconds. The answers of n2 come three seconds later,
+    each after the next expiry. n3 lacks five."""
     rows = [
         row
         for step in _STEPS
@@ -370,13 +373,13 @@ def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) ->
     }
 
 
-#: What a replica holds beside a leader with the messages 1 to 2000.
+#: The messages of a replica next to a leader with the messages 1 to 2000.
 _ALIKE, _DIFFERS, _LAGS = (2000, 2000), (1800, 2000), (1500, 1500)
 _MIDNIGHT = 12 * 60
 
 
 def _day(minutes: range, replica: tuple[int, int], server: str = "n2", **other: Any) -> list[tuple[Any, ...]]:
-    """Return what a replica and its leader report, minutes after noon."""
+    """Return the reports of a replica and its leader, by minutes after noon."""
     return [
         _replica(minute, who, 0.0, *held, **other)
         for minute in minutes
@@ -387,8 +390,8 @@ def _day(minutes: range, replica: tuple[int, int], server: str = "n2", **other: 
 _BEFORE, _AFTER = range(_MIDNIGHT - 2, _MIDNIGHT), range(_MIDNIGHT, _MIDNIGHT + 1)
 
 
-#: The rows of two days, then what is true of n2 on the second: since when it is not as its leader, in how many snapshots in a
-#: row, in how many of these it differs, and whether it has diverged or is behind.
+#: The rows of two days, then the state of n2 on the second: the start of its difference from the leader, the number of
+#: consecutive snapshots with it, how many of these differ, and whether it has diverged or is behind.
 _OVER_MIDNIGHT: dict[
     str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[int | None, int, int, bool, bool]]
 ] = {
@@ -633,7 +636,7 @@ def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> N
                         int(name == "changed" and number > 9),
                     )
                 )
-        # It tells of itself by another question.
+        # Its own state comes from a different endpoint.
         things += [("F", str(number), "server", name, "", "", "", [name], None, 0) for name in ("n1", "n2")]
         if number != 9:
             things.append(("F", str(number), "server", "n3", "", "", "", ["n3"], None, 0))
@@ -706,7 +709,7 @@ def most_joined(frame: DataFrame) -> int:
 
 
 def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSession) -> None:
-    """Of 50 groups on three servers, one of which lost its power and fills the logs of the others."""
+    """50 groups on three servers; one has lost its power and fills the logs of the others."""
     groups, lines, snapshots = 50, 1000, 20
 
     def minute(number: float) -> datetime:
@@ -741,7 +744,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         [("F", str(number), "n3", minute(number), "connz", "deadline") for number in numbers],
         "fleet string, snapshot string, server string, taken timestamp, endpoint string, code string",
     )
-    # Of the first minute nothing counts but its last half, and of the last minute nothing: one at each end is just inside.
+    # Only the last half of the first minute counts, and none of the last minute: one line at each end is just inside.
     step = (minute(20) - minute(3.5)) / lines
     times = [*(minute(3.5) + number * step for number in range(lines)), minute(4), minute(15)]
     counted = sum(minute(4) <= time <= minute(15) for time in times)
@@ -787,7 +790,8 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
 
 
 def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> None:
-    """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only what a leader reports is pending."""
+    """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only a leader's pending messages
+    count."""
     counted = [
         (0, "n1", 0, 100, 1),
         (10, "n1", 0, 700, 3),
@@ -827,7 +831,7 @@ def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> No
     )
     of_hours = counters(servers, DEFAULTS)
     (row,) = activity(of_hours, waiting(consumers), changes, of_hours.limit(0), DEFAULTS).collect()
-    # 600 in 600 seconds, and 300 in 600 seconds of the second start; of what lies between nothing is known.
+    # 600 in 600 seconds, and 300 in 600 seconds of the second start; the time in between is unknown.
     assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
     assert (row["api_errors"], row["connections"]) == (2, 10)
     assert (row["num_pending"], row["num_ack_pending"], row["elections"]) == (40, 1, 2)

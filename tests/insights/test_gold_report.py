@@ -166,7 +166,7 @@ def test_it_equals_the_live_report(published: dict[str, Rows], version: str) -> 
     same(fleet, once, "streams", "consumers", "messages", "bytes")
     assert (fleet["servers"], fleet["missing"], fleet["meta_leader"]) == (len(servers), [], info["meta"]["leader"])
     assert fleet["connections"] == live["servers"]["totals"][0]["connections"]
-    # What the live gate says of the groups is what the timeline says.
+    # The live gate and the timeline report the same groups.
     problems = {
         problem.subject
         for problem in health_problems(cluster, Expectations())
@@ -183,7 +183,7 @@ def test_it_equals_the_live_report(published: dict[str, Rows], version: str) -> 
 @pytest.mark.chaos
 def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
-    # Killed before the end: what is published stays. Silver hours that are no longer kept change nothing either.
+    # A run is killed before its end: the published run stays. Expired silver hours do not change it either.
     root = Path(lake.uri)
     (root / "gold" / "report_servers" / "run=killed").mkdir()
     pointer = root / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
@@ -203,7 +203,7 @@ def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
 
 
 def test_every_table_and_column_is_explained() -> None:
-    """The reference was written without Spark, and says the same."""
+    """The reference was generated without Spark, and matches."""
     written = (Path(__file__).parents[2] / "docs/reference/insights_tables.md").read_text()
     assert written.endswith(f"\n\n{document.page()}")
     assert [name for name in TABLES if f"#### `{name}`" not in written] == []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs that cannot do their work say why, leave what is published as it is, and tell by their exit status."""
+"""Jobs that fail report the reason, leave the published tables as they are, and exit with a status."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no file system can be mounted: {mounted.stderr.decode().strip()}")
     write_snapshot(place, recorded("2.15.1"))
     yield place
-    # Spark may not yet have closed what it could not write.
+    # Spark may not have closed its failed file yet.
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 

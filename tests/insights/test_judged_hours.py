@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What findings need of an hour is judged once, and findings that are made hour by hour are those that are made at once."""
+"""The hourly part of findings is evaluated once, and findings computed hour by hour equal those of a complete day."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.lakes import DAY, Golden, few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import judged, planted, table
 
-#: Of moments but for FLEET_201, which is of the whole day.
+#: Checks of single snapshots, except FLEET_201, which covers the complete day.
 CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
 ALL = Settings()
 #: When all runs of this test were long ago.
@@ -41,7 +41,7 @@ def quiet(_text: str) -> None:
 
 
 class Made:
-    """A lake of which the findings of a day are made."""
+    """A lake with the findings of a day."""
 
     def __init__(self, spark: SparkSession, path: Path, day: date, little: bool = False) -> None:
         self.path, self.day, self.lake = path, day, Lake(spark, str(path), little)
@@ -69,16 +69,16 @@ class Made:
 def test_what_was_planted_is_found_and_nothing_besides_hour_by_hour_and_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Of a fleet of which all is known, none of the findings is false, and none is missed."""
+    """In a fleet with complete truth, no finding is false and none is missing."""
     whole = planted(servers=20, snapshots=15)
     hours = sorted({int(at // 3600) for at in whole.moments})
     first = [at for at in whole.moments if at // 3600 == hours[0]]
     made = Made(spark, tmp_path / "lake", START.date())
-    # Of the second hour the last snapshot is late, and of all hours after it nothing is known yet.
+    # The last snapshot of the second hour is late, and all later hours are unknown so far.
     second = [at for at in whole.moments if at // 3600 == hours[1]]
     replace(whole, moments=(*first, *second[:-1])).write(made.path)
     made.silver()
-    # What is judged of the hours does not depend on the checks of the day.
+    # The evaluation of the hours does not depend on the checks of the day.
     made.findings(Settings(skip=frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period)))
     before = made.runs()
     assert set(before) == set(hours[:2])
@@ -99,7 +99,7 @@ def test_what_was_planted_is_found_and_nothing_besides_hour_by_hour_and_at_once(
     print("\n".join(table(found.scores)))
     assert not found.missed
     assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
-    # Of little nothing is kept: all hours are judged at once.
+    # A small lake keeps no hours: all are evaluated at once.
     little = Made(spark, tmp_path / "little", START.date(), little=True)
     little.findings()
     assert little.runs() == {}
@@ -119,7 +119,7 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: 
     made.findings(FEW)
     first = made.runs()
     assert set(first) == {start, start + 1} and len({*first.values()}) == 1
-    # A threshold of the whole day says nothing of hours, one of moments does.
+    # A threshold of the complete day does not affect hours, one of single snapshots does.
     made.findings(replace(FEW, thresholds={"fleet_201_times": 9.0}))
     assert made.runs() == first
     stricter = replace(FEW, thresholds={"host_102_files": 99.0})
@@ -127,13 +127,13 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: 
     made.findings(stricter)
     second = made.runs()
     assert {*second.values()}.isdisjoint(first.values())
-    # Of an hour with one snapshot, the one before is of another hour, which is judged again with that.
+    # An hour with one snapshot has its previous one in another hour, and is evaluated again with it.
     write_snapshot(made.path, replies, HOUR + timedelta(minutes=30))
     made.silver()
     made.findings(stricter)
     third = made.runs()
     assert {*third.values()}.isdisjoint(second.values())
-    # What is before another snapshot of its own hour is no matter of the hour before.
+    # A snapshot with an earlier one in its own hour does not depend on the hour before.
     write_snapshot(made.path, replies, HOUR + timedelta(hours=1, minutes=30))
     made.silver()
     made.findings(stricter)
@@ -204,7 +204,7 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
     keep = Keep(silver=1, unused=timedelta(0))
     maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
     assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
-    # What was not requested since is not in the day, whatever is known of the hour.
+    # Checks that were not requested since are not in the day, although the hour has them.
     fewer = Settings(skip=FEW.skip | {"FLEET_104"})
     made.findings(fewer)
     second = made.runs()
@@ -214,7 +214,7 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
     assert looks == {(check, HOUR.hour + hour) for check in CHECKS - {"FLEET_104", "FLEET_201"} for hour in (0, 1)}
     lasts = {row["since"].hour for row in made.rows("findings") if row["check"] == "HOST_102"}
     assert lasts == {HOUR.hour}
-    # What was replaced goes, what is kept stays, until nothing of the day can be made again.
+    # Replaced runs are deleted and current ones kept, until the day can no longer be computed.
     while maintain(made.lake, LATER, Keep(unused=timedelta(0)), quiet) != Maintained():
         pass
     kept = {

@@ -55,7 +55,7 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert found is not None and counts is not None
     rows = [row.asDict() for row in found.collect()]
     assert "pass" not in {row["result"] for row in rows}
-    # Of n1 the limit of open files is known; nobody ran the job gold.
+    # The limit of open files is known for n1; the job gold has not run.
     assert {(row["server"], row["result"]) for row in rows if row["check"] == "HOST_102"} == {
         ("n1", "fail"), ("n2", "unknown"), ("n3", "unknown"),
     }  # fmt: skip
@@ -65,7 +65,7 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert set(totals) == CHECKS
     assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)
 
-    # What the snapshots themselves hold of the hosts.
+    # The snapshots' own rows of the hosts.
     assert did("findings", *given[:2])["made"] == 1
     known = lake.read_days("findings", "findings", [HOUR.date()])
     assert known is not None
@@ -96,10 +96,10 @@ def test_findings_and_report_of_a_recorded_cluster(
     content = json.loads((output / "report.json").read_text())
     assert content["notes"] == ["There is no gold of 2026-11-21: run the job gold first."]
     assert content["tables"]["findings"]["total"] == len(content["tables"]["findings"]["rows"])
-    # HOST_102 of n1; of the others nobody knows, and each reason is one row.
+    # HOST_102 of n1; for the others it is unknown, with one row for each reason.
     assert (verdict["findings"], verdict["unknown"]) == (content["tables"]["findings"]["total"], unknown)
     assert len(content["tables"]["unknown"]["rows"]) == len(reasons) < unknown
-    # HOST_102 is a warning; a script that asks for less severe ones hears of it.
+    # HOST_102 is a warning; a script that requests less severe ones gets it.
     assert verdict["worst"] == "warning"
     for severity, status in (("critical", DONE), ("warning", FOUND), ("info", FOUND)):
         assert main(["report", *span, "--output", str(output), "--fail-on", severity]) == status

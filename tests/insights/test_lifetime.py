@@ -24,7 +24,7 @@ def hour(number: int) -> datetime:
 
 
 def look(at: int, result: str, stream: str | None = "S", **more: Any) -> dict[str, Any]:
-    """Return what a check says of a stream in the snapshot of an hour."""
+    """Return a check's result for a stream in the snapshot of an hour."""
     row = {
         "fleet": "prod",
         "snapshot": f"{at:02}",
@@ -49,7 +49,7 @@ def judged_findings(rows: DataFrame, earlier: DataFrame | None = None, before: D
 
 
 def seen(frame: DataFrame) -> dict[str | None, tuple[Any, ...]]:
-    """Return state, result, and the hours of the first and the last look, by the stream."""
+    """Return state, result, and the hours of the first and the last sample, by the stream."""
     rows = frame.collect()
     found = {
         row["stream"]: (
@@ -82,10 +82,10 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         "LASTS": ("open", "fail", 0, 3),
         "MENDED": ("fixed", "fail", 0, 1),
         "AGAIN": ("open", "fail", 2, 3),
-        # Nobody has seen that it is over.
+        # No sample shows that it is over.
         "UNSEEN": ("open", "fail", 0, 1),
         "DELETED": ("fixed", "fail", 0, 1),
-        # The last look of its own fleet.
+        # The last sample of its own fleet.
         "S": ("open", "fail", 1, 1),
     }
     texts = {row["stream"]: row["text"] for row in made.collect()}
@@ -98,7 +98,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         # The last snapshot holds no streams at all, or lacks those of a server.
         (look(3, "unknown", None), "open"),
         (look(3, "unknown", None, server="n2", kind="server"), "open"),
-        # Another stream is unknown: that says nothing of this one.
+        # Another stream is unknown, which does not affect this one.
         (look(3, "unknown", "OTHER"), "fixed"),
         (look(3, "unknown", None, check="SERVER_101"), "fixed"),
     ],
@@ -163,7 +163,7 @@ def test_what_is_not_known_is_counted_by_its_reason(spark: SparkSession) -> None
 
 
 def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None:
-    """Of streams with the same name; that one is well says nothing of the other."""
+    """The streams have the same name; a healthy one does not affect the other."""
     looks = [
         *(look(at, "fail", domain="hub") for at in range(3)),
         *(look(at, "fail" if at < 2 else "pass", domain="edge") for at in range(3)),
@@ -174,7 +174,7 @@ def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None
 
 
 def used(at: int, days: float, name: str = "S", **more: Any) -> dict[str, Any]:
-    """Return what CAPACITY_201 says of a stream that will be full in so many days, of which 14 are too few."""
+    """Return the result of CAPACITY_201 for a stream that will be full in so many days; less than 14 fail."""
     row = look(at, "fail" if days < 14 else "pass", name, check="CAPACITY_201", severity="warning")
     return {**row, "value": days, "threshold": 14.0, **more}
 
@@ -190,7 +190,7 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
             used(0, 13.9, "GONE"), used(1, 14.1, "GONE"),
             # Raising the threshold ends it.
             used(0, 13.9, "RAISED", threshold=15.0), used(3, 14.1, "RAISED"),
-            # One leader less is one leader less: what is counted has no margin.
+            # One leader less is one leader less: counts have no margin.
             look(0, "fail", "COUNTED", value=99.0, threshold=100.0), look(3, "pass", "COUNTED", value=100.0, threshold=100.0),
         )
     )  # fmt: skip
@@ -210,7 +210,7 @@ def test_a_finding_at_its_threshold_goes_on_over_midnight_and_in_the_next_run(sp
         "LASTS": ("open", "fail", -1, -1),
         "OVER": ("fixed", "fail", -1, -1),
     }
-    # A check of the whole day has one look, which each run of the day makes anew.
+    # A check of the complete day has one sample, which each run of the day replaces.
     run = judged_findings(
         results(spark, *(used(1, 13.9, name) for name in ("LASTS", "OVER", "RAISED", "GONE", "FAILS")))
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lake that is kept small says the same as before, also when whoever keeps it is killed."""
+"""A lake under maintenance returns the same rows as before, even if maintenance is killed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kept(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
 
 
 def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
-    """Do what is due, and remove what that replaced; return what was done first."""
+    """Do the due maintenance, and remove the files that it replaced; return the result of the first run."""
     first = kept(lake, now, keep)
     while kept(lake, now, keep) != Maintained():
         pass
@@ -66,8 +66,8 @@ def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
-    """Do work, of which the method `what` of the lake or of its files is the last thing that happens when its first argument is
-    such."""
+    """Do the work, and kill it in the method `what` of the lake or its files, once `when` accepts the method's first
+    argument."""
     owner = Lake if hasattr(Lake, what) else HadoopFiles
     method = getattr(owner, what)
 
@@ -106,12 +106,12 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
     assert make(lake) == (0, 0)
     assert rows(lake, HOURS) == before
-    # Compaction of silver: killed before it counts. What is replaced stays in the call that replaces it.
+    # Compaction of silver is killed before it counts. The call that replaces files does not remove them.
     killed_at(monkeypatch, "replace_text", lambda name: "_compacted" in name, lambda: kept(lake))
     assert lake.compacted(START) == {}
     assert rows(lake, HOURS) == before
     assert set(written) < set(files(lake, "bronze"))
-    # What a pack holds: killed while it is removed.
+    # The content of a pack: killed during its removal.
     killed_at(monkeypatch, "delete", lambda name: name.endswith(".json"), lambda: kept(lake))
     assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
     assert make(lake) == (0, 0)
@@ -179,7 +179,7 @@ def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path
 
 
 def test_what_is_replaced_stays_for_its_readers(spark: SparkSession, tmp_path: Path) -> None:
-    """However long ago it was made: somebody began to read it just before it was replaced."""
+    """However old it is: a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
     hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))
     old, new = (f"{made:%Y%m%dT%H%M%SZ}-{made:%f}" for made in (hour + timedelta(hours=1), START))
@@ -191,7 +191,7 @@ def test_what_is_replaced_stays_for_its_readers(spark: SparkSession, tmp_path: P
     for minutes in (1, 60, 24 * 60):
         assert kept(lake, START + timedelta(minutes=minutes), keep) == Maintained()
         assert read.exists()
-    # Whoever forgets since when it is unused keeps it for longer.
+    # A lost record of unused runs only keeps them longer.
     lake.files.replace_text("_unused.json", "{}")
     assert kept(lake, START + timedelta(hours=26), keep) == Maintained()
     assert kept(lake, START + timedelta(hours=50), keep) == Maintained(unused=1)
@@ -219,7 +219,7 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
-    """Do work once, just before that method of the lake's files that changes what other jobs see."""
+    """Do the work once, just before that method of the lake's files that makes changes visible to other jobs."""
     method = getattr(HadoopFiles, what)
 
     def late(self: HadoopFiles, name: str, *more: Any) -> Any:
@@ -252,7 +252,7 @@ def test_an_hour_that_is_made_again_during_compaction_stays_as_it_was_made(
     assert frame is not None
     assert {name.partition("/run=")[2].partition("/")[0] for name in frame.inputFiles()} == set(runs)
     assert rows(lake, HOURS) == made
-    # The next one takes in what was made.
+    # The next one includes the new rows.
     assert kept(lake).compacted == 1
     assert rows(lake, HOURS) == made
 
@@ -272,7 +272,7 @@ def test_a_snapshot_that_comes_while_its_day_expires_is_kept(
 
 
 def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:
-    """Somebody removed files by hand, or retention was killed where folders cannot be renamed at once."""
+    """Files were removed by hand, or retention was killed where folders cannot be renamed atomically."""
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0)
     lake.publish("silver", HOURS[0], "run", [*lake.snapshots(HOURS[0]), "another"], 0)
@@ -295,7 +295,7 @@ def test_a_late_archive_of_a_day_whose_bronze_is_gone(spark: SparkSession, tmp_p
     assert kept(lake, now, keep).bronze_days == 1
     assert make(lake) == make(lake, force=True) == (0, 0)
     assert rows(lake, HOURS) == both
-    # What cannot be read beside it is left, and said.
+    # Unreadable rows next to it are kept, and reported.
     lake.repoint("silver", START, {**lake.pointer("silver", START), "format": 1})
     FLEET.write(tmp_path, 120.0)
     heard: list[str] = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ranges of streams of real servers, against what nats-py reads of them."""
+"""Ranges of streams of real servers, compared with their messages as nats-py reads them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def streams(site: Site) -> dict[str, list[Message]]:
-    """Make a stream for each way to read, each with gaps, and return what nats-py reads of them."""
+    """Create a stream for each way to read, each with gaps, and return its messages as nats-py reads them."""
     configs: dict[str, dict[str, Any]] = {
         "DIRECT": {"allow_direct": True},
         "PLAIN": {},
@@ -113,7 +113,7 @@ def test_reads_what_nats_py_reads(site: Site, streams: dict[str, list[Message]],
 
 @pytest.mark.parametrize("name", ["DIRECT", "PLAIN", "QUEUE"])
 def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small messages, then large ones: what is asked for at once goes by the bytes of what comes, not by an average."""
+    """Many small messages, then large ones: the size of a request follows the received bytes, not an average."""
     stream_name = f"MIXED_{name}"
     retention = "workqueue" if name == "QUEUE" else "limits"
     site.add_stream(stream_name, allow_direct=name == "DIRECT", retention=retention)
@@ -207,7 +207,7 @@ def test_what_was_removed_before_it_was_read_is_reported(
     assert [message.sequence for message in read(site, stream, found, 151, 250, fail=False)] == list(range(201, 251))
     with pytest.raises(SourceError, match="up to 100 messages were removed"):
         read(site, stream, found, 1, 100)
-    # What was removed after it was read is nobody's loss.
+    # A message that is removed after it was read is not a loss.
     monkeypatch.setattr(messages, "BATCH_MESSAGES", 83)
     reading = read_range(site.login, stream, Range(201, 500, found.created, found.way), fail_on_data_loss=True)
     got = next(reading).sequences

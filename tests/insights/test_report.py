@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report: its structure, that nothing in it is run which a cluster reported, and what a real browser makes of it."""
+"""The report: its structure, the protection against code in reported names, and its behaviour in a real browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from pyspark.sql import Row, SparkSession
 from support import browsing
 from support.lakes import DAY, Golden
 
-#: What somebody may call a stream to harm whoever reads of it.
+#: A stream name that attacks the report's readers.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
 FORMULA = "=HYPERLINK(0)"
 BEGIN = datetime(2026, 11, 21, tzinfo=timezone.utc)
@@ -57,7 +57,7 @@ def moment(hours: float) -> str:
 
 
 def rows(name: str, *of: dict[str, Any]) -> dict[str, Any]:
-    """Return a table of the report with rows that have what is reported of them, and null otherwise."""
+    """Return a table of the report with rows that have the given values, and null otherwise."""
     table = BY_NAME[name]
     known = {column.name for column in table.columns}
     assert all(set(row) <= known for row in of), name
@@ -354,7 +354,7 @@ def found(check: str, **more: Any) -> dict[str, Any]:
 def causes_of(
     *findings: dict[str, Any], missing: tuple[str, ...] = (), meant: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
-    """Return the causes of findings in a fleet of five, of which these servers are missing."""
+    """Return the causes of findings in a fleet of five without these servers."""
     names = [f"n{number}" for number in range(1, 6)]
     tables = {
         "fleets": rows(
@@ -427,7 +427,7 @@ def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
     ("servers", "hours", "severity"),
     [
         (("n4", "n5"), (17, 19), "info"),
-        # Somebody meant one of them, or both, but not now.
+        # One or both of the outages were planned, but not for now.
         (("n4",), (17, 19), "critical"),
         (("n4", "n5"), (16, 17), "critical"),
     ],
@@ -457,7 +457,7 @@ def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, 
         [("prod", "snapshots_stopped", "critical")] if stopped else []
     )
     assert verdict(content)["worst"] == ("critical" if stopped else "none")
-    # Of a day that is over nobody expects any.
+    # A day in the past expects no further snapshots.
     assert not list(dicts({"tables": with_causes(tables, [], newest=newest)}, "causes"))
 
 
@@ -551,7 +551,7 @@ def test_tables_of_the_report_are_reported_well() -> None:
 
 
 def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path) -> None:
-    # Sorts the streams by size, filters the findings, takes another asset, and tells what is then there.
+    # Sorts the streams by size, filters the findings, selects another asset, and returns the resulting page.
     script = """
       const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
       const head = (name,
@@ -613,7 +613,7 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
         "streams",
     ]
     assert seen["sections"] == shown
-    # It opens with what to do; of 66 checks that could not tell it says how many reasons there are.
+    # It opens with the actions; it shows the number of reasons for 66 unknown checks.
     assert (seen["first"], seen["unknown"]) == ("now", "1not known")
     assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
     assert (seen["all"], seen["more"]) == (25, 303)
@@ -657,7 +657,7 @@ def luminance(path: Path) -> tuple[float, float]:
             corner = above[index - channels] if index >= channels else 0
             row[index] = (row[index] + _predicted(filtering, left, above[index], corner)) & 255
         above = row
-        values += row[1::channels][:: max(1, width // 200)]  # green tells enough
+        values += row[1::channels][:: max(1, width // 200)]  # green suffices
     mean = sum(values) / len(values) / 255
     return mean, (max(values) - min(values)) / 255
 

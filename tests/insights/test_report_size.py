@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of 1,000 servers with every table full: it is smaller than 10 MB, a real browser shows it quickly, and other files
-hold what it leaves out."""
+"""The report of 1,000 servers with every table full is smaller than 10 MB, a real browser shows it quickly, and
+other files contain the omitted rows."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_full_report_of_a_thousand_servers_is_small_and_quick(tmp_path: Path) 
 
 
 def test_no_critical_finding_is_lost(spark: SparkSession) -> None:
-    """Beyond what the page shows they are in report.json and findings.csv, and among the causes."""
+    """Rows beyond the page's limit are in report.json and findings.csv, and among the causes."""
     table, more = BY_NAME["findings"], 30
     given = {"severity": "IF(id % 2 = 0, 'critical', 'info')", "check": "'STREAM_101'"}
     columns = [f"{given.get(column.name, 'CAST(NULL AS STRING)')} AS {column.name}" for column in table.columns]

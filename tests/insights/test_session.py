@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the JVM of a session is given, and whose session is used."""
+"""The options of a session's JVM, and which session is used."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell
 
 @pytest.mark.parametrize("size", ["little", "soon"])
 def test_what_the_jvm_says_is_not_among_the_results(size: str) -> None:
-    """It tells at its end how full its cache of compiled code was, by the way that it warns of a full one: one cache, where there
-    is no optimising compiler."""
+    """At its end the JVM reports the use of its code cache in the same way as the warning about a full one; without
+    an optimising compiler there is one cache."""
     own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
     done = subprocess.run(
         [sys.executable, "-c", ONE.format(size)],
@@ -59,7 +59,7 @@ def test_libraries_are_unpacked_where_they_can_be_loaded() -> None:
 
 
 def test_what_the_user_sets_wins() -> None:
-    """But for what rows mean: hours are those of UTC."""
+    """Except the time zone, which determines the rows: hours are those of UTC."""
     script = """
         from jetstream_insights.session import session
         spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
@@ -78,7 +78,7 @@ def test_what_the_user_sets_wins() -> None:
 
 
 def test_java_is_asked_for_a_function_once(spark: SparkSession) -> None:
-    """PySpark asks for it whenever it makes a column."""
+    """PySpark requests it whenever it creates a column."""
     jvm: Any = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions"):
         assert getattr(jvm, name).lit is getattr(jvm, name).lit

@@ -22,13 +22,13 @@ from jetstream_insights.session import is_local
 from jetstream_insights.side_by_side import each, make_all
 from support.fleet import START, Fleet, Outage
 
-#: What each is made after; the order is right for one at a time.
+#: The prerequisites of each; the order is valid for one at a time.
 NEEDS = {"a": [], "b": ["a", "elsewhere"], "c": ["a"], "d": ["b", "c"]}
 DAY = START.date()
 
 
 def in_pairs(made: list[str]) -> Callable[[str], None]:
-    """Return what notes a name; b and c wait for one another."""
+    """Return a function that records a name; b and c wait for one another."""
     both = threading.Barrier(2)
 
     def make(name: str) -> None:
@@ -94,7 +94,7 @@ def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
 
 
 def test_what_is_new_counts_where_the_rest_is_made(tmp_path: Path) -> None:
-    """What silver and gold had published last is the older of both; the day before counts, too."""
+    """The last publication is the older one of silver's and gold's; the day before counts, too."""
     assert last_published(str(tmp_path), ["silver"], [DAY]) == 0.0
     for name, when in (
         (f"silver/_published/date={DAY}/hour=00.json", 100),
@@ -132,7 +132,7 @@ FOR_MUCH = (
 
 
 def canonical(value: Any) -> Any:
-    """Return a value without what the order of a sum decides."""
+    """Return a value without digits that depend on the order of a sum."""
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, dict):

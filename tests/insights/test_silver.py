@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bronze to silver: equal to what the live modules say, safe to repeat, and nothing that cannot be read is dropped silently."""
+"""Bronze to silver: the same values as the live modules, safe to repeat, and unreadable data is never dropped
+silently."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def table(lake: Lake, name: str) -> list[Row]:
 
 
 def without_domains(lake: Path) -> None:
-    """Make of what was captured what collectors wrote that did not know of domains."""
+    """Convert the captured files to those of collectors without support for domains."""
     for path in lake.rglob("*.jsonl.gz"):
         known = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
         older = [{name: told for name, told in line.items() if name != "domain"} for line in known]
@@ -62,8 +63,8 @@ def quiet(_text: str) -> None:
 
 @pytest.fixture(scope="module")
 def making(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Silver, list[str]]:
-    """Return a lake where one hour was made, with a fleet for each version, as lines and as columns, what the job did, and what
-    it said."""
+    """Return a lake with one hour of silver, with a fleet for each version, as lines and as columns, the job's
+    result, and its messages."""
     path = tmp_path_factory.mktemp("lake")
     for version, form in zip(RECORDED, itertools.cycle((PARQUET, JSON_LINES))):
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version, form=form)
@@ -86,8 +87,8 @@ def made(making: tuple[Lake, Silver, list[str]]) -> Lake:
 
 
 def odd_moments() -> Iterator[dict[str, Any]]:
-    """Yield what a fleet with faults tells: one of three servers, whose stream's peers it never met; all; n2 called n9 after a
-    start; n2 called n1, which there is already."""
+    """Yield the replies of a fleet with faults: one of three servers, whose stream's peers it never met; all; n2
+    called n9 after a start; n2 called n1, a name that exists already."""
     for moment, name in enumerate(("n2", "n2", "n9", "n1")):
         replies = recorded("2.15.1")
         (renamed,) = [item["server"] for item in replies["statsz"] if item["server"]["name"] == "n2"]
@@ -257,7 +258,7 @@ def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_pa
         ("n1", None, None),
         ("n2", 8, None),
     ]
-    # What only a newer program knows stays in what this one writes again.
+    # Columns of a newer program are kept when this one rewrites the rows.
     newer = lake.read("silver", "routes", [HOUR, later], as_written=True)
     assert newer is not None
     assert newer.columns == new.columns
@@ -277,7 +278,7 @@ def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake, monke
     again = make_silver(made, [HOUR], quiet)
     assert (again.made, again.fresh, made.pointer("silver", HOUR)) == (0, 1, first)
     before = Counter(row["fleet"] for row in table(made, "streams"))
-    # Killed before the end: what is published stays.
+    # A run is killed before its end: the published run stays.
     (Path(made.uri) / "silver" / "streams" / "run=killed").mkdir()
     write_snapshot(Path(made.uri), recorded("2.15.1"), HOUR + timedelta(minutes=1), "2.15.1")
     assert Counter(row["fleet"] for row in table(made, "streams")) == before
@@ -320,7 +321,7 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(
     assert any("it is not of format 1" in reason for reason, _value in found)
     assert len(table(lake, "stream_replicas")) == len(lines) - 2
     assert all(row["health"] is None for row in table(lake, "servers"))
-    # It is still said when nothing is to be done.
+    # It is reported even if there is nothing to do.
     assert main(arguments) == QUARANTINED
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
     # A file that can be read again brings its rows; the rest stays in quarantine.
@@ -366,7 +367,7 @@ FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b",
     [
         ("jsz_streams", SECOND, ["jsz_streams"]),
         ("server_log", LATER, ["server_log"]),
-        # Rows of an hour: in which of its snapshots a line is, nobody can say.
+        # Rows of an hour: the snapshot of a line cannot be determined.
         ("server_log", SECOND, []),
     ],
 )
@@ -381,7 +382,7 @@ def lines_of(spark: SparkSession, *texts: str) -> Bronze:
     return Bronze(spark.createDataFrame([(file, text) for text in texts], "file string, value string"))
 
 
-#: What is in `extra` of these, in place of the document's data.
+#: The content of `extra` for these, instead of the document's data.
 UNKNOWN = {
     '{"a":1,"peers":[{"lag":2}],"config":{"new":{"x":1}},"of":{"s":{"lag":3}}}': None,
     '{"a":1,"config":{"text":"no \\"key\\":1"}}': None,
@@ -478,8 +479,8 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     assert seconds[5] is None
 
 
-#: What the servers of a stream say: server, cluster, leader, names of peers, whether it is leader and backed, messages. And what
-#: the stream's row is: leader, leaders, hosts, members, views, cluster, messages, whether it has peers.
+#: The reports of a stream's servers: server, cluster, leader, names of peers, whether it is leader and backed,
+#: messages. Then the stream's row: leader, leaders, hosts, members, views, cluster, messages, whether it has peers.
 GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
     "led, reported twice": (
         [
@@ -565,7 +566,7 @@ def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
 def test_domains_are_kept_apart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
-    """Each has streams of the same names. An older collector did not write of which domain a line is."""
+    """Each has streams of the same names. Lines of an older collector do not contain the domain."""
     few_silver_tables(monkeypatch, "meta_peers", "streams", "consumers", "accounts")
     parts = [
         Fleet(3, 2, 1, domain="hub", prefix="hub-", cluster="HUB"),
@@ -592,7 +593,7 @@ def test_domains_are_kept_apart(
 
 
 def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
-    """In lines of older collectors, such as those of backups; with several domains nobody knows."""
+    """For lines of older collectors, such as those of backups; with several domains the domain is unknown."""
     fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
     servers = spark.createDataFrame(
         [(name, part.name(0), part.domain) for name, parts in fleets.items() for part in parts],
@@ -612,7 +613,7 @@ def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_pat
 def test_groups_are_those_that_all_members_tell(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader's row tells the same as the comparison of all members, where these agree, and is not believed elsewhere."""
+    """The leader's row equals the comparison of all members if these agree, and is ignored otherwise."""
     few_silver_tables(monkeypatch, "streams", "consumers")
     fleet = Fleet(5, 60, outages=(Outage(1, 90, 400),), apart=40)
     for minute in range(6):

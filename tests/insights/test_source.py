@@ -57,7 +57,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server that wants TLS of nobody, but offers it, so that the tests' own client needs none."""
+    """A server that offers TLS without requiring it, so the tests' own client does not need it."""
     files = ", ".join(f"{name}_file: {str(certificates / f'{name}.pem')!r}" for name in ("cert", "key"))
     extra = f"tls {{ {files} }}\nallow_non_tls: true"
     with site_of("2.15.1", tmp_path_factory.mktemp("site"), extra=extra) as found:
@@ -255,7 +255,7 @@ def test_bounds(filters: list[Filter], bounds: Bounds) -> None:
 
 
 def run_query(source: SparkSession, folder: Path, reported: dict[str, str]) -> list[int]:
-    """Run a query until it has what is there; return the rows of each of its batches."""
+    """Run a query until it has read the stream; return the rows of each of its batches."""
     frame = source.readStream.format("jetstream").options(**reported).load()
     sink = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
     query = sink.option("checkpointLocation", str(folder / "check")).trigger(availableNow=True).start()
@@ -276,7 +276,7 @@ def test_available_now_admission_and_a_stream_made_anew(source: SparkSession, si
     assert run_query(source, tmp_path, reported) == [30]
     rows = source.read.parquet(str(tmp_path / "rows")).select("seq").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 281))
-    # By bytes, of which a sequence has so many on average.
+    # By bytes: each sequence has so many on average.
     size = site.api("STREAM.INFO.FLOW")["state"]["bytes"]
     by_bytes = options(site, "FLOW", max_bytes_per_trigger=size // 4 + 1)
     assert run_query(source, tmp_path / "bytes", by_bytes) == [70, 70, 70, 70]
@@ -322,11 +322,11 @@ def sequences(reader: _StreamReader, start: dict[str, Any], end: dict[str, Any])
 
 
 def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a checkpoint can meet, planned with the reader itself."""
-    monkeypatch.setattr(source_module, "STATE_AGE", -1.0)  # each plan sees what the stream holds then
+    """The states that a checkpoint can meet, planned with the reader itself."""
+    monkeypatch.setattr(source_module, "STATE_AGE", -1.0)  # each plan reads the current state of the stream
     site.add_stream("STEPS", allow_direct=True)
     site.publish("STEPS", 50)
-    # A first batch that is repeated: Spark asks for the initial offset anew, which would be another one now.
+    # A first batch that is repeated: Spark requests the initial offset anew, which would be different now.
     first = plan("STEPS", start="new")
     start = first.initialOffset()
     assert start["sequence"] == 50
@@ -388,7 +388,7 @@ DRIVER = """
 
 @pytest.mark.chaos
 def test_a_killed_driver_loses_and_repeats_nothing(source: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Kill the driver with its workers at random moments of its batches, while more messages come, and let it go on."""
+    """Kill the driver with its workers at random moments of its batches, while more messages arrive, and restart it."""
     site.add_stream("RESTART", allow_direct=True)
     site.publish("RESTART", 700)
     total, chance = 700, random.Random(os.environ.get("PYTEST_SEED", "11"))

@@ -42,7 +42,7 @@ def content(*changes: dict[str, Any]) -> dict[str, Any]:
 
 
 class Listener:
-    """A server that keeps what is posted, and answers with a status."""
+    """A server that keeps all posted content, and answers with a status."""
 
     def __init__(self) -> None:
         self.posted: list[Any] = []
@@ -116,12 +116,12 @@ def test_an_answer_that_is_no_yes_is_reported_and_not_followed(listener: Listene
 def test_what_cannot_be_reached_is_reported_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "PATIENCE", 0.3)
     file = tmp_path / "webhook"
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         file.write_text(f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")
         problem = webhook.post(file, content())
         assert problem and problem.startswith("no answer") and SECRET not in problem
     monkeypatch.undo()
-    problem = webhook.post(file, content())  # nobody listens any more
+    problem = webhook.post(file, content())  # nothing listens any more
     assert problem and "refused" in problem and SECRET not in problem
 
 
