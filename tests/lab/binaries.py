@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real nats-server binaries for tests and the demo: ``binaries.py VERSION...|all`` prints their paths.
 
-They are Debian's packages, fetched by apt from the mirror of this machine's own apt sources, with an apt configuration
-apart from the machine's. They lie in ``${NATSOPS_CACHE:-~/.cache/natsops-jetstream}/nats-server/<version>/``, the
-package beside the binary. Needs no root.
+They are Debian's packages. apt fetches them from the mirror of this machine's own apt sources, with an apt
+configuration separate from the machine's. They are in
+``${NATSOPS_CACHE:-~/.cache/natsops-jetstream}/nats-server/<version>/``, next to their package. Needs no root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHA256 = {
 
 
 class FetchError(Exception):
-    """A binary could not be had; the message says from where, and why."""
+    """A binary could not be fetched; the message has the source and the reason."""
 
 
 def cache_dir() -> Path:
@@ -81,7 +81,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _download(suite: str, work: Path, wanted: Callable[[_Apt], Path]) -> Path:
-    """Return what the first mirror that has it gives; raise FetchError."""
+    """Return the result of the first mirror that has it; raise FetchError."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise FetchError("apt-get and dpkg-deb are needed to fetch Debian's packages, and this machine has none")
     try:
@@ -142,7 +142,7 @@ class _Apt:
     def download(self, version: str) -> Path:
         """Download the package that holds this version; return its path; raise FetchError."""
         # A mirror's testing suite may be a frozen copy whose Release file has expired. Its signature is still checked,
-        # and the package is one whose sum we know, so that an old copy cannot bring anything that we do not want.
+        # and the package has a known checksum, so an old copy cannot introduce another package.
         pinned = self.suite == "testing" and any(
             package.split("-", maxsplit=1)[0] == version and architecture == self.architecture
             for package, architecture in SHA256
@@ -189,7 +189,7 @@ def _run(command: list[str], env: dict[str, str] | None = None, cwd: Path | None
 
 
 def main() -> int:
-    """Print the path of each binary asked for; return 1 with the reason on stderr when one cannot be had."""
+    """Print the path of each requested binary; return 1 with the reason on stderr if one cannot be fetched."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("versions", nargs="+", metavar="VERSION|all", help=", ".join(SUITES))
     wanted = parser.parse_args().versions

@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Iterator[labs.Lab]:
     """The lab of the command line, or one of the session's own with that name and these hosts.
 
-    Where no lab can be built, tests that want it are skipped, and with CI=true fail.
+    If no lab can be built, tests that need it are skipped, and with CI=true fail.
     """
     running = request.config.getoption("--lab")
     if running:
@@ -92,7 +92,7 @@ def _switched_off(name: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def site_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
-    """The controller of ten hosts in four sites, whatever state earlier tests left the hosts in."""
+    """The controller of ten hosts in four sites, in any state that earlier tests left the hosts in."""
     with _switched_off(f"pytest-{os.getpid()}"), _lab(request, f"pytest-{os.getpid()}-wan", SITES) as built:
         controller = Controller(built, request.config.getoption("--lab-user"))
         yield controller
@@ -101,7 +101,7 @@ def site_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
 
 @pytest.fixture(scope="session")
 def shared_controller(request: pytest.FixtureRequest, lab: labs.Lab) -> Iterator[Controller]:
-    """The controller of the session's lab, whatever state earlier tests left the hosts in."""
+    """The controller of the session's lab, in any state that earlier tests left the hosts in."""
     controller = Controller(lab, request.config.getoption("--lab-user"))
     yield controller
     controller.close()

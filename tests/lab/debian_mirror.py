@@ -37,7 +37,7 @@ class MirrorError(Exception):
 
 @dataclass(frozen=True)
 class Mirror:
-    """One Debian mirror: what stands before the suite in a sources list, and the key that signs it."""
+    """One Debian mirror: the URI in a sources list, and the key that signs it."""
 
     uri: str
     signed_by: str

@@ -5,18 +5,18 @@
 
 A lab is one network namespace with a bridge (10.77.0.1) and any number of systemd-nspawn hosts (from 10.77.0.11 up),
 each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory
-makes Ansible enter it, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` does so for anything.
+makes Ansible enter it, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` runs any command inside.
 
-Hosts can stand in sites: ``lab.py up --hosts a/east,b/east,c/west``. Each site has its own bridge and network (10.77.1.0/24,
-10.77.2.0/24, …), and the way between two of them has a delay, or is cut: ``lab.py link east west 0.04``. What runs on this
-machine inside the lab is near to all sites. See wan.py.
+Hosts can be in sites: ``lab.py up --hosts a/east,b/east,c/west``. Each site has its own bridge and network
+(10.77.1.0/24, 10.77.2.0/24, …), and the link between two sites has a delay, or is cut: ``lab.py link east west 0.04``.
+Processes that this machine runs inside the lab have no delay to any site. See wan.py.
 
-Whatever belongs to a lab is found by its name alone: the network namespace, the control group that holds its processes,
-and one work folder that holds its mounts and disks. So ``down`` needs no record of what ``up`` did, and clears up after
-a crash as well.
+The lab's name identifies everything of it: the network namespace, the control group that holds its processes, and one
+work folder that holds its mounts and disks. So ``down`` does not need a record of ``up``, and cleans up after a crash
+as well.
 
-Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log; with
-sites also wan.sock and log/wan.log.
+Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log;
+with sites also wan.sock and log/wan.log.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _WAN_TABLE = "77"
 
 
 class LabError(Exception):
-    """Something in a lab went wrong; the message says what and where."""
+    """An operation on a lab failed; the message has the cause and the place."""
 
 
 class LabUnavailableError(LabError):
-    """No lab can be built on this machine; the message says why."""
+    """No lab can be built on this machine; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Lab:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def link(self, one: str, other: str, delay: float | None) -> None:
-        """Let what goes from one site to the other take ``delay`` seconds each way, at once; None cuts the link."""
+        """Set the delay of the link between two sites, ``delay`` seconds each way, at once; None cuts the link."""
         for site in (one, other):
             if site not in self.sites:
                 raise LabError(f"lab {self.name} has no site {site!r}; it has {', '.join(self.sites) or 'none'}")
@@ -215,7 +215,7 @@ class Lab:
             _call(self.inside(["ip", "link", "set", self._host(host).interface, "down"]))
 
     def heal(self, *hosts: str) -> None:
-        """Plug the network cables in again, and take away what `netem` or `slow` did."""
+        """Plug the network cables in again, and remove the effects of `netem` or `slow`."""
         for host in hosts:
             interface = self._host(host).interface
             _call(self.inside(["ip", "link", "set", interface, "up"]))
@@ -254,20 +254,20 @@ class Lab:
         except LabError as error:
             raise LabUnavailableError(f"no disk of its own for {host}: {error}") from error
         device = _call(["losetup", "--associated", str(image), "--noheadings", "--output", "NAME"]).strip()
-        # For the next boot, which takes over what is mounted below the root; a running host does not see it.
+        # For the next boot, which takes over the mounts below the root; a running host does not see it.
         _call(["mount", "--mkdir", device, f"{self.paths.merged(self._host(host))}/{path.strip('/')}"])
         if self.is_running(host):
             number = os.stat(device).st_rdev
-            # Of the host's file systems only /dev admits device nodes.
+            # Only /dev of the host's file systems admits device nodes.
             node = f"/dev/lab-disk-{os.minor(number)}"
             make = f"mknod {node} b {os.major(number)} {os.minor(number)}"
             inner = f"{make} && mount --mkdir {node} {shlex.quote(path)}"
             _call(["nsenter", f"--target={self._init_pid(host)}", "--mount", "--", "sh", "-c", inner])
 
     def renew(self, *hosts: str) -> None:
-        """Make these hosts, by default all, what they were after `up`: new empty disks, running, no faults.
+        """Reset these hosts, by default all, to their state after `up`: new empty disks, running, no faults.
 
-        With all of them the links between sites are as they were then, too.
+        Without names, the links between sites are reset, too.
         """
         if not hosts:
             for pair in combinations(self.sites, 2):
@@ -369,10 +369,11 @@ def check() -> None:
 
 
 def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
-    """Build a lab, boot it, and return it; whatever a lab of that name left behind is cleared first.
+    """Build a lab, boot it, and return it; remains of a lab of that name are removed first.
 
-    A host is ``NAME``, ``NAME@RELEASE``, or one of them with ``/SITE``; between sites is no delay yet, see `Lab.link`. Raise
-    LabUnavailableError when this machine cannot, LabError when it fails; then, and when interrupted, nothing stays behind.
+    A host is ``NAME``, ``NAME@RELEASE``, or one of them with ``/SITE``; links between sites have no delay yet, see
+    `Lab.link`. Raise LabUnavailableError if this machine cannot build it, LabError if it fails; then, and if
+    interrupted, nothing is left behind.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise LabError(f"a lab's name has up to 31 small letters, digits and dashes, not {name!r}")
@@ -384,7 +385,7 @@ def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
         try:
             _build(lab)
         except BaseException:
-            # What went wrong is told by the console's end in the error; the log goes with the lab.
+            # The error contains the end of the console's log; the log itself is removed with the lab.
             _down(name)
             raise
     return lab
@@ -408,7 +409,7 @@ def labs() -> list[str]:
 
 
 def down(name: str) -> None:
-    """Take a lab away completely, in whatever state it is; nothing happens when there is none."""
+    """Remove a lab completely, in any state; do nothing if it does not exist."""
     with _lock(name):
         _down(name)
 
@@ -424,7 +425,7 @@ def clear_dead(kind: str) -> None:
 @contextmanager
 def _lock(name: str) -> Iterator[None]:
     RUN_DIR.mkdir(exist_ok=True)
-    # What a killed process was just starting has its lock until it runs.
+    # A process that a killed process was just starting holds its lock until it runs.
     end = time.monotonic() + 2
     with (RUN_DIR / f"{name}.lock").open("w") as handle:
         while True:
@@ -439,7 +440,7 @@ def _lock(name: str) -> Iterator[None]:
 
 
 def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
-    """Return the hosts with addresses and machine names, after checking what was asked for."""
+    """Return the hosts with addresses and machine names, after checking the request."""
     token = hashlib.sha256(name.encode()).hexdigest()[:5]
     planned: list[Host] = []
     for index, wanted in enumerate(hosts):
@@ -499,7 +500,7 @@ def _build(lab: Lab) -> None:
 
 
 def _connect_sites(lab: Lab) -> None:
-    """Start the router between the sites, and send it what goes from one to another; see wan.py."""
+    """Start the router between the sites, and route all traffic between them through it; see wan.py."""
     paths = lab.paths
     wan = [sys.executable, str(Path(__file__).with_name("wan.py")), _WAN_DEVICE, str(paths.run / "wan.sock")]
     _start(f"{_enter_group(paths, 'wan')}; exec {shlex.join(lab.inside(wan))}", paths.run / "log/wan.log")
@@ -555,7 +556,7 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     (root / "etc/hostname").write_text(f"{host.name}\n")
     everyone = "".join(f"{other.address} {other.name}\n" for other in hosts)
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{everyone}")
-    # Before the distribution's own 80-container-host0.network, which would ask for an address by DHCP.
+    # Sorted before the distribution's own 80-container-host0.network, which would request an address by DHCP.
     network = (
         f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"
     )
@@ -635,13 +636,13 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"--network-bridge={host.network.bridge}",
         "--boot",
     ]
-    # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups.
-    # The kernel takes the cable of a machine without power away in its own time, and nspawn wants the name.
+    # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups. The kernel removes the
+    # cable of a machine without power with a delay, and nspawn needs the name.
     unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
     once = (
         f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
     )
-    # With --keep-unit, nspawn leaves a reboot to who started it, and says so by exit code 133.
+    # With --keep-unit, nspawn leaves a reboot to its parent, and requests it by exit code 133.
     command = (
         f"{_enter_group(paths, f'{host.machine}/power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
     )
@@ -710,7 +711,7 @@ def _hierarchies() -> list[Path]:
 
 
 def _group_pids(groups: Sequence[Path]) -> set[int]:
-    """Return the processes in these control groups and those below them, which may come and go meanwhile."""
+    """Return the processes in these control groups and those below them, which may come and go during the call."""
     found: set[int] = set()
     for group in groups:
         for folder, _folders, _files in os.walk(group):
@@ -760,7 +761,7 @@ def _pid_inside(pid: int) -> int:
 
 
 def enter_network(name: str) -> None:
-    """Move the calling thread, and what it starts later, into a lab's network."""
+    """Move the calling thread, and all processes that it starts later, into a lab's network."""
     libc = ctypes.CDLL(None, use_errno=True)
     with _Paths(name).netns.open() as namespace:
         if libc.setns(namespace.fileno(), _CLONE_NEWNET):
@@ -831,7 +832,7 @@ def _replace_process(command: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     verbs = made.add_subparsers(required=True, metavar="VERB")
 
@@ -904,7 +905,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Do what the command line says; return 3 when no lab can be built here, 1 for other errors."""
+    """Run the command line; return 3 if no lab can be built here, 1 for other errors."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda _number, _frame: sys.exit(129))
     args = parser().parse_args()

@@ -26,12 +26,12 @@ _PACKAGES = (
 USER, PASSWORD = "ops", "sudo'5 pässword"
 SUDOERS = f"{USER} ALL=(root,nats-backup) /bin/sh\n"
 _ENABLE = ("ssh.service", "systemd-networkd.service")
-# Hosts have no way out: what would try to reach a mirror only makes noise.
+# Hosts have no access to the outside: units that would connect to a mirror only fill the log.
 _MASK = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service")
 
 
 class BuildError(Exception):
-    """debootstrap failed; the message says where its log ends."""
+    """debootstrap failed; the message has the end of its log."""
 
 
 def base(release: str) -> Path:
@@ -45,7 +45,7 @@ def bare(release: str) -> Path:
 
 
 def controller(release: str) -> Path:
-    """Return one in which `make` of this project finds what it needs."""
+    """Return a root file system with the requirements of this project's `make`."""
     return _kept(release, "ca-certificates,git,iproute2,make,openssh-client,procps,python3,python3-venv", (), ())
 
 

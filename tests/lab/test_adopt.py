@@ -27,7 +27,8 @@ SYSTEM_HASH, APP_HASH = hash_password(SYSTEM_PASSWORD, 4), hash_password(PASSWOR
 
 
 class Foreign(Cluster):
-    """Three hosts on which somebody else set up a cluster. The inventory says nothing but how to reach them."""
+    """Three hosts with a cluster that the collection did not set up. The inventory has only their connection
+    variables."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
@@ -56,7 +57,7 @@ class Foreign(Cluster):
             assert restarts, run.output
             restarts -= 1
             silent = re.findall(r"replica (\S+) [^\n]*although it answers", "\n".join(run.errors))
-            # With two of three silent there is no leader that could tell which.
+            # With two of three silent, no leader can identify them.
             for host in [host for host, server in servers.items() if server in silent] or servers:
                 self.controller.ssh(host, f"systemctl restart {unit}")
 
@@ -71,7 +72,7 @@ class Foreign(Cluster):
         return run
 
     def use(self, directory: Path) -> None:
-        """Deploy by the inventory that was written from now on, with the one password that nobody could read."""
+        """Deploy with the written inventory from now on, and with the one password that could not be read."""
         group = self._variables(directory / "group_vars/nats")
         assert group["vault_nats_system_password"] == ""
         self.variables.update({**group, "vault_nats_system_password": SYSTEM_PASSWORD})
@@ -217,7 +218,7 @@ def helm(cluster: Foreign) -> str:
 
 
 def adopted(cluster: Foreign, directory: Path) -> str:
-    """Adopt the cluster and use what was written from then on; return what was shown."""
+    """Adopt the cluster, use the written files from then on, and return the output."""
     shown = cluster.adopt(directory).output
     assert "The first deploy: 0 restarts, 3 reloads, 0 units, 0 binaries." in shown
     assert APP_HASH not in shown and "hunter-22" not in shown

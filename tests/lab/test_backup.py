@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster whose disks are wiped comes back from its backups, by the playbooks, compared with what its producers wrote down."""
+"""A cluster whose disks are wiped is restored from its backups by the playbooks, and compared with its producers'
+records."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ Stored = dict[int, tuple[str, bytes]]
 
 
 class Books:
-    """What the producers and the consumers of a cluster know: messages of each stream, the ack floor of its consumer."""
+    """The records of a cluster's producers and consumers: messages of each stream, the ack floor of its consumer."""
 
     def __init__(self, count: int, version: str) -> None:
         self.count = count
@@ -99,7 +100,7 @@ class Books:
         self.messages[name], self.floors[name] = stored, 5
 
     async def differences(self, client: Client) -> list[str]:
-        """Print what is written down beside what the cluster has, and return in which way that is anything else."""
+        """Print the records next to the cluster's content, and return the differences."""
         jetstream = client.jetstream(timeout=10)
         wrong, cells = [], []
         for name, wanted in self.messages.items():
@@ -119,8 +120,8 @@ class Books:
 
 
 async def load_differences(client: Client, ledgers: Sequence[Ledger], before: Sequence[int]) -> list[str]:
-    """Return in which way the stream of a load that went on during its backup is not a beginning of what each producer wrote
-    down, with at least what it had written down `before`. It is all that is restored, so it may end at any later message."""
+    """Return the differences for a stream of a load that continued during its backup. The restored stream may end at
+    any message after those recorded `before`, and must equal the beginning of each producer's record."""
     wrong = []
     for ledger, count in zip(ledgers, before):
         stored = await read(client, ledger.stream)
@@ -145,7 +146,7 @@ async def info(client: Client, stream: str) -> StreamState:
 
 
 async def read(client: Client, stream: str) -> Stored:
-    """Return every message of a stream, asked for one by one."""
+    """Return every message of a stream, read one by one."""
     jetstream = client.jetstream(timeout=10)
     state = await info(client, stream)
     found: Stored = {}
@@ -159,7 +160,7 @@ async def read(client: Client, stream: str) -> Stored:
 
 
 def assert_encrypted(cluster: Cluster) -> None:
-    """See that what the hosts keep of ORDERS, a stream on all of them, is not there to be read."""
+    """Check that the hosts' files of ORDERS, a stream on all of them, do not contain readable messages."""
     message = "ORDERS 14 ORDERS 14"
     for host in HOSTS:
         block = "/nats/storage/jetstream/APP/streams/ORDERS/msgs/*.blk"
@@ -185,7 +186,7 @@ def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> It
 
 
 class Handbook:
-    """The commands of the handbook, run one after another with what it says; what is a time there is one of the catalogue's."""
+    """The commands of the handbook, run in its order; times in them are replaced by times of the catalogue."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster

@@ -58,7 +58,7 @@ def lab_command(cluster: Cluster, verb: str, host: str, *arguments: str) -> str:
 
 
 def before_batch(condition: str, command: str) -> dict[str, Any]:
-    """Return the variable that runs a command before each batch for which the shell says that the condition holds."""
+    """Return the variable that runs a command before each batch if the condition holds in the shell."""
     return {"nats_cluster_before_batch_command": ["sh", "-c", f"if {condition}; then {command}; fi"]}
 
 
@@ -141,7 +141,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(clus
         halfway = cluster.boots()
         held = [host for host in HOSTS if not ssh(host, "test -e /etc/nats-server/maintenance.hold", False).returncode]
         assert len(held) == 1, killed.output
-        # A boot does not start it, nor does anybody by mistake.
+        # Neither a boot nor a mistaken command starts it.
         assert ssh(held[0], "systemctl start nats-server", check=False).returncode
         run = cluster.play("maintenance_patch", extra_vars=options)
         assert run.status == 0, run.output
@@ -181,7 +181,8 @@ def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -
 
 
 def broken_binary(folder: Path, good: str) -> Path:
-    """Return an executable that says to be 2.10.28 and checks configurations with the good one, but does not serve."""
+    """Return an executable that reports version 2.10.28 and checks configurations with the good one, but does not
+    serve."""
     source, binary = folder / "nats-server.c", folder / "nats-server"
     source.write_text(
         "#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n"

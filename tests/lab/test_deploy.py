@@ -89,7 +89,7 @@ def test_all_problems_are_listed_at_once(cluster: Cluster) -> None:
 
 
 def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
-    """The second run changes what is asked for and nothing else, such as a password's hash."""
+    """The second run changes only the requested setting, not for example a password's hash."""
     pids = cluster.pids()
     cluster.variables["nats_server_max_connections"] = 500
     run = cluster.deploy()
@@ -100,7 +100,7 @@ def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
 
 
 def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None:
-    """A producer that retries with the message's id goes on while every server is restarted."""
+    """A producer that retries with the message's id continues while every server is restarted."""
     pids = cluster.pids()
 
     async def prepare() -> None:
@@ -134,7 +134,7 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
     gates = [result for result in run.results if result.task.endswith(": Wait for the health gate")]
-    # Before the first host, and for each host the look after draining and the gate that is also the next one's.
+    # Before the first host, and for each host the sample after draining and the gate that is also the next one's.
     assert len(gates) == 2 * len(HOSTS) + 1
 
     async def stored() -> list[str]:
@@ -154,7 +154,7 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
 def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
     """In a roll at once, but not for ever; otherwise the gate names it, and the next deployment restarts it."""
     with cluster.mute("n3-c1") as starts:
-        # The drop-in is newer than the process, so that this host is restarted.
+        # The drop-in is newer than the process, so this host is restarted.
         starts(1)
         run = cluster.deploy(limit="n3-c1")
         assert run.status == 0, run.output
@@ -179,7 +179,7 @@ def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
 
 
 def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
-    """One host has its new file already, and the process does not know of it."""
+    """One host already has its new file, but its process has not loaded it."""
     pids = cluster.pids()
     cluster.controller.ssh(
         "n4-c1", "sed -i 's/^max_pending:.*/max_pending: 16777216/' /etc/nats-server/nats-server.conf"
@@ -197,7 +197,7 @@ def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
     """And a run without a change changes nothing, after all that was deployed before."""
     cluster.controller.lab.reboot("n2-c1")
     cluster.wait_after_start("n2-c1")
-    # What a server has loaded at its boot is recorded first.
+    # The configuration that a server loaded at its boot is recorded first.
     cluster.deploy_unchanged()
     # With the role's defaults, as `make bench BENCH=operations` counts it.
     costs = cluster.deploy_unchanged(**dict.fromkeys(TUNINGS, "check")).costs
@@ -290,7 +290,7 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What programs of the collection need on a host that reaches no package index."""
+    """The packages of the collection's programs for a host without a package index."""
     return download_wheels(tmp_path_factory.mktemp("wheels"))
 
 
@@ -365,7 +365,7 @@ print(r.urlopen(q, timeout=10).read().decode())'"""
 
 
 def test_an_exporter_serves_metrics(cluster: Cluster, wheels: Path, tmp_path: Path) -> None:
-    """From a host of its own choice, by the inventory's servers, to those who know the password."""
+    """From a host of its own choice, about the inventory's servers, to clients with the password."""
     ssh = cluster.controller.ssh
     play = tmp_path / "exporter.yml"
     play.write_text(EXPORTER)

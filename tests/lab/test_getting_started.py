@@ -22,7 +22,7 @@ HOSTS = ("n1-c1", "n2-c1", "n3-c1")
 
 
 def put_release(folder: Path) -> None:
-    """Put what GitHub offers for download into the folder: an archive with the binary in a folder of its own."""
+    """Put GitHub's download into the folder: an archive with the binary in a folder of its own."""
     name = "nats-server-v2.15.1-linux-amd64"
     with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
         binary = binaries.nats_server("2.15.1").read_bytes()

@@ -41,7 +41,7 @@ PLAYBOOK = """
 
 
 def remains(name: str) -> list[str]:
-    """What there is on this machine of a lab."""
+    """Return everything on this machine that belongs to a lab."""
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"natsops-lab/{name}" in line]
     loops = subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
     paths = [*Path("/run/netns").glob(f"natsops-{name}"), labs.RUN_DIR / name, labs.WORK_DIR / name]
@@ -98,7 +98,7 @@ def test_full_disk(controller: Controller) -> None:
         lab.disk("n2-c1", "/nats", "32M")
     except labs.LabUnavailableError as error:
         pytest.skip(str(error))
-    # The mount is looked at first: without it, this would fill the disk of the machine that the lab runs on.
+    # Check the mount first: without it, this would fill the disk of the machine that runs the lab.
     fill = "mountpoint -q /nats && dd if=/dev/zero of=/nats/full bs=1M count=64"
     assert "No space left on device" in lab.ssh("n2-c1", fill, check=False).stderr
     lab.reboot("n2-c1")
@@ -176,8 +176,8 @@ def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
     sites = labs.up(name, ["a/east", "b/central", "c/west"])
 
     def handshake(one: str, other: str, most: float = 0) -> float:
-        """Return the seconds until a connection stands: there and back once. On a busy machine some take longer, so that it is
-        tried until one takes less than `most`."""
+        """Return the seconds of a connection's handshake, one round trip. On a busy machine some take longer, so
+        retry until one takes less than `most`."""
         least = math.inf
         for _attempt in range(20 if most else 3):
             least = min(least, float(sites.ssh(one, python(HANDSHAKE.format(other))).stdout))
@@ -216,7 +216,7 @@ def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_interrupted_up_leaves_nothing_for_long(lab: labs.Lab, number: int) -> None:
     name = f"{lab.name}-y"
-    # A shell's job in the background ignores the interrupt, and so does what it starts.
+    # A shell's background job ignores the interrupt, and so do its children.
     command = ["env", "--default-signal=INT", sys.executable, labs.__file__, "up", "--name", name, "--hosts", "2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         cgroups = Path("/sys/fs/cgroup")

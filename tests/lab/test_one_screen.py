@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A restart that is refused fits a screen and names the one cause, whatever became of the servers."""
+"""A restart that is refused fits a screen and names the one cause, for every fault of the servers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def fill(cluster: Cluster, streams: int) -> None:
 
 
 def refusal(run: Run) -> list[str]:
-    """Return what the task that failed printed, from its title to the next one."""
+    """Return the output of the failed task, from its title to the next one."""
     assert run.status != 0
     parts = re.split(r"^(?=(?:TASK|PLAY RECAP) )", run.output, flags=re.MULTILINE)
     failing = [part for part in parts if re.search(r"^(?:\[ERROR\]|fatal: )", part, re.MULTILINE)]
@@ -117,7 +117,7 @@ def test_a_full_disk(cluster: Cluster) -> None:
 
 
 def test_a_cut_host(cluster: Cluster) -> None:
-    """Nobody reaches it, nor does the controller."""
+    """Neither the other servers nor the controller reach it."""
     pids = cluster.pids()
     cluster.controller.lab.partition("n5-c1")
     run = cluster.play("restart")

@@ -80,7 +80,7 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     run = controller.playbook("deploy", hosts=[HOST], group_vars=variables)
     assert run.status == 0, run.output
     assert controller.playbook("deploy", hosts=[HOST], group_vars=variables).changed == []
-    # What the package's script had started would show in the journal, even if it was stopped again.
+    # A unit that the package's script started would be in the journal, even if it was stopped again.
     units = controller.ssh(
         HOST, 'journalctl -o json --no-pager | grep -o \'"UNIT":"[a-z-]*.service"\' | sort -u'
     ).stdout

@@ -35,7 +35,7 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
 
 
 def marks(cluster: Cluster) -> dict[str, str]:
-    """Return what the hosts in maintenance are there for."""
+    """Return the reasons of the hosts in maintenance."""
     read = {
         host: cluster.controller.ssh(host, "cat /etc/nats-server/maintenance.json", check=False).stdout
         for host in HOSTS
@@ -44,7 +44,8 @@ def marks(cluster: Cluster) -> dict[str, str]:
 
 
 def check_out_of_service(cluster: Cluster, broken: str) -> None:
-    """Check what a run leaves that ended in the middle of a host: it is marked, and nobody stops another one meanwhile."""
+    """Check the state after a run that ended in the middle of a host: it is marked, and no other host can be
+    stopped."""
     ssh = cluster.controller.ssh
     assert marks(cluster) == {broken: "maintenance_patch"}
     assert ssh(broken, "systemctl start nats-server", check=False).returncode
@@ -59,7 +60,7 @@ def check_out_of_service(cluster: Cluster, broken: str) -> None:
 def test_a_failed_update_leaves_its_host_out_of_service_and_the_next_run_goes_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """A rollback has nothing to put back: binary and configuration of the server are what they were."""
+    """A rollback has nothing to restore: binary and configuration of the server have not changed."""
     ssh = cluster.controller.ssh
     offer_update(cluster.controller, HOSTS, tmp_path, 2, script="test ! -e /root/broken")
     for host in HOSTS:
@@ -87,7 +88,7 @@ def test_a_failed_update_leaves_its_host_out_of_service_and_the_next_run_goes_on
     assert load.report().longest_gap < 5
     assert versions(cluster.controller, [broken]) == {broken: "ii 2"}
     assert marks(cluster) == {}
-    # The update asked for no reboot.
+    # The update requested no reboot.
     assert cluster.boots() == before
 
 
@@ -148,7 +149,7 @@ def test_a_host_that_loses_its_power_in_the_middle_of_an_update_is_finished_by_t
         (lost,) = (result.task for result in failed.results if result.status == "unreachable")
         assert lost.endswith("Update the packages"), failed.output
         lab.start(broken)
-        # The boot did not start the server, and apt alone would not go on.
+        # The boot did not start the server, and apt alone would not continue.
         check_out_of_service(cluster, broken)
         assert ssh(broken, "apt-get dist-upgrade -y", check=False).returncode
         ssh(broken, "rm /root/wait")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the watch over quorums takes for a member that is away."""
+"""The conditions under which the quorum watch counts a member as unavailable."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ GITHUB = "github.com"
 
 
 def release() -> dict[str, bytes]:
-    """Return by path what GitHub offers for download of the version that is installed by default."""
+    """Return, by path, GitHub's downloads of the version that is installed by default."""
     defaults = yaml.safe_load((CHECKOUT / "roles/nats_server/defaults/main.yml").read_text())
     version, url = defaults["nats_server_version"], defaults["nats_server_release_url"]
     name = f"nats-server-v{version}-linux-amd64"
@@ -79,7 +79,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def github(lab: str, folder: Path) -> Iterator[dict[str, str]]:
-    """Let GitHub be reached from the lab's network; yield the variables of a shell that say how."""
+    """Make a stand-in for GitHub reachable from the lab's network; yield the shell variables for its use."""
     certificate, key = folder / "github.crt", folder / "github.key"
     subject = ["-subj", f"/CN={GITHUB}", "-addext", f"subjectAltName=DNS:{GITHUB}"]
     files = ["-keyout", str(key), "-out", str(certificate)]

@@ -138,7 +138,7 @@ def members(info: StreamInfo) -> set[str]:
 
 
 def most_away(samples: list[dict[str, Any]], group: str) -> int:
-    """Return how many members of a group were away at once."""
+    """Return how many members of a group were unavailable at the same time."""
     return max(len(sample["away"].get(group, ())) for sample in samples)
 
 
@@ -199,7 +199,7 @@ def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, 
 
 
 def test_a_lost_site_is_named_and_the_others_go_on(cluster: Supercluster, tmp_path: Path) -> None:
-    """It is the one that leads the meta group. What it held is there again when it is back."""
+    """The lost site leads the meta group. Its data is there again when it returns."""
     lost = site_of(cluster, meta_leader(cluster))
     left = [site for site in SITES if site != lost]
     first = {site: cluster.stored(site, f"{site.upper()}_FIRST", near=site).state.messages for site in SITES}
@@ -230,7 +230,7 @@ def test_a_lost_site_is_named_and_the_others_go_on(cluster: Supercluster, tmp_pa
 
 
 def meta_leader(cluster: Supercluster) -> str:
-    """Return the leader of the meta group that a running server knows."""
+    """Return the leader of the meta group as reported by a running server."""
     running = next(host for host in cluster.hosts if cluster.controller.lab.is_running(host))
     return str(cluster.varz(running)["jetstream"]["meta"].get("leader", ""))
 
@@ -240,9 +240,10 @@ def site_of(cluster: Supercluster, host: str) -> str:
 
 
 def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
-    """Each cluster goes on, and the meta group finds a leader that all members hear, whoever led it before.
+    """Each cluster continues, and the meta group elects a leader that all members reach, whichever server led it
+    before.
 
-    The gate sees from both sites what is broken, and from the third one which servers lack a gateway connection.
+    The gate reports the fault from both sites, and from the third one the servers without a gateway connection.
     """
     connection = {"servers": cluster.urls(*cluster.groups["east"]), "user": "east", "password": password("east")}
     run = cluster.controller.playbook(MIRROR, extra_vars={"nats_connection": connection})
@@ -282,7 +283,8 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
 
 
 def test_a_fourth_site_is_added_and_taken_away(cluster: Supercluster) -> None:
-    """Of one server, whose clients have a stream near them. The others get new gateways, several servers at once."""
+    """A site with one server, whose clients have a stream near them. The others get new gateways, several servers at
+    the same time."""
     batches: dict[str, Any] = {"nats_cluster_batch": "quorum", "nats_cluster_max_parallel": 0}
     cluster.add("north")
     with cluster.loads(*SITES):

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The network between the sites of a lab: a router that delays what it forwards, or drops it. ``wan.py DEVICE SOCKET``.
 
-The kernel's own means, netem, is missing on many machines. Here the lab's namespace routes what comes from one site for
-another into a tun device; this process holds it back for the delay of that pair of sites, and writes it to the same
-device, from where the kernel takes it to the other site. A site is the third number of its addresses.
+The kernel's own netem is missing on many machines. Here the lab's namespace routes packets from one site to another
+into a tun device; this process holds them back for the delay of that pair of sites, and writes them to the same device,
+from where the kernel forwards them to the other site. A site is the third number of its addresses.
 
-The socket takes one link per line, ``{"sites": [1, 2], "delay": 0.02}``, and answers when it holds: the delay is of one way and
-in seconds, null cuts the link. Sites without a link have no delay.
+The socket accepts one link per line, ``{"sites": [1, 2], "delay": 0.02}``, and answers once it is set. The delay is
+one-way and in seconds, null cuts the link. Sites without a link have no delay.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import sys
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x01, 0x02
-# Before each packet: what is still to be done to it, such as to cut it into segments. It is handed back as it came, so
-# that up to 64 KiB pass in one piece.
+# A header before each packet with its remaining processing, such as segmentation. It is returned unchanged, so up to 64
+# KiB pass in one piece.
 _VNET_HEADER = 10
 _SOURCE_SITE, _TARGET_SITE = _VNET_HEADER + 14, _VNET_HEADER + 18
 _LARGEST = _VNET_HEADER + 65535

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forks the modules that run on the controller itself from one process that has imported what all of them import.
+"""Forks the modules that run on the controller itself from one process that has imported their common imports.
 
-To start Python and to import Ansible's own code is most of a module's processor time. What Ansible sends, an archive with the
-module and its parameters, still arrives on the standard input of a process of its own, which exits with the module's status.
+Starting Python and importing Ansible's own code takes most of a module's CPU time. Ansible's input, an archive with the
+module and its parameters, still arrives on the standard input of a separate process, which exits with the module's
+status.
 
-Only for tests: sitecustomize starts it in ansible-playbook. Commands of any other form, and those with `become`, `environment`
-or another interpreter, run as usual.
+Only for tests: sitecustomize starts it in ansible-playbook. Commands of any other form, and those with `become`,
+`environment` or another interpreter, run as usual.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
-#: What most modules import. Each still takes the rest, and all of the collection, from its own archive.
+#: The imports of most modules. Each module still imports the rest, and all of the collection, from its own archive.
 _IMPORTED = ("ansible.module_utils.basic", "asyncio", "nats", "ssl", "zipfile")
 _COMMAND = re.compile(r"/bin/sh -c '(?P<python>[\w./-]+)(?: (?P<file>[\w./-]+))? && sleep 0'")
 
@@ -73,7 +74,8 @@ def _run(file: str) -> int:
 
 
 def _become(request: bytes, files: list[int]) -> NoReturn:
-    """Be the process that the request describes: the files are its input, its output, its errors and where its status goes."""
+    """Become the process that the request describes: the files are its input, output, errors, and the target of its
+    status."""
     directory, script, *environment = request.decode(errors="surrogateescape").split("\0")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -101,7 +103,7 @@ def _serve(requests: socket.socket) -> NoReturn:
             __import__(name)
     for name in ("ansible", "ansible.module_utils"):
         sys.modules[name].__path__ = _Everywhere(name)
-    # Otherwise who reads what the controller prints would wait for this process, too.
+    # Otherwise a reader of the controller's output would wait for this process, too.
     with open(os.devnull, "r+b") as nothing:
         for number in range(3):
             os.dup2(nothing.fileno(), number)
@@ -121,7 +123,7 @@ def _serve(requests: socket.socket) -> NoReturn:
 
 
 class _Forked:
-    """What the connection plugin needs of a subprocess.Popen; the process starts when its input is known."""
+    """The part of subprocess.Popen that the connection plugin uses; the process starts once its input is known."""
 
     def __init__(self, requests: socket.socket, file: str, cwd: str | bytes | None) -> None:
         self._requests, self._request = requests, [os.fsdecode(cwd or os.getcwd()), file]

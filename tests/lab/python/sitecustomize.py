@@ -1,18 +1,20 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Spares the tests' controllers and hosts what Ansible does anew in each of its many short processes.
+"""Spares the tests' controllers and hosts the work that Ansible repeats in each of its many short processes.
 
-Python imports this file at its start where it finds it: in the controllers by PYTHONPATH (see the Makefile), on the hosts of
-the lab by a .pth file. No result is kept, only what is made of sources: code, and the archives of modules.
+Python imports this file at its start if it finds it: on the controllers through PYTHONPATH (see the Makefile), on the
+hosts of the lab through a .pth file. No result is cached, only code compiled from sources, and the archives of modules.
 
-- A module arrives as an archive with all that it imports; to compile that takes up to half of its processor time.
-- A module, and a playbook, ends with a walk through all objects in search of cycles, which takes up to a quarter of a module's.
-- A task is a process of its own, which compiles its expressions and templates and those of all variables that they use, and
-  whose garbage collector writes to all of the memory that it shares with the parent: each a sixth of a playbook's time.
-- A playbook compiles the plugins of collections and what they import.
+- A module arrives as an archive with all of its imports; compiling these takes up to half of its CPU time.
+- A module, and a playbook, ends with a garbage collection of all objects, which takes up to a quarter of a module's
+time.
+- A task is a process of its own. It compiles its expressions and templates and those of all variables that they use,
+and its
+  garbage collector writes to all of the memory that it shares with the parent: each takes a sixth of a playbook's time.
+- A playbook compiles the plugins of collections and their imports.
 - A module that runs on the controller itself is forked instead of started, see module_server.py.
-- A playbook reads the sources of a module and of all that it imports to put them into the archive: a tenth.
+- A playbook reads the sources of a module and of all its imports to put them into the archive: a tenth.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def _keep_templates(folder: str) -> None:
     compiled: list[CodeType] = []
 
     def key(environment: Environment, kind: str, source: str) -> bytes:
-        """Return all else that decides about the code; nothing for what is not Ansible's."""
+        """Return all other inputs of the compilation; nothing for environments other than Ansible's."""
         module = sys.modules[type(environment).__module__]
         if module.__name__ != "ansible._internal._templating._jinja_bits":
             return b""
@@ -109,10 +111,10 @@ def _keep_templates(folder: str) -> None:
 
 
 def _keep_archives(folder: str) -> None:
-    """Let ansible-core find the archives of modules that earlier runs made.
+    """Let ansible-core find the archives of modules that earlier runs built.
 
-    It writes each under one name for the time being, so that two runs must not write to the same folder: what is new is handed on
-    at the end.
+    It writes each under a temporary name that two runs would share, so each run has a folder of its own. New archives
+    are moved at the end.
     """
     import shutil
 
@@ -138,7 +140,7 @@ def _keep_archives(folder: str) -> None:
 
 
 def _control() -> None:
-    """Make a run of ansible-playbook with an installed collection cheap; what is kept goes with the installation."""
+    """Make a run of ansible-playbook with an installed collection cheap; the cache is part of the installation."""
     from importlib.metadata import version
 
     paths = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)
