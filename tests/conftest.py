@@ -32,7 +32,7 @@ pytest.register_assert_rewrite("support")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write into the JUnit file how many tests there were, so that tools/run_parts.py knows whether all of them ran."""
+    """Write the number of tests into the JUnit file, so tools/run_parts.py can check whether all of them ran."""
     report = session.config.stash.get(xml_key, None)
     if report:
         report.add_global_property("collected", session.testscollected)

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts, and from the
-registry of the insights' checks.
+"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts, and from
+the registry of the insights' checks.
 
     python tools/alert_rules.py           writes the file (`make docs`)
-    python tools/alert_rules.py --check   writes nothing; exits 1 when it is stale
+    python tools/alert_rules.py --check   writes nothing; exits 1 if it is stale
 
-Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md; that of a
-check is the check's own in the reference, which has its rule and what to do.
+Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md.
+For a check this is its own section in the reference, which has its rule and the remedy.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule. `summary` is the same for all that it groups, `description` has labels and `$value`. `section`: of
-    docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it tells of."""
+    """A rule. `summary` is the same for all alerts that it groups, `description` has labels and `$value`. `section`:
+    of docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it reports."""
 
     name: str
     expr: str
@@ -53,7 +53,7 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Return the address of what to do."""
+        """Return the address of the instructions."""
         return (
             _address(f"docs/reference/insights_checks.md#{self.check.lower()}") if self.check else runbook(self.section)
         )
@@ -332,7 +332,7 @@ ALERTS: tuple[Alert, ...] = (
 
 def _check(check: Check) -> Alert:
     """Return the alert of a check: the last report has critical findings."""
-    # What a remedy takes from the row is not in the metric.
+    # The metric lacks the row's values that a remedy contains.
     remedy = re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), check.remedy)
     return Alert(
         f"NatsopsInsights{check.code.replace('_', '').capitalize()}",
@@ -357,7 +357,7 @@ SILENT = {
 
 
 def anchor(section: str) -> str:
-    """Return what a link calls a section, as GitHub does."""
+    """Return a section's anchor, as GitHub derives it."""
     return re.sub(r"[^\w -]", "", section.lower()).replace(" ", "-")
 
 
@@ -398,7 +398,7 @@ def rules() -> dict[str, Any]:
 
 
 class _Indented(yaml.SafeDumper):
-    """Indents lists, as yamllint wants it."""
+    """Indents lists, as yamllint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

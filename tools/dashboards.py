@@ -29,7 +29,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 FILE = ROOT / "extensions/grafana/natsops.json"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: What each expression asks of: the fleet that is chosen above the panels.
+#: The filter of every expression: the fleet that is selected above the panels.
 _FLEET = 'fleet="$fleet"'
 NUMBER, LINES, ROWS = "number", "lines", "rows"
 _SIZES = {NUMBER: (4, 4), LINES: (8, 12), ROWS: (8, 24)}

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say what the collection and its development are made with.
+"""Report the packages of the collection and of its development.
 
     python tools/dependencies.py licences            writes docs/reference/licences.md (`make licences`)
-    python tools/dependencies.py licences --check    says whether it is current
+    python tools/dependencies.py licences --check    reports whether it is current
     python tools/dependencies.py sbom ARTIFACT       writes the bill of materials ARTIFACT.cdx.json (`make build`)
 
-Packages, versions and what needs what come from the locks in requirements/. Licences come from the metadata of the packages that
-are installed in .cache; of an environment that was not made, what docs/reference/licences.md says already is taken.
+Packages, versions and dependencies come from the locks in requirements/. Licences come from the metadata of the
+packages that are installed in .cache; for an environment that does not exist, the entries of docs/reference/licences.md
+are kept.
 """
 
 from __future__ import annotations

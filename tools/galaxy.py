@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Import an artifact as Galaxy does when it is uploaded; exit 1 when the importer refuses it or warns of anything.
+"""Import an artifact as Galaxy does when it is uploaded; exit 1 if the importer refuses it or logs a warning.
 
     python tools/galaxy.py ARTIFACT
 
-Its own runs of `ansible-test`, for which it starts a container, and of `ansible-lint`, which it ends after 180 seconds, are off:
-`make sanity` and `make lint-ansible` ask for more.
+Its own runs of `ansible-test`, for which it starts a container, and of `ansible-lint`, which it ends after 180 seconds,
+are off: `make sanity` and `make lint-ansible` check more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from galaxy_importer.exceptions import ImporterError
 
 
 class Complaints(logging.Handler):
-    """Keeps what the importer warns of."""
+    """Keeps the importer's warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -34,7 +34,7 @@ class Complaints(logging.Handler):
 
 
 def complaints(artifact: Path) -> list[str]:
-    """Return what the importer says against this artifact, a line each."""
+    """Return the importer's complaints about this artifact, a line each."""
     handler = Complaints()
     logging.getLogger().handlers = [handler]
     namespace, name, version = artifact.name.removesuffix(".tar.gz").split("-", 2)

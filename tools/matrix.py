@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test the supported versions, slice by slice, and write docs/compatibility.md from what came out (`make test-matrix`).
+"""Test the supported versions, slice by slice, and write docs/compatibility.md from the results (`make test-matrix`).
 
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
 
-What other slices did stays as the table tells it, so that it can be made of several runs. What was not run is told so. An
-ansible-core that needs a newer Python than that of this machine runs with a Debian that has one, in a root file system of its own
-where everything is made anew (root only).
+The table keeps the results of other slices, so it can be filled in several runs. It also shows the slices that have not
+run. An ansible-core that needs a newer Python than this machine's runs with a Debian that has one, in a root file
+system of its own with fresh environments (root only).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from run_parts import read_counts  # noqa: E402
 
 TABLE = ROOT / "docs/compatibility.md"
 COUNTS = ROOT / ".cache/matrix/junit.xml"
-#: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of whole playbooks, among those with real servers.
+#: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of complete playbooks, some with real
+#: servers.
 CHOSEN = ("ansible", "assets", "demo", "host_role", "inventory", "playbook_report", "waiting")
 INTEGRATION = " ".join(f"tests/integration/test_{name}.py" for name in CHOSEN)
 RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -39,7 +40,7 @@ RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 
 @dataclass(frozen=True)
 class Slice:
-    """What is tested with one set of versions: make's targets with their variables."""
+    """The tests for one set of versions: make's targets with their variables."""
 
     name: str
     columns: tuple[str, ...]
@@ -80,7 +81,7 @@ class Here:
         """Make targets; return the exit status and where pytest's counts are, if there are any."""
         COUNTS.parent.mkdir(parents=True, exist_ok=True)
         COUNTS.unlink(missing_ok=True)
-        # Not what the make that runs this was called with.
+        # Without the variables of the make that runs this.
         own = {
             name: value
             for name, value in os.environ.items()
@@ -163,7 +164,7 @@ def outcome(status: int, report: Path) -> str:
 
 
 def results(one: Slice) -> dict[str, str]:
-    """Return what the table tells of a slice: its Python and its cells."""
+    """Return a slice's row of the table: its Python and its cells."""
     told = TABLE.read_text() if TABLE.is_file() else ""
     for line in told.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -175,7 +176,7 @@ def results(one: Slice) -> dict[str, str]:
 
 
 def run(one: Slice, columns: Iterable[str]) -> bool:
-    """Run these columns of a slice, keep what came out, and return whether all of it passed."""
+    """Run these columns of a slice, store the results, and return whether all of them passed."""
     where = Debian(one.release) if one.release else Here()
     passed = True
     try:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the pictures in docs/images of a demo that runs: `make demo`, then ``pictures.py .demo/cluster``.
+"""Make the pictures in docs/images from a running demo: `make demo`, then ``pictures.py .demo/cluster``.
 
-report.svg and plan.svg are what a terminal shows of the report and of a planned restart; insights.png is the top of the
-insights' report.html in a browser. Nothing on the servers is changed.
+report.svg and plan.svg show the report and a planned restart in a terminal; insights.png is the top of the insights'
+report.html in a browser. Nothing on the servers is changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INVENTORY = """
 
 
 def playbook(*arguments: str) -> str:
-    """Return what ansible-playbook printed; raise CalledProcessError when it failed."""
+    """Return the output of ansible-playbook; raise CalledProcessError if it failed."""
     command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT).stdout
 

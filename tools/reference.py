@@ -1,15 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write docs/reference from what the code itself declares, so that the two cannot differ.
+"""Write docs/reference from the declarations in the code, so the two cannot differ.
 
     python tools/reference.py           writes the files (`make docs`)
-    python tools/reference.py --check   writes nothing; names the stale files and exits 1 when there are any
+    python tools/reference.py --check   writes nothing; names the stale files and exits 1 if there are any
 
-Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come from
-ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their registry,
-their tables from the declarations of the pipeline, the metrics from the exporter's table, and the versions of nats-server from
-the table that upgrades are judged by.
+Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come
+from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their
+registry, their tables from the declarations of the pipeline, the metrics from the exporter's table, and the versions of
+nats-server from the table that upgrades use.
 """
 
 from __future__ import annotations

@@ -7,22 +7,23 @@
     python3 tools/run_parts.py --slowest N [PART…]
 
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
-Every part runs, whatever the earlier ones did: first those before a flag, one after the other, then the others, two at a
-time in the order given; what one of them prints is shown when it has ended. Both flags may come again. The parts after
---lab need the lab of systemd hosts: where `tests/lab/lab.py check` says that there can be none, they are announced loudly
-and count as skipped. With CI=true a part of which nothing ran is a failure: a machine that is meant to run everything must
-not pass by skipping.
+Every part runs, even after failures: first those before a flag, one after the other, then the others, two at a time in
+the order given. A part's output is shown when it has ended. Both flags may be repeated. The parts after --lab need the
+lab of systemd hosts: if `tests/lab/lab.py check` reports that it cannot be built, they are announced loudly and count
+as skipped. With CI=true a part without any run test is a failure: a machine that should run everything must not pass by
+skipping.
 
-After everything else, the failed tests of each part run once more, one after the other, by the same make target. A
-test that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
+After everything else, the failed tests of each part run once more, one after the other, by the same make target. A test
+that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
 counts as passed. More than three flaky tests count as failed. Nothing is rerun of a part without a JUnit file (lint,
 sanity, molecule), of a pytest that ended before its last test, of a file that cannot be collected, or if more than
 twenty tests failed. tests/flaky.txt lists the flaky tests.
 
-How long each test took is in .cache/results/durations.json; `--slowest` prints the longest, of the named parts or of all.
+The duration of each test is in .cache/results/durations.json; `--slowest` prints the longest, of the named parts or of
+all.
 
-SIGINT and SIGTERM end it in order: each part that runs is interrupted, so that pytest puts away what it has started, no other one
-begins, and the totals say that it was. A second signal ends the parts at once.
+SIGINT and SIGTERM end it in order: each running part is interrupted, so pytest cleans up, no other one begins, and the
+totals report the interrupt. A second signal ends the parts at once.
 """
 
 from __future__ import annotations

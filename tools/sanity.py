@@ -5,10 +5,10 @@
 
     .cache/venv/bin/python tools/sanity.py [ansible-test sanity arguments]
 
-ansible-test wants a git checkout below …/ansible_collections/natsops/jetstream, keeps its virtual environments in the
-home directory, and downloads a script that installs pip into them. Here the checkout is a copy of what git knows
-(committed or not), the home directory is a folder in .cache, and pip comes from Python's own ensurepip, so that a
-package index is all the network that is needed and nothing outside the project is written.
+ansible-test needs a git checkout below …/ansible_collections/natsops/jetstream, keeps its virtual environments in the
+home directory, and downloads a script that installs pip into them. Here the checkout is a copy of the files that git
+tracks or does not ignore, the home directory is a folder in .cache, and pip comes from Python's own ensurepip, so a
+package index is the only network access, and nothing outside the project is written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CORE = ".".join(ansible.__version__.split(".")[:2])
 HOME = ROOT / ".cache" / f"sanity-{CORE}"
 COPY = HOME / "ansible_collections" / "natsops" / "jetstream"
 
-# Tests that cannot say anything here, with the reason.
+# Tests that do not apply here, with the reason.
 SKIPPED_TESTS: dict[str, str] = {
     "pslint": "there is no PowerShell in the collection",
 }
@@ -61,7 +61,7 @@ def copy_sources() -> None:
 
 
 def provide_pip_scripts() -> None:
-    """Put our own pip script where ansible-test looks for the one that it would download, for each version it may want."""
+    """Put our own pip script where ansible-test expects its download, for each version that it may need."""
     wanted = re.findall(r"\bpip='([\d.]+)'", Path(ansible_test_requirements.__file__).read_text())
     if not wanted:
         raise SystemExit(f"Cannot tell which pip ansible-test {ansible.__version__} wants: its source has changed.")

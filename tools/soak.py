@@ -5,10 +5,10 @@
 
     python3 tools/soak.py PART [--times 20] [--load 4]
 
-What a failed round printed is in .cache/results/soak/PART, and the rates of all tests are in rates.txt there. The exit
+The output of failed rounds is in .cache/results/soak/PART, and the rates of all tests are in rates.txt there. The exit
 status is 1 if a test failed or none ran. A test of tests/flaky.txt that passed 20 times next to at least four busy
-processes is reported: its line can be removed. SIGINT and SIGTERM end the round that runs and the busy processes, and
-the rates up to then are printed.
+processes is reported: its line can be removed. SIGINT and SIGTERM end the current round and the busy processes, and the
+rates so far are printed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from xml.etree import ElementTree
 
 from run_parts import FLAKY_LIST, PARTS, RESULTS, case_output, listed_flakes, node_id, problems, run
 
-#: What removes a test from tests/flaky.txt: so many runs without a failure, next to so many busy processes.
+#: The condition for removing a test from tests/flaky.txt: so many runs without a failure, next to so many busy
+#: processes.
 PROOF_RUNS, PROOF_LOAD = 20, 4
 MOST_RUNS, MOST_LOAD = 1000, 64
 SHOWN_TESTS, SHOWN_LINES = 10, 40
@@ -43,7 +44,7 @@ while os.getppid() == int(sys.argv[1]):
 
 @dataclass
 class Rate:
-    """How often a test ran and failed, how long its longest run took, and what its first failure printed."""
+    """How often a test ran and failed, its longest duration, and the output of its first failure."""
 
     test: str
     runs: int = 0
@@ -66,7 +67,8 @@ HEADING = f"{'rate':>6} {'failed':>6} {'runs':>5} {'longest':>8}  test"
 
 @contextlib.contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Keep processes of the usual priority busy, in sessions of their own so that a terminal's Ctrl-C ends the part first."""
+    """Keep processes of the usual priority busy, in sessions of their own, so a terminal's Ctrl-C ends the part
+    first."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for _number in range(number):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch the chart library that report.html holds from npm: `python tools/vendor.py` (`make vendor`).
+"""Fetch the chart library of report.html from npm: `python tools/vendor.py` (`make vendor`).
 
-What is fetched is the version and the content that are named here, or nothing is changed. A newer one is taken by naming it, with
-what `npm view uplot@VERSION dist.integrity` prints.
+Only the version and the content named here are accepted. To use a newer one, name it with the output of `npm view
+uplot@VERSION dist.integrity`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ FILES = {
 
 
 def unpacked(archive: Path, integrity: str) -> dict[str, bytes]:
-    """Return the wanted files of a package by name; raises ValueError when it is not what its integrity says."""
+    """Return the needed files of a package by name; raises ValueError if the package does not match its integrity
+    value."""
     method, _dash, digest = integrity.partition("-")
     found = base64.b64encode(hashlib.new(method, archive.read_bytes()).digest()).decode()
     if found != digest:

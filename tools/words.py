@@ -61,7 +61,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Rule:
-    """A habit, the pattern that finds it, and what to write instead. `names`: it applies to identifiers instead of prose."""
+    """A habit, the pattern that finds it, and the remedy. `names`: it applies to identifiers instead of prose."""
 
     name: str
     pattern: str
@@ -126,7 +126,7 @@ RULES = (
     ),
 )
 
-#: What a pattern finds although the wording is right: the text, and why.
+#: Correct wording that a pattern matches: the text, and the reason.
 EXCEPTIONS = {
     r"user(?:s)? nobody|nobody:nogroup|`nobody`": "the system's user",
     r"what-if|What's [Nn]ew": "set terms",

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the demo does as a client: find free ports, publish to a replicated stream and read back, once or for a while, and ask a
-service in another cluster."""
+"""The demo's client: find free ports, publish to a replicated stream and read back, once or for a while, and send a
+request to a service in another cluster."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, PubAck, StreamConfig
 
-#: Seconds in which a server is connected to, and in which messages are acknowledged even when a leader is elected meanwhile.
+#: Seconds within which a server is connected to, and messages are acknowledged, even while a leader is elected.
 PATIENCE = 60
 FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
 
 def free_ports(count: int, start: int = 14222) -> list[int]:
-    """Ports on loopback that nobody listens on, below the range from which the kernel takes ports for connections."""
+    """Return free ports on loopback, below the range from which the kernel takes ports for connections."""
     found: list[int] = []
     for port in range(start, 32768):
         with socket.socket() as sock:
@@ -48,7 +48,8 @@ async def connect(servers: str | list[str], user: str, password: str, **options:
 
 
 async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end: float) -> tuple[PubAck | None, int]:
-    """Publish a message until it is acknowledged, or until `end`; return what acknowledged it, and how many tries failed."""
+    """Publish a message until it is acknowledged, or until `end`; return the acknowledgement, and the number of
+    failed tries."""
     headers = {"Nats-Msg-Id": f"{os.getpid()}-{time.time_ns()}"}
     failed = 0
     while True:
@@ -57,7 +58,7 @@ async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end
         except FAILURES:
             failed += 1
         else:
-            # Before 2.11 a leader gives the sequence 0 to whoever repeats an id that it has not stored yet.
+            # Before 2.11 a leader returns the sequence 0 for a repeated id that it has not stored yet.
             if ack.seq:
                 return ack, failed
         if time.monotonic() >= end:
@@ -68,12 +69,12 @@ async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end
 async def messages(servers: list[str], user: str, password: str, stream: str, count: int) -> dict[str, object]:
     """Publish ``count`` acknowledged messages to an R3 stream, read them back and compare.
 
-    :raises SystemExit: when what was read is not what was acknowledged
+    :raises SystemExit: if the messages read differ from the acknowledged ones
     """
     client = await connect(servers, user, password)
     try:
         jetstream = client.jetstream(timeout=10)
-        # Of this run alone: a load may be writing to the stream.
+        # A subject of this run alone: a load may be writing to the stream.
         subject = f"{stream.lower()}.run-{os.getpid()}"
         config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=3, max_bytes=64 * 1024 * 1024)
         try:
@@ -130,7 +131,7 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
 
 
 async def greet(service: str, client: str, user: str, password: str, reply: str) -> dict[str, object]:
-    """Answer requests to ``greet`` at one server and ask once at another; return what came back, and after how many seconds."""
+    """Answer requests to ``greet`` at one server and send one at another; return the reply, and its seconds."""
     there = await connect(service, user, password)
     here = await connect(client, user, password)
 
@@ -140,7 +141,7 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
     try:
         await there.subscribe("greet", cb=answer)
         await there.flush()
-        # That somebody answers in another cluster spreads over the gateways, which takes a moment.
+        # The responder's interest spreads to another cluster over the gateways, which takes a moment.
         for more in reversed(range(50)):
             began = time.monotonic()
             try:
@@ -158,8 +159,8 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
 async def use(
     servers: list[str], user: str, password: str, stream: str, seconds: float, stop: str
 ) -> dict[str, object]:
-    """Publish to a stream until there is a file `stop` or the time is over, a message again until it is acknowledged, beside
-    one consumer that keeps up and one that acknowledges nothing."""
+    """Publish to a stream until the file `stop` exists or the time is over, each message until it is acknowledged,
+    next to one consumer that keeps up and one that acknowledges nothing."""
     client = await connect(servers, user, password, max_reconnect_attempts=-1)
     end = time.monotonic() + seconds
     sent = again = 0
@@ -196,7 +197,7 @@ async def use(
 
 
 def main() -> None:
-    """Print the outcome as JSON. The password comes from the environment, so that no process list shows it."""
+    """Print the outcome as JSON. The password comes from the environment, so no process list shows it."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     ports = commands.add_parser("ports")

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long the modules take to read many streams and consumers, and with what: ``assets.py --sizes 250,500,1000``.
+"""Measures how long the modules take to read many streams and consumers, by part: ``assets.py --sizes 250,500,1000``.
 
-Five real servers on loopback get R3 memory streams with two R1 consumers each, more for each size (with R3 consumers there are
-three Raft groups for each stream, whose heartbeats alone keep a small machine busy). Then the work of the modules
-is done in this process, without Ansible's start, and its CPU time is told by part. CPU time is what the collection itself
-costs; the rest of the elapsed time is waiting for servers, which share the machine's cores here.
+Five real servers on loopback get R3 memory streams with two R1 consumers each, more for each size (R3 consumers would
+mean three Raft groups for each stream, whose heartbeats alone keep a small machine busy). Then this process does the
+work of the modules, without Ansible's start, and reports its CPU time by part. CPU time is the cost of the collection
+itself; the rest of the elapsed time is waiting for servers, which share the machine's cores here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONSUMERS_PER_STREAM = 2
 
 PARTS = ("client", "json", "model", "rest")
 
-#: What is measured: it returns how many assets it read, and its result as JSON, as a module leaves it.
+#: A measured function: it returns the number of assets that it read, and its result as JSON, as a module returns it.
 Work = Callable[[], tuple[int, str]]
 
 
@@ -64,7 +64,7 @@ class Figures:
 
 
 class Clock:
-    """CPU time by part; what is called within a part counts for the inner one only."""
+    """CPU time by part; a nested part counts for itself only."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = defaultdict(float)
@@ -138,8 +138,8 @@ def wait_until_served(api: JetStreamApi, seconds: float = 60) -> None:
 
 
 def create(api: JetStreamApi, numbers: Sequence[int], consumer_replicas: int) -> None:
-    """Create the streams of these numbers and their consumers, CONCURRENT_CALLS at once. What fails is asked for again, since
-    servers with much to do answer late."""
+    """Create the streams of these numbers and their consumers, CONCURRENT_CALLS at once. Failed calls are repeated,
+    since busy servers answer late."""
     stream = {"num_replicas": 3, "storage": "memory", "retention": "limits", "discard": "old"}
     names = [f"BENCH{number:05}" for number in numbers]
     calls: list[tuple[str, Any]] = [
@@ -172,7 +172,7 @@ def create(api: JetStreamApi, numbers: Sequence[int], consumer_replicas: int) ->
 
 
 def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]]:
-    """Return what is measured, by name, and the connections to close afterwards."""
+    """Return the measured functions by name, and the connections to close afterwards."""
     system = ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=60)
     own = ConnectionOptions(tuple(cluster.urls), APP_USER, APP_PASSWORD, timeout=60)
     stack = contextlib.ExitStack()
@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so that the servers are ended too
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are ended too
     sizes = [int(size) for size in arguments.sizes.split(",")]
     for version in arguments.versions.split(","):
         result = run(version, sizes, arguments.repeat, arguments.consumer_replicas)

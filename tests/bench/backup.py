@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long it takes to save and restore a stream, beside a raw loop over the same API, and with how much memory.
+"""Measures time and memory of saving and restoring a stream, next to a raw loop over the same API.
 
     backup.py --megabytes 100 --versions 2.10.27,2.15.1
 
-Three servers on loopback, one R3 stream of messages that do not compress, 8 KiB each. *Raw* is nats-py alone: it writes what the
-server sends and acknowledges it, and sends it back part by part, each after the answer to the one before, and verifies nothing.
-The modules run in processes of their own, as under Ansible; their time is that of their work, without Python's start. Memory is
-the process's high-water mark, of the stream and of one a tenth as large.
+Three servers on loopback, one R3 stream of messages that do not compress, 8 KiB each. *Raw* is nats-py alone: it writes
+the server's data and acknowledges it, and sends it back part by part, each after the answer to the one before, and
+verifies nothing. The modules run in processes of their own, as under Ansible; their time is that of their work, without
+Python's start. Memory is the process's high-water mark, for the stream and for one a tenth as large.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def module(site: Site, name: str, **options: Any) -> tuple[float, int, str, int]
 
 
 def measure(site: Site, version: str, megabytes: int, directory: Path) -> list[Figure]:
-    """Save and restore a stream in each way; the raw loop first and last, of which the mean counts."""
+    """Save and restore a stream in each way; the raw loop runs first and last, and its mean counts."""
     for stream, size in (("SMALL", max(megabytes // 10, 1)), ("LARGE", megabytes)):
         fill(site, stream, size)
     raw = directory / "raw"
@@ -188,7 +188,7 @@ def main() -> None:
     figures: list[Figure] = []
     for version in options.versions.split(","):
         directory = Path(tempfile.mkdtemp(prefix="natsops-bench-"))
-        # Of the stream, of the one of a tenth, and of a restore that is staged.
+        # Space for the stream, for the one of a tenth, and for a restore that is staged.
         room = f"max_file_store: {3 * options.megabytes + 256}MB"
         cluster = NatsProcesses(version, directory / "servers", ["n1", "n2", "n3"], jetstream_options=room)
         try:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it costs to plan who leads each group of a fleet: ``leaders.py --clusters 6 20 60``.
+"""Measures the cost of planning the leaders of a fleet's groups: ``leaders.py --clusters 6 20 60``.
 
-Clusters of five servers, or as many as asked for, in three zones; the groups have three replicas each, are led by the first of
-their servers, and differ in what is written to them. Each size is planned in a process of its own, which tells the memory too.
+Clusters of five servers, or a given number, in three zones; the groups have three replicas each, are led by the first
+of their servers, and have different write rates. Each size is planned in a process of its own, which reports the memory
+too.
 """
 
 from __future__ import annotations

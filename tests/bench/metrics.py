@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it costs the exporter to judge a fleet, and Prometheus to scrape it: ``metrics.py --streams 1000 10000 100000``.
+"""Measures the cost of a sweep and of a scrape of the exporter: ``metrics.py --streams 1000 10000 100000``.
 
-Streams with three replicas and a consumer each, on twenty servers, of which one has died: three in twenty groups miss a replica,
-so that the list of those at fault is full from some thousand streams on. What the servers are asked, and the parsing of their
-answers, is not in it: bench assets measures that. Each size is judged in a process of its own, which reports the memory too.
+Streams with three replicas and a consumer each, on twenty servers, one of them dead: three in twenty groups miss a
+replica, so the list of those at fault is full from some thousand streams on. Queries to the servers, and the parsing of
+their answers, are not included: bench assets measures them. Each size is evaluated in a process of its own, which
+reports the memory too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RUNS = 5
 
 
 class _Known:
-    """What a sweep found, in place of one that sweeps."""
+    """Stands in for a sweeper and returns a given sweep."""
 
     def __init__(self, found: Exposition) -> None:
         self.current = lambda: found
@@ -55,7 +56,7 @@ def fleet(streams: int) -> Cluster:
 
 
 def judged(live: Cluster, faults: FaultList, now: float) -> Exposition:
-    """Return what a sweep makes of what it read."""
+    """Return the result of a sweep over these servers."""
     params: dict[str, Any] = {
         "expected_servers": SERVERS,
         "expected_jetstream_servers": None,

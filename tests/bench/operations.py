@@ -1,16 +1,16 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the operations cost on real systemd hosts over SSH, as ratios in one run: ``operations.py --streams 100 --rate 5``.
+"""Measures the operations on real systemd hosts over SSH, as ratios: ``operations.py --streams 100 --rate 5``.
 
-Hosts of the lab (tests/lab/lab.py, root only) are deployed for the first time, again without a change, and with one changed line
-that a reload applies. Each is told as a multiple of a play that only gathers facts. Then all servers are restarted twice while
-every stream, with three replicas on disk and a durable consumer, has a publisher that waits for its acknowledgement and tries
-again after 250 ms: by a naive loop (lame duck mode, start, and on to the next server once /healthz says 200), and by the playbook
-``restart``. What was acknowledged is looked for in the streams afterwards.
+Hosts of the lab (tests/lab/lab.py, root only) are deployed for the first time, again without a change, and with one
+changed line that a reload applies. Each figure is a multiple of a play that only gathers facts. Then all servers are
+restarted twice while every stream, with three replicas on disk and a durable consumer, has a publisher that waits for
+its acknowledgement and tries again after 250 ms: by a naive loop (lame duck mode, start, and on to the next server once
+/healthz returns 200), and by the playbook ``restart``. Afterwards the streams must contain all acknowledged messages.
 
-Everything has the role's default settings, Ansible its own with 5 forks. What the lab does to make tests faster is taken away,
-such as what it keeps of compiled modules. The lab goes away at the end, also of a run that is interrupted.
+Everything has the role's default settings, Ansible its own with 5 forks. The lab's means to make tests faster, such as
+its cache of compiled modules, are removed. The lab is removed at the end, even if the run is interrupted.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from support.publishers import Waits, publishers
 FORKS = 5
 USER, PASSWORD = "app", "app-pass"
 
-#: The module that is the health gate, by which the playbook's waiting is told from its work.
+#: The module of the health gate, which separates the playbook's waiting from its work.
 GATE = "nats_cluster_health"
 
 PARTS = ("deploy", "restart")
 
-#: Return once the server says that it is healthy; fail after two minutes.
+#: Return once the server reports that it is healthy; fail after two minutes.
 HEALTHZ = """
 import time, urllib.request
 end = time.monotonic() + 120
@@ -61,7 +61,7 @@ while True:
 
 @dataclass(frozen=True)
 class Play:
-    """What one playbook cost. `module_runs` and `tasks` are those of the host with the most."""
+    """The cost of one playbook. `module_runs` and `tasks` are those of the host with the most."""
 
     what: str
     seconds: float
@@ -72,8 +72,9 @@ class Play:
 
 @dataclass(frozen=True)
 class Restart:
-    """What one way of restarting all servers did. `gates`: how many and the seconds they took; `lost`: acknowledged messages that
-    are in no stream, `wrong` all that is not as it should be; `healed`: servers that had to be started again afterwards."""
+    """The result of one way of restarting all servers. `gates`: their number and seconds; `lost`: acknowledged
+    messages that are in no stream; `wrong`: all discrepancies; `healed`: servers that had to be started again
+    afterwards."""
 
     way: str
     seconds: float
@@ -95,7 +96,7 @@ class Report:
 
 
 class Bench:
-    """A cluster on hosts of a lab, and what is measured with it."""
+    """A cluster on hosts of a lab, and its measurements."""
 
     def __init__(self, controller: Controller, version: str, slowest: int = 0) -> None:
         self.controller = controller
@@ -115,7 +116,7 @@ class Bench:
         }
 
     def done(self, what: str, run: Run) -> Run:
-        """Return the run, which must not have failed, and tell of it."""
+        """Return the run after printing its duration; it must not have failed."""
         if run.status:
             raise SystemExit(f"{what} failed:\n{run.output}")
         tell(f"{what}: {run.seconds:.1f} s")
@@ -208,7 +209,7 @@ def tell(text: str) -> None:
 
 
 def figures(what: str, runs: Sequence[Run]) -> Play:
-    """Return the figures of a play: the median of the seconds, and the most of what is counted."""
+    """Return the figures of a play: the median of the seconds, and the maximum of the counts."""
     costs = [cost for run in runs for cost in run.costs.values()]
     return Play(
         what=what,
@@ -226,7 +227,7 @@ def count_gates(run: Run) -> tuple[int, float]:
 
 
 def as_for_users(lab: labs.Lab, forks: int, pipelining: bool) -> None:
-    """Take away what the lab does to make tests faster."""
+    """Remove the lab's means to make tests faster."""
     for host in lab.hosts:
         lab.ssh(host, "rm /usr/lib/python3/dist-packages/lab_compiled.*")
     os.environ.pop("PYTHONPATH", None)
@@ -346,7 +347,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so that the lab is taken away too
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the lab is removed too
     signal.signal(signal.SIGHUP, lambda *_caught: sys.exit("hung up"))
     try:
         report = run(arguments)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it costs to plan the moves of replicas of a fleet: ``replicas.py --clusters 6 20 60``.
+"""Measures the cost of planning the moves of a fleet's replicas: ``replicas.py --clusters 6 20 60``.
 
-Clusters of five servers, or as many as asked for, in three zones; the groups have three replicas each, differ in their bytes and
-in what is written to them, and are all on the first four fifths of the servers, as after servers were added. Each size is planned
-in a process of its own, which tells the memory too.
+Clusters of five servers, or a given number, in three zones; the groups have three replicas each, differ in their bytes
+and write rates, and are all on the first four fifths of the servers, as after servers were added. Each size is planned
+in a process of its own, which reports the memory too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LARGEST = 100
 
 
 class Cost(NamedTuple):
-    """CPU seconds of all plans, memory in bytes that they added to the clusters, and what the plans are."""
+    """CPU seconds of all plans, the memory in bytes that they added to the clusters, and the plans' figures."""
 
     seconds: float
     added: int
@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 
 
 def crowded(number: int, servers: int, groups: int) -> tuple[Cluster, dict[tuple[str, str], float]]:
-    """Return a cluster whose last fifth of servers is empty, and what is written to its streams."""
+    """Return a cluster whose last fifth of servers is empty, and the write rates of its streams."""
     choice = random.Random(number)
     names = [f"n{index}-c{number}" for index in range(servers)]
     crowd = names[: max(3, servers * 4 // 5)]

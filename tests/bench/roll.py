@@ -1,16 +1,18 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long publishers wait while a whole cluster restarts, by way of restarting: ``roll.py --streams 50 --rate 250``.
+"""How long publishers wait while a cluster restarts, by way of restarting: ``roll.py --streams 50 --rate 250``.
 
-The playbook ``deploy`` starts real servers on loopback. Each way then restarts all of them while every one of the streams, with
-three replicas on disk and a durable consumer, has a publisher that waits for its acknowledgement and tries again after 250 ms:
+The playbook ``deploy`` starts real servers on loopback. Each way then restarts all of them while every one of the
+streams, with three replicas on disk and a durable consumer, has a publisher that waits for its acknowledgement and
+tries again after 250 ms:
 
-naive      TERM, start again, on to the next server, as ``systemctl restart`` does one after another
-lame_duck  lame duck mode, start again, and on to the next server once /healthz says 200
-playbook   the playbook ``restart`` of this collection
+  naive      TERM, start again, on to the next server, as ``systemctl restart`` does one after another
+  lame_duck  lame duck mode, start again, and on to the next server once /healthz returns 200
+  playbook   the playbook ``restart`` of this collection
 
-With ``--dead`` the same is done with one server killed before. What was acknowledged is looked for in the streams afterwards.
+With ``--dead`` the same is done with one server killed before. Afterwards the streams must contain all acknowledged
+messages.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER
 from support.publishers import Publishers, publishers
 from support.role_cluster import RoleCluster
 
-#: Seconds before the load that a server is dead, and seconds between two looks at the servers.
+#: Seconds before the load that a server is dead, and seconds between two checks of the servers.
 DEAD, LOOK = 5.0, 0.2
 
 #: Seconds that the playbook's gate watches a healthy cluster before and after each batch.
@@ -53,10 +55,10 @@ WAYS = ("naive", "lame_duck", "playbook")
 
 @dataclass(frozen=True)
 class Figures:
-    """What one way did. Seconds: `gap` is the longest time without an acknowledgement for any publisher, `quiet` the same before
-    the restarts began, `wall` how long the way took, `away` the time that the servers were away (not 200 on /healthz), summed up.
-    `healed`: servers that had to be started again afterwards. `steps`: seconds of each step by the playbook's journal, `batches`
-    how many batches it tells of."""
+    """The result of one way. Seconds: `gap` is the longest time without an acknowledgement for any publisher,
+    `quiet` the same before the restarts began, `wall` the duration of the way, `away` the sum of the servers'
+    unavailability (not 200 on /healthz). `healed`: servers that had to be started again afterwards. `steps`: seconds
+    of each step by the playbook's journal, `batches`: the number of batches in it."""
 
     way: str
     dead: bool
@@ -74,8 +76,8 @@ class Figures:
     steps: dict[str, float]
 
     def against_processes(self) -> str:
-        """Return how long the playbook took beside its settle windows, and as a multiple of what the processes needed to stop, to
-        start and to catch up. The difference is the drain's and Ansible's."""
+        """Return the playbook's duration without its settle windows, also as a multiple of the time that the
+        processes needed to stop, to start and to catch up. The drain and Ansible account for the difference."""
         settling = 2 * SPAN * self.batches
         needed = self.steps["stop"] + self.steps["start"] + max(0.0, self.steps["catch_up"] - SPAN * self.batches)
         took = self.wall - settling
@@ -84,7 +86,7 @@ class Figures:
 
 
 class Watch:
-    """Looks at /healthz of the servers; `away` is how many seconds each was not at 200."""
+    """Polls /healthz of the servers; `away` is how many seconds each did not return 200."""
 
     def __init__(self, cluster: RoleCluster, names: Sequence[str]) -> None:
         self.away = dict.fromkeys(names, 0.0)
@@ -113,7 +115,7 @@ class Watch:
 
 
 def healthy(url: str) -> bool:
-    """Return whether the server says that it is."""
+    """Return whether the server reports that it is healthy."""
     try:
         with urllib.request.urlopen(url, timeout=2) as reply:
             return bool(reply.status == 200)
@@ -166,7 +168,7 @@ def playbook(cluster: RoleCluster, names: Sequence[str]) -> str:
 
 
 def parse_refusal(output: str) -> str:
-    """Return the first error that a playbook's output tells, its end where it tells none."""
+    """Return the first error in a playbook's output, or the output's end if it has none."""
     told = re.search(r'^fatal: .*?"msg": ("(?:[^"\\]|\\.)*")', output, re.MULTILINE)
     return str(json.loads(told.group(1))) if told else output[-500:]
 
@@ -180,7 +182,7 @@ ROLLS: dict[str, Callable[[RoleCluster, Sequence[str]], str]] = {
 
 @contextlib.contextmanager
 def publishing(load: Publishers) -> Iterator[None]:
-    """Publish in another thread meanwhile."""
+    """Publish in another thread inside the context."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(load.run(),), daemon=True)
     thread.start()
@@ -219,7 +221,7 @@ def settle(cluster: RoleCluster) -> list[str]:
 
 
 def read_journal(path: Path) -> tuple[int, dict[str, float]]:
-    """Return how many batches the playbook's journal tells of, and the seconds of each step, summed up over them."""
+    """Return the number of batches in the playbook's journal, and the seconds of each step, summed up over them."""
     done = []
     if path.exists():
         events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -283,7 +285,7 @@ def run(version: str, servers: int, streams: int, rate: float, ways: Sequence[st
 
 
 def markdown(figures: Sequence[Figures]) -> str:
-    """Return the figures as a table. The gaps are also told as multiples of the one before the restarts began."""
+    """Return the figures as a table. The gaps are also shown as multiples of the one before the restarts began."""
     heads = (
         "way", "dead before", "restarted", "longest gap s", "of the quiet gap", "retries", "acknowledged", "wrong", "took s",
         "servers away s", "took / away",
@@ -317,7 +319,7 @@ def main() -> None:
     parser.add_argument("--dead", action="store_true", help="also with one server killed before")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so that the servers are ended too
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are ended too
     figures = run(
         arguments.version,
         arguments.servers,

@@ -47,11 +47,11 @@ def make_assets(cluster: NatsProcesses, *names: str) -> None:
 
 
 def created(rulebook: Rulebook) -> list[str]:
-    """Return the streams whose creation was told, in order."""
+    """Return the streams whose creation was reported, in order."""
     return [told["stream"] for told in of_type(rulebook, "stream_action") if told["advisory"]["action"] == "create"]
 
 
-#: What it logs once nothing that happens is missed anymore.
+#: The log line after which no advisory is missed.
 LISTENS = "nats_advisories - INFO - connected"
 
 
@@ -75,7 +75,8 @@ def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start
     make_assets(cluster, "BEFORE1", "BEFORE2")
 
     def told_all() -> bool:
-        """Whether all that was stored until now was told and acknowledged: nothing is under way when it is stopped."""
+        """Return whether all stored advisories were received and acknowledged: nothing is in flight when the
+        rulebook stops."""
         info = cluster.app_request("$JS.API.CONSUMER.INFO.ADVISORIES.restarted")
         left = info["num_pending"] + info["num_ack_pending"]
         return len(created(rulebook)) == 2 and not left and len(rulebook.events) == info["delivered"]["consumer_seq"]
@@ -96,9 +97,9 @@ def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start
 
 
 def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """Each server is killed in turn, so that its own connection and the leader of its consumer are among them.
+    """Each server is killed in turn, so its own connection and the leader of its consumer are among them.
 
-    Servers do not publish an advisory again that the stream could not store, so these are published with an acknowledgement.
+    Servers do not repeat an advisory that the stream could not store, so these are published with an acknowledgement.
     """
     cluster.add_stream("FEED", 3)
     arguments = {"connection": cluster.app_connection(), "stream": "FEED", "durable": "reconnected"}
@@ -180,7 +181,7 @@ def test_with_feedback_what_came_to_the_rules_is_acknowledged(
 
 
 def test_by_tls_and_credentials(start: Start, tmp_path: Path) -> None:
-    """An operator's cluster that asks clients for certificates: a .creds file, by TLS from the first byte."""
+    """An operator's cluster that requires client certificates: a .creds file, with TLS from the first byte."""
     files, operator = make_certificates(tmp_path), make_operator(tmp_path, "APP")
     of_files = f'cert_file: "{files.cert}", key_file: "{files.key}", ca_file: "{files.ca}"'
     config = tmp_path / "n1.conf"

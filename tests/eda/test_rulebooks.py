@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each rulebook of the collection in a real ansible-rulebook: what fires it, what does not, and the playbook that it runs."""
+"""Each rulebook of the collection in a real ansible-rulebook: the events that fire it, others that do not, and its
+playbook."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from support.role_cluster import RoleCluster
 from support.rulebooks import Rulebook, Start
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
-#: What the playbook capture_advisories lets a stream keep.
+#: The subjects that the playbook capture_advisories stores in a stream.
 CAPTURED = yaml.safe_load((ROLES / "nats_insights/defaults/main.yml").read_text())["nats_insights_capture_subjects"]
 
 NAMES = ["n1", "n2", "n3"]
@@ -75,7 +76,8 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
 
 
 def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
-    """An election is no loss. The leader that lost its quorum says so; of a group without one, the health tells."""
+    """An election is not a loss. The leader that lost its quorum reports it; for a group without a leader, the
+    health does."""
     variables = {"nats_connection": cluster.sys_connection(), "nats_quorum_lost_seconds": 3600}
     tell = {"nats_quorum_lost_playbook": TELL}
     rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
@@ -84,7 +86,7 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     leader = step_down(cluster)
     cluster.kill(*(name for name in NAMES if name != leader))
     rulebook.wait_until(lambda: rulebook.told, "told nothing of the leader's loss")
-    # Events are told in order: the election before it was none.
+    # Events are in order: the election before did not fire.
     assert str(rulebook.told[0]["event"]["nats"]["type"]).endswith("_quorum_lost")
     rulebook.stop()
 
@@ -96,7 +98,7 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
 
     def health_alerts() -> list[dict[str, Any]]:
-        # The leader may say it again, too.
+        # The leader may report it again, too.
         return [told["event"]["nats"] for told in rulebook.told if "code" in told["event"]["nats"]]
 
     rulebook.wait_until(health_alerts, "told nothing of the health")
@@ -124,7 +126,7 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
         [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}],
     )
     rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": TELL})
-    # What is harmless stands before what is not, and would be told before it.
+    # The harmless row precedes the other one, and its event would come first.
     rulebook.wait_until(lambda: len(rulebook.told) == 2, "told not two")
     assert [told["event"]["nats"]["row"]["name"] for told in rulebook.told] == ["soon", "now"]
     assert rulebook.told[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
@@ -136,7 +138,7 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
 
 
 def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
-    """Write a report of the insights of which this table has these rows."""
+    """Write a report of the insights in which this table has these rows."""
     table = BY_NAME[name]
     values = [[row.get(column.name) for column in table.columns] for row in rows]
     report = {"format": FORMAT, "title": "test", "day": "2026-11-21", "generated": "2026-11-22T00:10:00Z", "notes": []}
@@ -157,14 +159,14 @@ def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
 
 
 def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) -> None:
-    """Certificates that end soon are renewed by the real playbook; and of a server that is gone the real one says what to do."""
+    """The real playbook renews certificates that expire soon; the real one for a lost server reports the next steps."""
     connection = {**hosts.system(), "tls_ca_file": str(hosts.root / "ca" / "ca.crt")}
     before = certificates(hosts)
     rulebook = start(
         "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": TELL}
     )
     rulebook.wait_until(lambda: rulebook.told, "told nothing of a certificate that ends in 10 days")
-    # Those of n1 and n2, which stand before it in the same look, end later than in two weeks.
+    # Those of n1 and n2, which precede it in the same check, end later than in two weeks.
     assert rulebook.told[0]["event"]["nats"]["server"] == "n3"
     rulebook.stop()
     del hosts.hosts["n3"]["nats_server_tls_cert_days"]
@@ -177,7 +179,7 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     assert not set(certificates(hosts)) & set(before)
     rulebook.stop()
 
-    # Of a cluster that is uneven it is said what would move, and nothing moves.
+    # For an uneven cluster the moves are reported, and nothing moves.
     uneven = {"fleet": "test", "cluster": "C1", "scope": "server", "measure": "bytes", "distance": 0.8}
     rows = [{**uneven, "scope": "zone"}, {**uneven, "measure": "replicas"}, {**uneven, "distance": 0.2}, uneven]
     plan = hosts.root / "plan.json"

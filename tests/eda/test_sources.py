@@ -136,7 +136,7 @@ def test_an_event_names_the_root_cause_of_its_problem() -> None:
     named = {"kind": "servers_down", "title": "n3 does not answer: stream APP/ORDERS has no quorum", "servers": ["n3"]}
     assert [event["cause"] for event in events] == [named, named]
     assert events[1]["absent"] == ["n3"]
-    # When it is over, the event says what it was that it followed from.
+    # At its end, the event names the cause from which it followed.
     assert [event["cause"] for event in tracker.due_events([], 1)] == [named, named]
 
 
@@ -169,7 +169,8 @@ def test_without_repeat_it_is_reported_once() -> None:
 
 
 class Secure(NatsProcesses):
-    """A cluster with certificates that end in a day, and a user `narrow` who may ask the JetStream API and nothing more."""
+    """A cluster with certificates that end in a day, and a user `narrow` with access to the JetStream API and
+    nothing more."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.files = make_certificates(directory)
@@ -200,7 +201,7 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
 
 
 def test_health(secure: Secure) -> None:
-    """A server goes and comes back, all go, and certificates end in a day, which old servers do not tell."""
+    """A server stops and comes back, all stop, and certificates end in a day, which old servers do not report."""
     arguments = {"connection": secure.sys_connection(), "expected_servers": NAMES, "certificate_days": 2}
     arguments.update(interval=0.5, timeout=1)
 
@@ -241,7 +242,7 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
         return int(run_in_process("nats_stream_info", app, stream="KEPT")["streams"][0]["state"]["messages"])
 
     add("KEPT", "$JS.EVENT.ADVISORY.STREAM.CREATED.>")
-    # A server that does not know of it yet publishes to nobody.
+    # A server without the interest publishes to no one.
     assert any(add(f"SEEN{number}", f"seen.{number}") for number in range(20))
 
     async def work(event: Callable[..., Awaitable[Any]]) -> None:

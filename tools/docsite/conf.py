@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sphinx's settings for the site that `make docs` builds: the guides of docs/ as they are, and antsibull-docs' reference.
+"""Sphinx's settings for the site that `make docs` builds: the guides of docs/ as they are, and antsibull-docs'
+reference.
 
-The guides link to files as they lie in the repository. Here those links lead to the pages that antsibull-docs makes of the same
-roles and plugins, and everything that is no page to the repository itself.
+The guides link to files of the repository. Here links to roles and plugins lead to the pages that antsibull-docs
+generates for them, and links to files without a page lead to the repository.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ default_role = "any"
 highlight_language = "yaml"
 nitpicky = True
 ANSIBLE = "https://docs.ansible.com/ansible/latest/reference_appendices"
-#: Of its pages, those that are referred to by label.
+#: Pages of Ansible's documentation that are referred to by label.
 APPENDICES = {
     "common_return_values": "common_return_values",
     "ansible_configuration_settings": "config",
@@ -84,7 +85,8 @@ def lead(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def link_to_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
-    """Lead what antsibull-docs refers to in Ansible's own documentation there, which needs no network while the site is built."""
+    """Direct antsibull-docs' references to Ansible's own documentation there, which needs no network during the
+    build."""
     kind, name = node["reftype"], node["reftarget"]
     if kind == "ref" and name in APPENDICES:
         return nodes.reference("", "", content, refuri=f"{ANSIBLE}/{APPENDICES[name]}.html", internal=False)

@@ -19,7 +19,7 @@ from nats.js.api import StreamConfig
 
 
 async def roundtrip(args: argparse.Namespace) -> str:
-    """Return a line that tells what came back; raise whatever went wrong."""
+    """Return a line about the received message; raise any error."""
     tls = None
     if args.ca:
         tls = ssl.create_default_context(cafile=args.ca)
@@ -54,7 +54,7 @@ async def roundtrip(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Say what came back, or why nothing did."""
+    """Print the result, or the reason of a failure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", action="append", required=True)
     parser.add_argument("--user", required=True)

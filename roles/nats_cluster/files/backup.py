@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Save streams as nats_backup does, without Ansible: what the timer of backups runs.
+"""Save streams as nats_backup does, without Ansible: the program of the backup timer.
 
     python program.pyz SETTINGS
 
-The settings are JSON: `connection` (options of the module's connection), `account_users`, `directory`, `streams`, `exclude`,
-`keep`, `rate_limit`, `verify`, `encrypt_to`. Exit status: 0 everything is saved; 1 nothing was saved; 4 something could not be
-saved.
+The settings are JSON: `connection` (options of the module's connection), `account_users`, `directory`, `streams`,
+`exclude`, `keep`, `rate_limit`, `verify`, `encrypt_to`. Exit status: 0 if everything was saved, 1 if nothing was saved,
+4 if some streams could not be saved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
 
 def save(settings: dict[str, Any]) -> Outcome:
-    """Save what is asked for. Raises NatsFailure."""
+    """Save the requested streams. Raises NatsFailure."""
     given = {key: value for key, value in settings["connection"].items() if value is not None}
     own = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
     users = account_users(own, settings["account_users"])

@@ -5,8 +5,8 @@
 
     python pack.py OUT FOLDER=PREFIX [FILE=NAME …]
 
-Of a FOLDER all files are taken, also of its folders, below PREFIX; a FILE is called NAME, such as __main__.py, which makes the
-ZIP one that Python runs.
+All files of a FOLDER, including its subfolders, are added below PREFIX; a FILE is added as NAME. With __main__.py as
+NAME, Python can run the ZIP.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 
 def pack(target: Path, sources: dict[str, str]) -> None:
-    """Write the ZIP. Folders of compiled files and what is hidden are left out."""
+    """Write the ZIP without compiled and hidden files."""
     found: dict[str, Path] = {}
     for source, name in sources.items():
         path = Path(source)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a snapshot costs the collector, by the number of servers: ``make bench BENCH=insights/collector``.
+"""Measures the cost of a snapshot for the collector, by the number of servers: ``make bench BENCH=insights/collector``.
 
-Clusters of five servers, with 250 streams of three replicas and a consumer each. Their replies are those that were recorded from
-nats-server 2.15.1, with other names and figures, compressed as the server does. They lie on disk and are handed to the collector
-in place of a connection; from there on everything is what a snapshot does: decompress, parse, cut, write, publish. CPU is that
-of the process, without what the simulation takes. Each snapshot is taken by a process of its own, whose memory is told.
+Clusters of five servers, with 250 streams of three replicas and a consumer each. Their replies are those recorded from
+nats-server 2.15.1, with other names and figures, compressed as the server does. The collector reads them from disk
+instead of a connection; all further work is that of a real snapshot: decompress, parse, cut, write, publish. CPU is
+that of the process, without the simulation. Each snapshot is taken by a process of its own, whose memory is reported.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a snapshot took: lines, seconds of CPU and by the clock, bytes on disk, and bytes of memory at its largest."""
+    """The cost of a snapshot: lines, seconds of CPU and elapsed time, bytes on disk, and peak memory in bytes."""
 
     lines: int
     cpu: float
@@ -149,7 +149,7 @@ class Cost:
 
 
 def measured(folder: Path, form: str) -> Cost:
-    """Take a snapshot of the servers of a folder and return what it cost."""
+    """Take a snapshot of the servers of a folder and return its cost."""
     gc.set_threshold(200_000, 20, 100)  # as collect.py and the modules do
     if form == PLAIN:
         vars(json_text)["msgspec"] = None

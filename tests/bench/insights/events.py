@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tables of a lake cost, from the event logs that Spark writes of its jobs."""
+"""The cost of a lake's tables, from the event logs of Spark's jobs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: What a plan that writes a table writes to: its layer and its name.
+#: The target of a plan that writes a table: its layer and its name.
 _WRITTEN = re.compile(r"Arguments: \S+?/(silver|gold/_hours|gold|findings|findings/_hours)/(\w+)/run=")
 _ID = "spark.sql.execution.id"
 
 
 @dataclass
 class Work:
-    """What the tasks for one table took: seconds of CPU time, bytes shuffled and spilled to disk. Of what they read from a local
-    disk Spark counts a part only."""
+    """The work of the tasks for one table: seconds of CPU time, bytes shuffled and spilled to disk. Spark counts
+    only a part of the bytes read from a local disk."""
 
     cpu: float = 0.0
     shuffled: int = 0
@@ -42,7 +42,8 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def by_table(folder: Path) -> dict[str, Work]:
-    """Return what the tasks took by the table that they wrote, `other` for what wrote none, those that took most first."""
+    """Return the tasks' work by the table that they wrote, `other` for tasks that wrote none, the most expensive
+    first."""
     tables: dict[str, str] = {}
     stages: dict[int, str] = {}
     found: dict[str, Work] = defaultdict(Work)

@@ -30,7 +30,7 @@ SETTLED = 14
 
 
 def known(row: Row, series: Series) -> bool:
-    """Return whether the forecast could know: no event comes before it is due, none came just before."""
+    """Return whether the forecast was possible: no event comes before it is due, none came just before."""
     made = (row["origin"] - START).days
     return series.event is None or not made - SETTLED < series.event <= made + row["horizon"]
 

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gold and findings of a further hour cost, as a part of what a day of them costs.
+"""Measures the cost of a further hour of gold and findings, as a part of the cost of a day.
 
-``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day. What counts is
-the CPU time of a job that has made all hours but the last when silver of that comes, by that of the same job when it makes all
-of them (`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows; with
-``--together`` one command runs all jobs, as the role does. With ``--lake`` the snapshots are kept, and a later run finds them
-there.
+``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day. The
+figure is the CPU time of a job that has computed all hours but the last when silver of that arrives, divided by that of
+the same job when it computes all of them (`--force`). Each is the command that users run, including Spark's start,
+which a run without work measures; with ``--together`` one command runs all jobs, as the role does. With ``--lake`` the
+snapshots are kept, and a later run uses them.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rows of stream replicas per second and core from bronze to the report, at growing sizes.
 
-``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute until it has
-as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
-cores, with its start: wall time, CPU time, largest memory of all its processes, and what Spark had on disk at most besides the
-lake. It has no more cores than its master: what the Java machine compiles and collects beside the job would take the second one
-otherwise. With ``--whole`` documents are as large as recorded ones, and members of Raft groups are reported, two for each row.
-With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that they wrote. At
-last one aggregate is made from the same bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are
-ratios. With ``--lakes`` the bronze files are kept, and a later run finds them there.
+``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute
+until it has as many rows, in as many files as a real one; that is not measured. Each job is the command that users run,
+on one and on two cores, with its start: wall time, CPU time, largest memory of all its processes, and Spark's peak use
+of disk outside the lake. It has only the cores of its master: otherwise the JVM's compiler and garbage collector would
+use the second one. With ``--whole`` documents are as large as recorded ones, and members of Raft groups are reported,
+two for each row. With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that
+they wrote. At the end one aggregate is computed from the same bronze files plainly in Spark, DuckDB and pandas, and
+must be the same. The figures are ratios. With ``--lakes`` the bronze files are kept, and a later run uses them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ ENGINES = ("spark", "duckdb", "pandas")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: seconds by the clock, seconds of CPU time, bytes of memory and in the watched folder at most."""
+    """The cost of a command: elapsed seconds, seconds of CPU time, and peak bytes of memory and in the watched
+    folder."""
 
     wall: float
     cpu: float
@@ -56,7 +57,7 @@ class Cost:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files of a folder, which somebody may be removing."""
+    """Return the bytes of all files of a folder. Files may disappear during the call."""
     found = 0
     for path, _folders, names in os.walk(folder):
         for name in names:
@@ -120,7 +121,7 @@ def show(what: str, rows: int, cost: Cost) -> str:
 
 
 def show_tables(logs: Path) -> None:
-    """Print what the tasks of a job took by the table that they wrote, as parts of their CPU time."""
+    """Print the work of a job's tasks by the table that they wrote, as parts of their CPU time."""
     work = by_table(logs)
     whole = sum(one.cpu for one in work.values())
     print(f"\n| table, of {whole:.0f} CPU s of the tasks | part | MB shuffled | MB spilled |\n|---|---:|---:|---:|")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a process and all that it started cost, which the JVM and its workers are."""
+"""The cost of a process and all of its children, such as the JVM and its workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Spent(NamedTuple):
 
 
 def tree(root: int) -> dict[int, Spent]:
-    """Return what a process and each below it has spent until now, by their ids."""
+    """Return the cost of a process and of each process below it so far, by their ids."""
     parents: dict[int, int] = {}
     found: dict[int, Spent] = {}
     memory: dict[int, list[str]] = {}

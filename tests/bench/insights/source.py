@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rows of a stream per second of CPU time: the data source in Spark, its reader alone, and nats-py alone.
 
-``make bench BENCH=insights/source ARGS='--messages 200000'``. One server on loopback; only the readers' own CPU time counts (with
-Spark: of the JVM and its workers), since the server shares the machine. What counts is the ratio to nats-py.
+``make bench BENCH=insights/source ARGS='--messages 200000'``. One server on loopback; only the readers' own CPU time
+counts (with Spark: of the JVM and its workers), since the server shares the machine. The figure is the ratio to
+nats-py.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def measure(what: str, server: int, repeat: int, work: Callable[[], int]) -> flo
 
 
 async def nats_py(site: Site, stream: str, messages: int) -> int:
-    """Read a stream with nats-py's own pull subscription, and touch what a row has."""
+    """Read a stream with nats-py's own pull subscription, and access the fields of a row."""
     connection = await site.connect()
     # As the reader does; with acknowledgements the server would stop at max_ack_pending.
     config = ConsumerConfig(ack_policy=AckPolicy.NONE)

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Precision and recall of the checks on fleets of which all is known.
+"""Precision and recall of the checks on fleets with complete truth.
 
-``make bench BENCH=insights/truth ARGS='--servers 40 300'``. Each fleet has the faults of tests/support/truth.py, and much that
-is none. `planted`: findings that must be there; `found`: those that are; `follows`: others that are true because of a fault;
-`false`: the rest. Ends with status 1 when a critical finding is false or a planted fault was not found.
+``make bench BENCH=insights/truth ARGS='--servers 40 300'``. Each fleet has the faults of tests/support/truth.py, and
+many conditions that are not faults. `planted`: findings that must exist; `found`: those that do; `follows`: others that
+are true because of a fault; `false`: the rest. Ends with status 1 if a critical finding is false or a planted fault was
+not found.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from support.truth import Outcome, Truth, judged, planted, table
 
 
 def outcome(truth: Truth, folder: Path, *options: str) -> Outcome:
-    """Write the fleet's snapshots and journal into a folder, run the jobs that users run, and return how their findings are."""
+    """Write the fleet's snapshots and journal into a folder, run the jobs that users run, and return the score of
+    their findings."""
     lake, journal = folder / "lake", folder / "journal.jsonl"
     truth.write(lake)
     journal.write_text("".join(f"{line}\n" for line in truth.journal()))

@@ -7,11 +7,10 @@ Python imports this file at its start if it finds it: on the controllers through
 hosts of the lab through a .pth file. No result is cached, only code compiled from sources, and the archives of modules.
 
 - A module arrives as an archive with all of its imports; compiling these takes up to half of its CPU time.
-- A module, and a playbook, ends with a garbage collection of all objects, which takes up to a quarter of a module's
-time.
+- A module, and a playbook, ends with a garbage collection of all objects, up to a quarter of a module's time.
 - A task is a process of its own. It compiles its expressions and templates and those of all variables that they use,
-and its
-  garbage collector writes to all of the memory that it shares with the parent: each takes a sixth of a playbook's time.
+  and its garbage collector writes to all of the memory that it shares with the parent: each takes a sixth of a
+  playbook's time.
 - A playbook compiles the plugins of collections and their imports.
 - A module that runs on the controller itself is forked instead of started, see module_server.py.
 - A playbook reads the sources of a module and of all its imports to put them into the archive: a tenth.

@@ -127,8 +127,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Callable
 
-# ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
-# ansible_collections of its own.
+# ansible-rulebook runs this file by its path and does not support collections. The package `ansible`, if it is
+# installed, has an ansible_collections of its own.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections
@@ -169,7 +169,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "deliver_policy": {"type": "str", "choices": ["new", "all"], "default": "new"},
 }
 
-#: Seconds after which a server delivers again what was not acknowledged.
+#: Seconds after which a server redelivers unacknowledged messages.
 ACK_WAIT = 30.0
 
 
@@ -206,9 +206,9 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 
 def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> tuple[float, str | None]:
-    """Make the durable consumer unless it is there, and return its ack_wait in seconds, and the account where that is known.
+    """Create the durable consumer unless it exists, and return its ack_wait in seconds, and the account if it is known.
 
-    Raises NatsFailure invalid_option when there is no stream, or a consumer that does not fit.
+    Raises NatsFailure invalid_option if the stream does not exist, or an existing consumer is unsuitable.
     """
     stream, durable = require_name("stream", params["stream"]), require_name("durable", params["durable"])
     subjects = sorted(params["subjects"] or ())
@@ -229,7 +229,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
                 "deliver_policy": params["deliver_policy"],
                 "ack_policy": "explicit",
                 "ack_wait": int(ACK_WAIT * 1e9),
-                # One at a time, so that their order stays when one comes again.
+                # One at a time, so a redelivered message keeps its place.
                 "max_ack_pending": 1,
                 **({"filter_subject": subjects[0]} if len(subjects) == 1 else {"filter_subjects": subjects}),
             },
@@ -266,7 +266,7 @@ def advisory_event(message: Message, kept_in: str | None, own_account: str | Non
     kind = _type(message.subject, advisory)
     asset = "meta group" if kind == "domain_leader_elected" else "/".join(filter(None, (account, stream, consumer)))
     number = f"{kept_in}/{message.sequence}" if kept_in else hashlib.sha256(message.body).hexdigest()[:32]
-    # $SYS.SERVER.<id>.SHUTDOWN and LAMEDUCK are no advisories: they hold the server, whose id is not theirs.
+    # $SYS.SERVER.<id>.SHUTDOWN and LAMEDUCK are not advisories: they contain the server, and their id is the server's.
     typed = "type" in advisory
     server = advisory if not typed and "ver" in advisory else advisory.get("server")
     moment = advisory.get("timestamp") or (server.get("time") if isinstance(server, dict) else None)
@@ -294,5 +294,5 @@ def _type(subject: str, advisory: Mapping[str, Any]) -> str:
 
 
 def _name(value: Any) -> str | None:
-    """Return the name of what an advisory tells by its name or as an object."""
+    """Return the name from an advisory's field, which is a name or an object with one."""
     return value.get("name") if isinstance(value, Mapping) else value

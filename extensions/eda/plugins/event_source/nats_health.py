@@ -274,7 +274,7 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
     found = []
     for server, varz in api.pages(servers, "VARZ"):
         if isinstance(varz, NatsFailure):
-            continue  # of a server that does not answer, the look at the cluster tells
+            continue  # for a server that does not answer, the check of the cluster reports it
         ends = certificate_ends(varz)
         for part, end in ends.items():
             left = (parse_time(end) - parse_time(varz["now"])).total_seconds() / 86400

@@ -76,8 +76,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
-# ansible_collections of its own.
+# ansible-rulebook runs this file by its path and does not support collections. The package `ansible`, if it is
+# installed, has an ansible_collections of its own.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections
@@ -101,7 +101,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "interval": {"type": "float", "default": 60},
 }
 
-#: Of report.json, see docs/insights.md.
+#: The format of report.json, see docs/insights.md.
 FORMAT = 1
 
 
@@ -142,7 +142,7 @@ def read_report(path: Path, table: str) -> dict[str, Any]:
 
 
 def rows_of(report: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """Yield the content of the event of each row; what is null in it is left out."""
+    """Yield the content of the event of each row, without null values."""
     table = report["tables"][name]
     columns = [column[0] for column in table["columns"]]
     for number, values in enumerate(table["rows"]):
