@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import CLOCK_SKEW
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Checkpoint,
     Drill,
@@ -175,10 +176,11 @@ def judge(
     limits: Limits = ANY,
     drill: Optional[Drill] = None,
     fenced: bool = False,
+    serving: bool = False,
 ) -> StreamStatus:
     """Return the state of one stream. The site was read before the origin, so its real lag is not larger. `fenced`: an
-    interrupted failback left the promoted stream without its subjects."""
-    promoted = bool(failover and failover.done)
+    interrupted failback left the promoted stream without its subjects. `serving`: the promoted stream accepts messages."""
+    promoted = failover is not None and (failover.done or serving)
     state = PROMOTED if promoted else _state(protected, origin, site)
     contact = last_contact(site.info, protected.stream) if site.info else None
     behind = _behind(origin, site) if state in (FOLLOWING, BEHIND, DISCONNECTED) else None
@@ -188,13 +190,14 @@ def judge(
     age = _age(now, checkpoint.taken if checkpoint else "")
     proven = _age(now, drill.proven if drill else "")
     if fenced:
-        silent = "the origin does not answer" if origin.info is None else "neither side accepts messages"
-        serving = "the origin accepts messages" if serves(protected, origin) else silent
-        problems = [f"the failback of stream {protected.stream} is unfinished, and {serving}: run it again"]
+        accepting = _accepting(protected, origin, False)
+        problems = [f"the failback of stream {protected.stream} is unfinished, and {accepting}: run it again"]
     elif promoted and failover is not None:
         problems = _split_brain(protected, origin, failover)
     else:
         problems = _problems(protected, state, origin, site, loss, checkpoint, age, limits)
+    if failover is not None and not failover.done:
+        problems.append(_unfinished(protected, origin, serving))
     if not promoted:
         problems += _unproven(drill, proven, limits)
     floors = () if promoted else _floors(origin, checkpoint)
@@ -313,6 +316,10 @@ def _problems(
     if checkpoint is None:
         if origin.consumers or origin.problem:
             found.append("there is no checkpoint: if the origin is lost, so are the positions of its consumers")
+    elif _in_future(age):
+        found.append(
+            f"the checkpoint is dated in the future ({checkpoint.taken}): check the clocks, and save another one"
+        )
     elif limits.checkpoint is not None and age is not None and age > limits.checkpoint:
         found.append(
             f"the checkpoint is {human_seconds(age)} old, the limit is {human_seconds(limits.checkpoint)}: consumers "
@@ -325,6 +332,26 @@ def serves(protected: Protected, origin: Reading) -> bool:
     """Return whether the origin is known to accept messages."""
     config = (origin.info or {}).get("config") or {}
     return bool(config) and not config.get("sealed") and not is_fenced(config, protected.stream)
+
+
+def serves_promoted(config: Mapping[str, Any], failover: Failover) -> bool:
+    """Return whether the stream with this configuration replaces the origin: it has the subjects and copies no other stream."""
+    has_subjects = list(config.get("subjects") or ()) == list(failover.subjects)
+    return has_subjects and not config.get("mirror") and not config.get("sources")
+
+
+def _accepting(protected: Protected, origin: Reading, serving: bool) -> str:
+    """Return which side accepts messages, as part of a sentence. `serving`: whether the site does."""
+    if serves(protected, origin):
+        return "both sides accept messages" if serving else "the origin accepts messages"
+    if serving:
+        return "the site accepts messages"
+    return "the origin does not answer" if origin.info is None else "neither side accepts messages"
+
+
+def _unfinished(protected: Protected, origin: Reading, serving: bool) -> str:
+    accepting = _accepting(protected, origin, serving)
+    return f"the failover of stream {protected.stream} is unfinished, and {accepting}: run it again"
 
 
 def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> list[str]:
@@ -342,9 +369,16 @@ def _age(now: Optional[float], stamp: str) -> Optional[float]:
     return now - parse_time(stamp).timestamp() if stamp and now is not None else None
 
 
+def _in_future(age: Optional[float]) -> bool:
+    """Return whether a clock was ahead when something was recorded: no limit of its age would be exceeded for a long time."""
+    return age is not None and age < -CLOCK_SKEW.total_seconds()
+
+
 def _unproven(drill: Optional[Drill], age: Optional[float], limits: Limits) -> list[str]:
     if drill is not None and not drill.ok:
         return [f"the last drill of a failover failed: {drill.reason}"]
+    if drill is not None and _in_future(age):
+        return [f"the last drill is dated in the future ({drill.proven}): check the clocks, and run another one"]
     if limits.drill is None:
         return []
     if age is None:

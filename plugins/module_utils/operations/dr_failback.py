@@ -96,7 +96,9 @@ def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
     worst: set[int] = set()
     for row, failover in [(row, row.failover) for row in rows if row.failover is not None]:
         name, stream = row.status.protected.name, row.status.protected.stream
-        stranded = row.origin.last_seq - failover.position
+        begun = row.records.failback(stream) if row.records else None
+        # After an interrupted run the origin may already have messages of the site.
+        stranded = (begun.origin_last if begun else row.origin.last_seq) - failover.position
         subjects = failover.origin_config.get("subjects") or failover.subjects
         if row.returned:
             found.append(

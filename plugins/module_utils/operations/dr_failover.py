@@ -44,7 +44,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     is_fenced,
     saved_consumer,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected, Reading
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import (
+    Protected,
+    Reading,
+    serves_promoted,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     MESSAGE_NOT_FOUND,
@@ -132,9 +136,7 @@ def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
 def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
     """Return whether an earlier run promoted the stream, and was cut off before it could record that."""
     info = api.find_stream(record.target) if record.phase == PROMOTE else None
-    config = info["config"] if info else {}
-    serves = list(config.get("subjects") or ()) == list(record.subjects)
-    return serves and not config.get("mirror") and not config.get("sources")
+    return info is not None and serves_promoted(info["config"], record)
 
 
 def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:

@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
     StreamStatus,
     judge,
     serves,
+    serves_promoted,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Pair, Records, read_pair
@@ -57,22 +58,24 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
             checkpoint = records.checkpoint(one.stream) if records else None
             failover = records.failover(one.stream) if records else None
             drill = records.drill(one.stream) if records else None
-            fenced = bool(records and failover and records.failback(one.stream)) and _is_fenced(pair, one, failover)
-            status = judge(one, origin, site, checkpoint, failover, limits, drill, fenced)
+            target = _target_config(pair, one, failover)
+            fenced = bool(records and records.failback(one.stream)) and is_fenced(target, one.stream)
+            serving = failover is not None and serves_promoted(target, failover)
+            status = judge(one, origin, site, checkpoint, failover, limits, drill, fenced, serving)
             returned = fenced and serves(one, origin) and not _returns(origin, failover)
             found[one] = Row(origin, site, records, checkpoint, failover, status, returned)
     return [found[one] for one in streams]
 
 
-def _is_fenced(pair: Pair, protected: Protected, failover: Optional[Failover]) -> bool:
-    """Return whether the promoted stream is known to have no subjects that clients use."""
+def _target_config(pair: Pair, protected: Protected, failover: Optional[Failover]) -> dict[str, Any]:
+    """Return the configuration of the stream that a failover promotes, empty without a failover or while it is unknown."""
     if failover is None:
-        return False
+        return {}
     try:
         promoted = pair.site.api(protected.account).find_stream(failover.target)
     except NatsFailure:
-        return False
-    return promoted is not None and is_fenced(promoted["config"], protected.stream)
+        return {}
+    return dict(promoted["config"]) if promoted else {}
 
 
 def _returns(origin: Reading, failover: Optional[Failover]) -> bool:
@@ -104,7 +107,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
         return result
     new = make_checkpoint(row.origin)
     same = old is not None and same_consumers(old.consumers, new.consumers) and old.config == new.config
-    if same and old is not None and old.last_seq == new.last_seq and (row.status.checkpoint_age or 0.0) < fresh:
+    if same and old is not None and old.last_seq == new.last_seq and abs(row.status.checkpoint_age or 0.0) < fresh:
         return result
     if not check_mode:
         try:

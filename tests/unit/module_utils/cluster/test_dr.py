@@ -172,6 +172,11 @@ def test_limits_are_problems() -> None:
     old = checkpoint(taken="2026-11-24T11:00:00Z")
     (problem,) = judge(ORDERS, origin(90), site(90), old, None, Limits(checkpoint=60)).problems
     assert problem.startswith("the checkpoint is 1h")
+    # The clock of the origin was ahead by a day. A minute is tolerated.
+    (problem,) = judge(ORDERS, origin(90), site(90), checkpoint(taken="2026-11-25T12:00:00Z")).problems
+    assert problem.startswith("the checkpoint is dated in the future (2026-11-25T12:00:00Z): check the clocks")
+    near = checkpoint(taken="2026-11-24T12:01:00Z")
+    assert judge(ORDERS, origin(90), site(90), near, None, Limits(checkpoint=60)).in_order
 
 
 def test_floors_of_consumers_are_those_of_both() -> None:
@@ -200,6 +205,22 @@ def test_an_unfinished_failback_is_no_split_brain() -> None:
     assert problem == "the failback of stream ORDERS is unfinished, and the origin accepts messages: run it again"
     (problem,) = judge(ORDERS, SILENT, promoted, checkpoint(), FAILOVER, fenced=True).problems
     assert problem == "the failback of stream ORDERS is unfinished, and the origin does not answer: run it again"
+
+
+def test_an_unfinished_failover_is_never_in_order() -> None:
+    """Killed after the origin was fenced, and after the promotion; the origin of the second one has returned since."""
+    unfinished = "the failover of stream ORDERS is unfinished, and"
+    begun, fenced = replace(FAILOVER, phase="promote"), origin(90, subjects=[fenced_subject("ORDERS")])
+    row = judge(ORDERS, fenced, site(90), checkpoint(), begun)
+    assert (row.state, row.in_order) == (FOLLOWING, False)
+    assert row.problems == (f"{unfinished} neither side accepts messages: run it again",)
+    promoted = Reading(info=origin(90).info)
+    row = judge(ORDERS, fenced, promoted, checkpoint(), begun, serving=True)
+    assert row.state == PROMOTED and row.problems == (f"{unfinished} the site accepts messages: run it again",)
+    split, last = judge(ORDERS, origin(95), promoted, checkpoint(), begun, serving=True).problems
+    assert "split brain" in split and last == f"{unfinished} both sides accept messages: run it again"
+    (problem,) = judge(ORDERS, origin(90), site(90), checkpoint(), replace(FAILOVER, phase="fence")).problems
+    assert problem == f"{unfinished} the origin accepts messages: run it again"
 
 
 def test_a_promoted_stream_is_in_order() -> None:

@@ -178,6 +178,9 @@ def test_the_status_tells_of_the_last_drill() -> None:
     )
     (problem,) = judge(ORDERS, origin(), site(), saved, None, Limits(drill=60.0), kept).problems
     assert problem.startswith("the last drill was 30m")
+    ahead = next_drill(None, replace(DRILL, time="2026-11-25T12:00:10Z"))
+    (problem,) = judge(ORDERS, origin(), site(), saved, None, limits, ahead).problems
+    assert problem.startswith("the last drill is dated in the future (2026-11-25T12:00:10Z): check the clocks")
     failed = judge(
         ORDERS, origin(), site(), saved, None, limits, next_drill(kept, replace(DRILL, ok=False, reason="no room"))
     )
