@@ -355,8 +355,8 @@ def main() -> None:
         sys.exit("interrupted")
     except (labs.LabError, AssertionError) as error:
         sys.exit(f"operations.py: {error}")
-    figures_of: dict[str, Any] = asdict(report)
-    print(json.dumps(figures_of) if arguments.json else markdown(report, arguments.streams, arguments.rate))
+    fields: dict[str, Any] = asdict(report)
+    print(json.dumps(fields) if arguments.json else markdown(report, arguments.streams, arguments.rate))
     if any(one.wrong for one in report.restarts):
         sys.exit("not all that was acknowledged is in its stream, once and in order")
 

@@ -32,7 +32,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         made.kill()
 
 
-def of_type(rulebook: Rulebook, kind: str) -> list[dict[str, Any]]:
+def typed_events(rulebook: Rulebook, kind: str) -> list[dict[str, Any]]:
     return [event["nats"] for event in rulebook.events if event["nats"]["type"] == kind]
 
 
@@ -48,7 +48,9 @@ def make_assets(cluster: NatsProcesses, *names: str) -> None:
 
 def created(rulebook: Rulebook) -> list[str]:
     """Return the streams whose creation was reported, in order."""
-    return [told["stream"] for told in of_type(rulebook, "stream_action") if told["advisory"]["action"] == "create"]
+    return [
+        told["stream"] for told in typed_events(rulebook, "stream_action") if told["advisory"]["action"] == "create"
+    ]
 
 
 #: The log line after which no advisory is missed.
@@ -59,8 +61,8 @@ def test_a_step_down_reaches_an_action(cluster: NatsProcesses, start: Start, tmp
     rulebook = start(printing(tmp_path, "nats_advisories", connection="{{ nats }}"), {"nats": cluster.sys_connection()})
     rulebook.wait_for(LISTENS)
     leader = step_down(cluster)
-    rulebook.wait_until(lambda: of_type(rulebook, "stream_leader_elected"), "told no election")
-    told = of_type(rulebook, "stream_leader_elected")[-1]
+    rulebook.wait_until(lambda: typed_events(rulebook, "stream_leader_elected"), "told no election")
+    told = typed_events(rulebook, "stream_leader_elected")[-1]
     assert (told["account"], told["stream"], told["asset"], told["leader"]) == ("APP", "ORDERS", "APP/ORDERS", leader)
     assert told["subject"] == "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.ORDERS"
     assert told["id"] == told["advisory"]["id"]
@@ -123,12 +125,12 @@ def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, sta
             cluster.start(name)
             form(cluster)
     rulebook.wait_until(
-        lambda: stored.keys() <= {event["sequence"] for event in of_type(rulebook, "number")}, "told not of all"
+        lambda: stored.keys() <= {event["sequence"] for event in typed_events(rulebook, "number")}, "told not of all"
     )
-    told = {event["sequence"]: event["advisory"]["number"] for event in of_type(rulebook, "number")}
+    told = {event["sequence"]: event["advisory"]["number"] for event in typed_events(rulebook, "number")}
     assert stored.items() <= told.items()
     assert list(told) == sorted(told), "not in order"
-    assert len(told) == len(of_type(rulebook, "number")), "repeated, though only the connection was lost"
+    assert len(told) == len(typed_events(rulebook, "number")), "repeated, though only the connection was lost"
     assert "connected again" in rulebook.output
     assert "Traceback" not in rulebook.output
 
@@ -183,7 +185,7 @@ def test_with_feedback_what_came_to_the_rules_is_acknowledged(
 def test_by_tls_and_credentials(start: Start, tmp_path: Path) -> None:
     """An operator's cluster that requires client certificates: a .creds file, with TLS from the first byte."""
     files, operator = make_certificates(tmp_path), make_operator(tmp_path, "APP")
-    of_files = f'cert_file: "{files.cert}", key_file: "{files.key}", ca_file: "{files.ca}"'
+    certificate_files = f'cert_file: "{files.cert}", key_file: "{files.key}", ca_file: "{files.ca}"'
     config = tmp_path / "n1.conf"
     accounts = "".join(f"{account}: {jwt}\n" for account, jwt in operator.accounts.items())
     server = NatsProcesses(VERSIONS[0], tmp_path, ["n1"], cluster="")
@@ -195,7 +197,7 @@ operator: {operator.jwt}
 system_account: {operator.system_account}
 resolver: MEMORY
 resolver_preload {{ {accounts} }}
-tls {{ {of_files}, verify: true, handshake_first: true }}
+tls {{ {certificate_files}, verify: true, handshake_first: true }}
 """
     )
     server.start()
@@ -213,7 +215,7 @@ tls {{ {of_files}, verify: true, handshake_first: true }}
         made = run_in_process("nats_stream", app, stream="SEEN", subjects=["seen"], num_replicas=1)
         assert made.get("changed"), made
         server.stop("n1")
-        rulebook.wait_until(lambda: of_type(rulebook, "shutdown"), "told no shutdown")
-        assert of_type(rulebook, "shutdown")[0]["server"] == "n1"
+        rulebook.wait_until(lambda: typed_events(rulebook, "shutdown"), "told no shutdown")
+        assert typed_events(rulebook, "shutdown")[0]["server"] == "n1"
     finally:
         server.kill()

@@ -26,7 +26,7 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses
 from support.streams import Site
 
 OWN = ("$JS.EVENT.ADVISORY.STREAM.>", "$JS.EVENT.ADVISORY.CONSUMER.>")
-OF_SYSTEM = ("$JS.EVENT.ADVISORY.DOMAIN.>", "$JS.EVENT.ADVISORY.SERVER.>")
+SYSTEM_SUBJECTS = ("$JS.EVENT.ADVISORY.DOMAIN.>", "$JS.EVENT.ADVISORY.SERVER.>")
 
 
 class Exporting(NatsProcesses):
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
         found = Site("2.15.1", servers)
         servers.add_stream("ADVISORIES", 1, "APP", subjects=list(OWN), allow_direct=True)
-        servers.add_stream("ADVISORIES", 1, "OPS", subjects=[*OWN, *OF_SYSTEM], allow_direct=True)
+        servers.add_stream("ADVISORIES", 1, "OPS", subjects=[*OWN, *SYSTEM_SUBJECTS], allow_direct=True)
         yield found
     finally:
         servers.kill()
@@ -230,7 +230,7 @@ def test_a_file_that_names_no_streams(text: str, reported: str, tmp_path: Path) 
         captures_of(str(file))
 
 
-def test_what_the_command_refuses(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_refuses_invalid_options(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "session", lambda *_arguments: None)
     monkeypatch.setattr(cli, "Lake", lambda *_arguments: None)
     assert cli.main(["advisories", "--lake", str(tmp_path)]) == cli.FAILED

@@ -38,7 +38,7 @@ from pyspark.sql import functions as F
 from support.nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, binary
 
 VERSION = "2.15.1"
-OF_BACKUPS = {code for code, check in REGISTRY.checks.items() if check.view == "backups"}
+BACKUP_CHECKS = {code for code, check in REGISTRY.checks.items() if check.view == "backups"}
 
 
 # --- from a run to the report ---------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_real_catalogue_becomes_findings_and_a_report(
     assert "damaged/catalogue.json cannot be read: it is not JSON" in failure["description"]
 
     thresholds = tmp_path / "thresholds.json"
-    thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - OF_BACKUPS)}))
+    thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - BACKUP_CHECKS)}))
     day = third["snapshot"][:8]
     span = ["--from", f"{day[:4]}-{day[4:6]}-{day[6:]}", "--lake", str(lake), "--master", "local[1]"]
     assert main(["silver", "gold", "findings", *span, "--thresholds", str(thresholds)]) == DONE
@@ -189,7 +189,7 @@ def test_it_is_what_nats_check_says_of_the_same_catalogue(spark: SparkSession, t
         path = tmp_path / f"{name}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in found))
         tables[name] = spark.read.schema(tables[name].schema).json(str(path))
-    only = Registry({code: REGISTRY.checks[code] for code in OF_BACKUPS})
+    only = Registry({code: REGISTRY.checks[code] for code in BACKUP_CHECKS})
     judged = [row for part in judge(tables, [key["snapshot"]], only, Settings()) for row in part.collect()]
 
     given = {"directory": "/d", "age_warn": "26h", "age_critical": "50h", "proof_warn": "90d", "proof_critical": None}
@@ -229,7 +229,7 @@ CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float |
 }
 
 
-def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
+def test_lag_is_reported_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
     begin = NOW - timedelta(hours=1)
     led: list[dict[str, Any]] = []
     stored = []
@@ -237,7 +237,7 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
         key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "domain": "", "account": "A"}
         stored.append({**key, "stream": "O", "last_seq": 3600 * step})
         for name, (kind, origins, sequences, _seconds) in CASES.items():
-            wanted = max(len(of_it) for of_it in origins)
+            wanted = max(len(step_origins) for step_origins in origins)
             row = {**key, "stream": name, "last_seq": sequences[step], "origins": origins[step], "replicates": wanted}
             mirrored = {"mirrored": "O"} if kind == "mirror" else {}
             led.append({**row, **mirrored, "last_ts": (taken - timedelta(seconds=1000)).isoformat()})
@@ -248,11 +248,11 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
         return spark.read.schema(schema).json(str(path))
 
     lake = Lake(spark, str(tmp_path))
-    of_origin = empty(lake, "stream_replicas").schema["sources"].dataType.simpleString()
+    origins_type = empty(lake, "stream_replicas").schema["sources"].dataType.simpleString()
     same = (
         "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, last_seq bigint"
     )
-    reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
+    reported = frame("led", f"{same}, origins {origins_type}, replicates int, mirrored string, last_ts timestamp", led)
     streams = frame("stored", silver.COLUMNS["streams"], stored)
     snapshots = frame("snapshots", silver.COLUMNS["snapshots"], stored)
     periods = stream_periods({"streams": streams, "snapshots": snapshots})

@@ -68,15 +68,15 @@ def test_texts_are_cut_as_documents_are(endpoint: str, data: dict[str, Any]) -> 
     def read(value: Any) -> Any:
         return json.loads(bytes(value)) if json_text.is_text(value) else value
 
-    of_texts = [*rows_of(endpoint, json_text.document(reply(data), endpoint.upper())["data"])]
-    assert any(json_text.is_text(row.data) for row in of_texts)
-    assert [(table, dict(keys), read(found)) for table, keys, found in of_texts] == [
+    text_rows = [*rows_of(endpoint, json_text.document(reply(data), endpoint.upper())["data"])]
+    assert any(json_text.is_text(row.data) for row in text_rows)
+    assert [(table, dict(keys), read(found)) for table, keys, found in text_rows] == [
         (table, dict(keys), found) for table, keys, found in rows_of(endpoint, copy.deepcopy(data))
     ]
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"data":[', b'"x', b'{"data":{"account_details":[{]}}'])
-def test_what_is_no_json_is_said(body: bytes) -> None:
+def test_invalid_json_is_an_error(body: bytes) -> None:
     for endpoint in ("JSZ", "RAFTZ", "VARZ"):
         with pytest.raises(ValueError, match=r"."):
             json_text.document(body, endpoint)
@@ -157,7 +157,7 @@ LEFT: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize("as_text", [True, False])
-def test_what_no_column_takes_is_in_extra_and_counted(tmp_path: Path, as_text: bool) -> None:
+def test_data_without_a_column_is_in_extra_and_counted(tmp_path: Path, as_text: bool) -> None:
     def given(value: Any) -> Any:
         return next(iter(json_text.items(json_text.encoded([value])))) if as_text else value
 

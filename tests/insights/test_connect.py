@@ -97,7 +97,7 @@ def test_another_spark_makes_the_same_tables(connect: str, spark: SparkSession, 
         assert rows(spark, here / table) == rows(spark, there / table), table
 
 
-def test_what_is_wrong_with_a_server_is_said_at_once(tmp_path: Path) -> None:
+def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     refused = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}")
     assert refused.returncode == 1

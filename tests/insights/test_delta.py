@@ -39,13 +39,13 @@ def described(lake: Lake) -> Described:
     return done
 
 
-def of_spark(lake: Lake) -> list[Any]:
+def spark_rows(lake: Lake) -> list[Any]:
     frame = lake.read("silver", "streams", HOURS)
     assert frame is not None
     return sorted(tuple(row) for row in frame.select(*KEY, "last_seq", "taken").collect())
 
 
-def of_delta(lake: Lake, version: int | None = None) -> list[Any]:
+def delta_rows(lake: Lake, version: int | None = None) -> list[Any]:
     table = DeltaTable(f"{lake.uri}/silver/streams", version=version)
     by_arrow = table.to_pyarrow_table(columns=[*KEY, "last_seq", "taken"]).to_pylist()
     found = sorted((*list(row.values())[:-1], row["taken"].replace(tzinfo=None)) for row in by_arrow)
@@ -69,7 +69,7 @@ def test_every_published_row_is_read(spark: SparkSession, golden: Golden, tmp_pa
             assert dataset.count_rows() == sum(pq.read_metadata(file).num_rows for file in files), table
             seen += 1
     assert seen > 30
-    assert of_delta(lake) == of_spark(lake)
+    assert delta_rows(lake) == spark_rows(lake)
     dates = QueryBuilder().register("streams", DeltaTable(f"{path}/silver/streams"))
     assert dates.execute(f"SELECT * FROM streams WHERE date > '{DAY}'").read_all().num_rows == 0
 
@@ -83,28 +83,28 @@ def test_the_log_follows_what_is_published(
     FLEET.write(tmp_path, 3600.0)
     make_silver(lake, HOURS, say)
     described(lake)
-    first = of_delta(lake)
+    first = delta_rows(lake)
 
     FLEET.write(tmp_path, 60.0)  # late
     make_silver(lake, HOURS, say)
-    assert of_delta(lake) == first, "readers see the new hour as a whole, and not before the log names it"
+    assert delta_rows(lake) == first, "readers see the new hour as a whole, and not before the log names it"
     described(lake)
-    assert of_delta(lake) == of_spark(lake) != first
-    assert of_delta(lake, version=0) == first, "nobody has removed what was replaced"
+    assert delta_rows(lake) == spark_rows(lake) != first
+    assert delta_rows(lake, version=0) == first, "nobody has removed what was replaced"
 
     keep = Keep(unused=timedelta(0))
     tomorrow = START + timedelta(days=1)
     assert maintain(lake, tomorrow, keep, say).compacted == 1
     described(lake)
-    joined = of_delta(lake)
-    assert joined == of_spark(lake)
+    joined = delta_rows(lake)
+    assert joined == spark_rows(lake)
     FLEET.write(tmp_path, 120.0)
     make_silver(lake, HOURS, say)
     assert described(lake).left == [f"silver {DAY}"]
-    assert of_delta(lake) == joined, "the file of the day also has the rows that were replaced"
+    assert delta_rows(lake) == joined, "the file of the day also has the rows that were replaced"
     assert maintain(lake, tomorrow, keep, say).compacted == 1
     assert described(lake).left == []
-    assert of_delta(lake) == of_spark(lake) != joined
+    assert delta_rows(lake) == spark_rows(lake) != joined
 
 
 def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.
         described(lake)
         assert "last_seq" not in DeltaTable(f"{lake.uri}/silver/streams").to_pyarrow_dataset().schema.names
     described(lake)
-    assert of_delta(lake) == of_spark(lake)
+    assert delta_rows(lake) == spark_rows(lake)
 
 
 def test_without_the_package(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

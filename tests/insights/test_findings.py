@@ -82,7 +82,7 @@ def schemas(spark: SparkSession) -> dict[str, Any]:
     }
 
 
-def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:
+def create_tables(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:
     """Return the rows as tables. A column that no table has is a mistake of the test."""
     tables = {}
     for name, schema in schemas.items():
@@ -143,7 +143,7 @@ def judged(
         {**silent, **mark, "fleet": "gateways were not reported", "endpoint": "gatewayz", "server": "n1"}
     )
     rows["hosts"] = host_facts(rows["servers"])
-    tables = tables_of(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
+    tables = create_tables(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
     found: dict[str, list[Row]] = defaultdict(list)
     for part in judge(tables, [snapshot(LAST)], REGISTRY, SETTINGS):
         for row in part.collect():
@@ -186,7 +186,7 @@ def test_every_check_passes_where_all_is_well(judged: dict[str, list[Row]]) -> N
     assert set(REGISTRY.checks) - passed <= elsewhere
 
 
-def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
+def test_missing_facts_give_unknown_results(judged: dict[str, list[Row]]) -> None:
     wrong = {}
     for name, (_changes, expected) in {**OTHERS, **OTHERS_OVER_TIME}.items():
         for code, (result, about) in expected.items():
@@ -232,9 +232,9 @@ def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(ju
         for row in judged["a server is silent"]
         if row["result"] == "unknown" and row["kind"] == "server" and row["text"]
     ]
-    of_streams = {row["check"] for row in rows if row["server"] == "n2" and "did not answer jsz" in row["text"]}
-    assert {"STREAM_101", "JETSTREAM_003", "META_002"} <= of_streams
-    assert not {"CONN_101", "ROUTE_101", "FLEET_101"} & of_streams
+    silent_checks = {row["check"] for row in rows if row["server"] == "n2" and "did not answer jsz" in row["text"]}
+    assert {"STREAM_101", "JETSTREAM_003", "META_002"} <= silent_checks
+    assert not {"CONN_101", "ROUTE_101", "FLEET_101"} & silent_checks
     missing = {row["check"] for row in rows if row["server"] == "n9"}
     assert missing == {
         code for code, check in REGISTRY.checks.items() if not VIEWS[check.view].period and check.view != "snapshots"
@@ -242,7 +242,7 @@ def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(ju
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_what_was_never_asked_for_is_unknown(judged: dict[str, list[Row]], endpoint: str) -> None:
+def test_checks_of_an_unrequested_endpoint_are_unknown(judged: dict[str, list[Row]], endpoint: str) -> None:
     """Every check of the healthy fleet remains, none fails, and the checks of this endpoint alone name it."""
     found = defaultdict(set)
     for row in judged[endpoint]:
@@ -292,7 +292,7 @@ def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
 ) -> None:
     few = Registry()
     few.add(*(REGISTRY.checks[code] for code in ("HOST_101", "STREAM_201", "SERVER_007", "SERVER_003")))
-    tables = tables_of(spark, schemas, tmp_path, fleet("few", False, CASES["SERVER_003"].changes))
+    tables = create_tables(spark, schemas, tmp_path, fleet("few", False, CASES["SERVER_003"].changes))
     for name in ("hosts", "leadership"):
         del tables[name]
     parts = judge(tables, [snapshot(LAST)], few, Settings(skip=frozenset({"SERVER_007"})))
@@ -369,7 +369,7 @@ def test_remedies_name_what_exists() -> None:
         assert acts, f"{code}: no module, playbook or variable does what its remedy says"
 
 
-def test_what_is_measured_is_steady_and_what_is_counted_or_configured_is_not() -> None:
+def test_measured_values_are_steady_and_counts_or_settings_are_not() -> None:
     steady = {code for code, check in REGISTRY.checks.items() if check.steady}
     assert {
         "CAPACITY_201",

@@ -48,7 +48,9 @@ def test_every_fault_occurs_and_is_reported() -> None:
         assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
 
 
-def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silver_has_the_truth_of_the_fleet(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few_silver_tables(monkeypatch, "streams")
     fleet = Fleet(5, 20, outages=(Outage(1, 60, 120),))
     moments = [0.0, 60.0, 120.0]

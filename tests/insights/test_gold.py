@@ -309,8 +309,8 @@ def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(spark: Sp
     make_silver(lake, [hour for day in (first, second) for hour in hours_of(day)], lambda _text: None)
     wanted = few_gold_tables("consumer_lag")
 
-    def made(*of_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
-        return make_gold(lake, of_days, lambda _text: None, settings=Settings(max_lag=max_lag), wanted=wanted).made
+    def made(*gold_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
+        return make_gold(lake, gold_days, lambda _text: None, settings=Settings(max_lag=max_lag), wanted=wanted).made
 
     assert made(first, max_lag=1) == made(second) == 1
     assert made(first, second) == 2

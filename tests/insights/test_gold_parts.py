@@ -91,8 +91,8 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
                 )
                 assert len(values) == len(names)
                 rows.append(values)
-    of_usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
-    grown = growth(of_usage, of_usage).select(*(column.name for column in columns.GROWTH)).cache()
+    hourly_usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
+    grown = growth(hourly_usage, hourly_usage).select(*(column.name for column in columns.GROWTH)).cache()
 
     nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
 
@@ -187,8 +187,10 @@ def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]
     held = {key: series.held for key, series in all_series(["steady", "weekly"], 6, 112).items()}
     # As far as it grows in 28 days from the first of these days on.
     limits = [(*key, ((of[83] or 0.0) + ((of[83] or 0.0) - (of[55] or 0.0))) * 1e6) for key, of in held.items()]
-    of_usage = usage(spark, all_series(["steady", "weekly"], 6, 112)).drop("limit")
-    limited = of_usage.join(spark.createDataFrame(limits, "fleet string, name string, limit double"), ["fleet", "name"])
+    hourly_usage = usage(spark, all_series(["steady", "weekly"], 6, 112)).drop("limit")
+    limited = hourly_usage.join(
+        spark.createDataFrame(limits, "fleet string, name string, limit double"), ["fleet", "name"]
+    )
     days = Days(limited.select(*(column.name for column in columns.USAGE)))
     nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
     made = capacity(days.calibrated(range(84, 108)), nothing, nothing)
@@ -216,7 +218,7 @@ def test_a_verdict_on_capacity_does_not_change_back(verdicts: dict[str, dict[tup
         assert not any(said), asset
 
 
-def test_what_is_purged_again_and_again_does_not_grow(judged: dict[str, list[Row]]) -> None:
+def test_repeatedly_purged_assets_do_not_grow(judged: dict[str, list[Row]]) -> None:
     rows = [row for row in judged["sawtooth"] if row["horizon"] == 30]
     wrong = sum(row["forecast_p50"] - row["actual"] for row in rows)
     assert abs(wrong) < 0.05 * sum(row["actual"] for row in rows)
@@ -295,8 +297,8 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
         [(*row[:4], NOON - timedelta(hours=1) if row[3] == "a" else NOON + timedelta(minutes=15)) for row in rows],
         f"{key}, start timestamp",
     )
-    of_flows = flows(accounts, servers, DEFAULTS)
-    (row,) = account_usage(of_flows, stocks(accounts), of_flows.limit(0), DEFAULTS).collect()
+    hourly_flows = flows(accounts, servers, DEFAULTS)
+    (row,) = account_usage(hourly_flows, stocks(accounts), hourly_flows.limit(0), DEFAULTS).collect()
     assert (row["sent_msgs"], row["gaps"], row["observed"], row["coverage"]) == (50 + 20, 2, 1200.0, 0.5)
     assert (row["connections"], row["storage_max"], row["byte_hours"]) == (7.0, 7, pytest.approx(7 * 40 / 60))
 
@@ -322,8 +324,8 @@ def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame
     """Return gold's rows for a day."""
     table = TABLES["divergence"]
     before = spark.createDataFrame([], table.schema) if past is None else past
-    of_hours = FACTS["followers"].rows(followers(spark.createDataFrame(rows, _REPLICAS)))
-    return table.rows(divergence(of_hours, before))
+    hourly_followers = FACTS["followers"].rows(followers(spark.createDataFrame(rows, _REPLICAS)))
+    return table.rows(divergence(hourly_followers, before))
 
 
 #: Minutes between two snapshots: of an hour there may be one.
@@ -416,7 +418,7 @@ _OVER_MIDNIGHT: dict[
 }
 
 
-def test_what_differs_goes_on_over_midnight(spark: SparkSession) -> None:
+def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
     """Two snapshots before midnight and one after it: three are more than a moment."""
     first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
     second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
@@ -640,13 +642,13 @@ def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> N
         things += [("F", str(number), "server", name, "", "", "", [name], None, 0) for name in ("n1", "n2")]
         if number != 9:
             things.append(("F", str(number), "server", "n3", "", "", "", ["n3"], None, 0))
-    of_all = "fleet string, snapshot string, number int, taken timestamp, silent array<string>"
-    of_things = (
+    moment_columns = "fleet string, snapshot string, number int, taken timestamp, silent array<string>"
+    thing_columns = (
         "fleet string, snapshot string, object string, server string, account string, stream string, consumer string, "
         "hosts array<string>, created timestamp, alike bigint"
     )
-    all_things = spark.createDataFrame(things, of_things).withColumns({"domain": F.lit(""), "bits": F.lit(1)})
-    found = suspects(all_things, spark.createDataFrame(moments, of_all))
+    all_things = spark.createDataFrame(things, thing_columns).withColumns({"domain": F.lit(""), "bits": F.lit(1)})
+    found = suspects(all_things, spark.createDataFrame(moments, moment_columns))
     assert {(row["server"], row["stream"]) for row in found.collect()} == {
         ("", "gone"), ("", "changed"), ("", "new"), ("n3", "")
     }  # fmt: skip
@@ -656,9 +658,9 @@ def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSessi
     """A snapshot every 20 s, with one that does not show the stream, one gap that is too long, and some changes of the leader."""
     moments = [NOON + timedelta(seconds=20 * number + (300 if number > 70 else 0)) for number in range(230)]
     leaders = {number: "n1" if number < 62 or 64 <= number < 120 else "n2" for number in range(230) if number != 100}
-    of_all = [("F", f"{number:03}", moment) for number, moment in enumerate(moments)]
-    of_stream = [
-        (*of_all[number], "", "A", "S", "C", "G", NOON, None, 1, leader, ["n1", "n2"], ["n1", "n2"], None, 1)
+    snapshot_rows = [("F", f"{number:03}", moment) for number, moment in enumerate(moments)]
+    stream_rows = [
+        (*snapshot_rows[number], "", "A", "S", "C", "G", NOON, None, 1, leader, ["n1", "n2"], ["n1", "n2"], None, 1)
         for number, leader in leaders.items()
     ]
     expected: list[list[Any]] = []
@@ -677,11 +679,11 @@ def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSessi
     servers, peers, consumers = (
         spark.createDataFrame([], silver.COLUMNS[name]) for name in ("servers", "meta_peers", "consumers")
     )
-    snapshots = spark.createDataFrame(of_all, "fleet string, snapshot string, taken timestamp").withColumns(
+    snapshots = spark.createDataFrame(snapshot_rows, "fleet string, snapshot string, taken timestamp").withColumns(
         {"missing": F.array().cast("array<string>"), "complete": F.lit(True)}
     )
     streams = spark.createDataFrame(
-        of_stream,
+        stream_rows,
         "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, cluster string, "
         "raft_group string, created timestamp, leader_since timestamp, num_replicas int, leader string, members array<string>, "
         f"hosts array<string>, peers {PEERS}, quorum bigint",
@@ -719,18 +721,22 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         return spark.createDataFrame(rows, names)
 
     def runs(stream: str) -> list[tuple[Any, ...]]:
-        of_all: tuple[Any, ...] = ([], ["n1", "n2", "n3"])
-        ok = ("F", "stream", "A", stream, "", 1, "ok", None, minute(1), minute(5), 5, *of_all)
-        bad = ("F", "stream", "A", stream, "", 2, "no_leader", minute(5), minute(6), minute(15), 10, *of_all)
-        return [ok, bad, ("F", "stream", "A", stream, "", 3, "ok", minute(15), minute(16), minute(20), 5, *of_all)]
+        group_members: tuple[Any, ...] = ([], ["n1", "n2", "n3"])
+        ok = ("F", "stream", "A", stream, "", 1, "ok", None, minute(1), minute(5), 5, *group_members)
+        bad = ("F", "stream", "A", stream, "", 2, "no_leader", minute(5), minute(6), minute(15), 10, *group_members)
+        return [
+            ok,
+            bad,
+            ("F", "stream", "A", stream, "", 3, "ok", minute(15), minute(16), minute(20), 5, *group_members),
+        ]
 
     numbers = range(1, snapshots + 1)
-    of_timeline = frame(
+    timeline_rows = frame(
         [run for number in range(groups) for run in runs(f"S{number}")],
         "fleet string, kind string, account string, stream string, consumer string, run int, state string, before timestamp, "
         "begin timestamp, end timestamp, snapshots int, behind array<string>, members array<string>",
     ).withColumn("domain", F.lit(""))
-    of_moments = frame(
+    moment_rows = frame(
         [("F", str(number), number, minute(number), []) for number in numbers],
         "fleet string, snapshot string, number int, taken timestamp, absent array<string>",
     )
@@ -758,8 +764,8 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         "taken timestamp",
     )
     found = incidents(
-        of_timeline,
-        of_moments,
+        timeline_rows,
+        moment_rows,
         answers(servers),
         failures,
         advisories,
@@ -829,8 +835,8 @@ def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> No
         [("fleet", LAST, NOON + timedelta(minutes=minute)) for minute in (10, 20)],
         "fleet string, day date, taken timestamp",
     )
-    of_hours = counters(servers, DEFAULTS)
-    (row,) = activity(of_hours, waiting(consumers), changes, of_hours.limit(0), DEFAULTS).collect()
+    hourly_counters = counters(servers, DEFAULTS)
+    (row,) = activity(hourly_counters, waiting(consumers), changes, hourly_counters.limit(0), DEFAULTS).collect()
     # 600 in 600 seconds, and 300 in 600 seconds of the second start; the time in between is unknown.
     assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
     assert (row["api_errors"], row["connections"]) == (2, 10)

@@ -21,7 +21,7 @@ from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
 from support.lakes import published_rows
-from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
+from support.snapshots import HOUR, RECORDED, live_cluster, recorded, write_snapshot
 
 DAY = HOUR.date()
 REPORTS = ("servers", "jetstream", "streams", "consumers")
@@ -65,7 +65,7 @@ def test_it_equals_the_live_report(published: dict[str, Rows], version: str) -> 
     def table(name: str) -> Rows:
         return [row for row in published[name] if row["fleet"] == version]
 
-    cluster = cluster_of(recorded(version))
+    cluster = live_cluster(recorded(version))
     live = {one["name"]: one for one in report_data(cluster.as_dict(), {}, REPORTS)["tables"]}
     info = cluster.as_dict()
 

@@ -66,9 +66,7 @@ class Made:
         return published_rows(self.path, "findings", self.day)[table]
 
 
-def test_what_was_planted_is_found_and_nothing_besides_hour_by_hour_and_at_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """In a fleet with complete truth, no finding is false and none is missing."""
     whole = planted(servers=20, snapshots=15)
     hours = sorted({int(at // 3600) for at in whole.moments})
@@ -108,7 +106,9 @@ def test_what_was_planted_is_found_and_nothing_besides_hour_by_hour_and_at_once(
     assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
 
 
-def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_are_evaluated_again_after_changes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few_silver_tables(monkeypatch, "servers", "streams", "hosts")
     made = Made(spark, tmp_path / "lake", HOUR.date())
     start = HOUR.hour

@@ -103,7 +103,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         (look(3, "unknown", None, check="SERVER_101"), "fixed"),
     ],
 )
-def test_who_is_not_there_is_not_fixed_where_the_look_was_blind(
+def test_absent_subject_is_not_fixed_if_the_sample_is_inconclusive(
     spark: SparkSession, last: dict[str, Any], state: str
 ) -> None:
     made = judged_findings(results(spark, look(1, "fail", "GONE"), look(3, "pass", "WELL"), last))
@@ -146,7 +146,7 @@ def test_only_a_snapshot_of_its_own_fleet_ends_a_finding(spark: SparkSession) ->
     }
 
 
-def test_what_is_not_known_is_counted_by_its_reason(spark: SparkSession) -> None:
+def test_unknown_results_are_counted_by_reason(spark: SparkSession) -> None:
     silent = {"kind": "server", "server": "n2", "text": "did not answer jsz: no answer in time"}
     found = judged_findings(
         results(

@@ -178,7 +178,7 @@ def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path
     assert [name for name in (*used, *replaced, *new) if (tmp_path / name).exists()] == [*used, *new]
 
 
-def test_what_is_replaced_stays_for_its_readers(spark: SparkSession, tmp_path: Path) -> None:
+def test_replaced_runs_stay_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
     """However old it is: a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
     hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))

@@ -33,7 +33,7 @@ from jetstream_insights.messages import (
     sequence_at,
     state_of,
 )
-from support.streams import SEED, Message, Site, messages_of, site_of
+from support.streams import SEED, Message, Site, read_messages, running_site
 
 MANY = 4300
 DELETED = (1, 2, 3, 17, 4096, 4097, MANY)
@@ -42,7 +42,7 @@ PURGED = "kept.d"
 
 @pytest.fixture(scope="module", params=["2.10.27", "2.15.1"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_of(request.param, tmp_path_factory.mktemp("site")) as found:
+    with running_site(request.param, tmp_path_factory.mktemp("site")) as found:
         yield found
 
 
@@ -61,7 +61,7 @@ def streams(site: Site) -> dict[str, list[Message]]:
         many = MANY if name in ("DIRECT", "PLAIN") else 400
         site.publish(name, many, headers=True)
         site.remove(name, [sequence for sequence in DELETED if sequence < many] + [many], purge=f"{name}.{PURGED}")
-        found[name] = asyncio.run(messages_of(site, name))
+        found[name] = asyncio.run(read_messages(site, name))
         assert found[name][-1].sequence < many
         assert not any(message.subject == f"{name}.{PURGED}" for message in found[name])
     return found
@@ -193,9 +193,7 @@ def test_a_time_is_the_sequence_of_the_first_message_from_then_on(
 
 
 @pytest.mark.parametrize("name", ["GONE", "WENT"])
-def test_what_was_removed_before_it_was_read_is_reported(
-    site: Site, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_removed_before_reading_are_reported(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add_stream(name, allow_direct=name == "GONE")
     site.publish(name, 500)
     stream, found = state(site, name)
@@ -299,7 +297,7 @@ def test_a_stream_that_is_not_there(site: Site) -> None:
 
 def test_replicas_that_are_stopped_or_behind(tmp_path: Path) -> None:
     """Direct gets are answered by any replica: one that hangs is not waited for, and one that is behind not believed."""
-    with site_of("2.15.1", tmp_path, servers=3) as cluster:
+    with running_site("2.15.1", tmp_path, servers=3) as cluster:
         cluster.add_stream("WIDE", num_replicas=3, allow_direct=True)
         cluster.publish("WIDE", 100)
         info = cluster.api("STREAM.INFO.WIDE")

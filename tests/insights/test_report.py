@@ -300,7 +300,7 @@ def test_the_page_is_one_file_that_loads_nothing() -> None:
     assert "@DATA@" not in text and "@SCRIPT_HASH@" not in text
 
 
-def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
+def test_reported_names_are_escaped_in_the_page_and_complete_in_its_data() -> None:
     given = content()
     text = page(given)
     assert HOSTILE not in text
@@ -351,7 +351,7 @@ def found(check: str, **more: Any) -> dict[str, Any]:
     return {"check": check, "severity": severity, "text": f"text of {check}", **more}
 
 
-def causes_of(
+def find_causes(
     *findings: dict[str, Any], missing: tuple[str, ...] = (), meant: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
     """Return the causes of findings in a fleet of five without these servers."""
@@ -392,7 +392,7 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
         found("STREAM_106", account="A", stream="SLOW", peer="n2"),
         found("STREAM_110", account="A", stream="S1"),
     ]
-    causes = causes_of(*symptoms, *own, missing=("n4", "n5"))
+    causes = find_causes(*symptoms, *own, missing=("n4", "n5"))
     assert [(cause["kind"], cause["severity"], cause["findings"]) for cause in causes] == [
         ("servers_down", "critical", len(symptoms)),
         ("asset_fault", "critical", 1),
@@ -410,7 +410,7 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
 
 def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
     """Neither a consumer of a stream without a leader nor a server that is up is a cause of its own."""
-    (cause,) = causes_of(
+    (cause,) = find_causes(
         found("FLEET_101"),
         found("META_105", server="n4"),
         found("CONSUMER_103", account="A", stream="S", consumer="c", peer="n4"),
@@ -438,7 +438,7 @@ def test_servers_that_are_away_on_purpose_are_a_note(
     begin, end = (datetime.fromisoformat(moment(hour).replace("Z", "+00:00")).timestamp() for hour in hours)
     window = module_util("cluster.journal").Window(servers, begin, end, "in maintenance by ops (new disks)")
     gone = [found("FLEET_101"), *(found("META_105", server=name) for name in ("n4", "n5"))]
-    (cause,) = causes_of(*gone, missing=("n4", "n5"), meant=[window])
+    (cause,) = find_causes(*gone, missing=("n4", "n5"), meant=[window])
     assert (cause["kind"], cause["severity"]) == ("servers_down", severity)
     assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
@@ -480,14 +480,14 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
 
 
 def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
-    (cause,) = causes_of(
+    (cause,) = find_causes(
         *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))
     )
     assert (cause["kind"], cause["commands"], cause["findings"]) == ("", ["acknowledge"], 9)
 
 
 def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
-    (cause,) = causes_of(found("FLEET_101"))
+    (cause,) = find_causes(found("FLEET_101"))
     assert (cause["kind"], cause["servers"], cause["severity"]) == ("", [], "critical")
 
 

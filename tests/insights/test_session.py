@@ -23,7 +23,7 @@ SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell
 
 
 @pytest.mark.parametrize("size", ["little", "soon"])
-def test_what_the_jvm_says_is_not_among_the_results(size: str) -> None:
+def test_jvm_output_is_not_among_the_results(size: str) -> None:
     """At its end the JVM reports the use of its code cache in the same way as the warning about a full one; without
     an optimising compiler there is one cache."""
     own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
@@ -58,7 +58,7 @@ def test_libraries_are_unpacked_where_they_can_be_loaded() -> None:
     assert temporary("unshare", "--mount", "sh", "-ec", noexec, "sh") == ["-Djava.io.tmpdir=/var/tmp"]
 
 
-def test_what_the_user_sets_wins() -> None:
+def test_user_settings_take_precedence() -> None:
     """Except the time zone, which determines the rows: hours are those of UTC."""
     script = """
         from jetstream_insights.session import session

@@ -39,7 +39,7 @@ def in_pairs(made: list[str]) -> Callable[[str], None]:
     return make
 
 
-def test_what_does_not_need_each_other_is_made_at_the_same_time() -> None:
+def test_independent_tables_are_made_at_the_same_time() -> None:
     made: list[str] = []
     make_all(NEEDS, in_pairs(made), 2)
     assert (made[0], sorted(made[1:3]), made[3]) == ("a", ["b", "c"], "d")
@@ -76,7 +76,7 @@ def test_after_a_failure_nothing_that_needs_it_begins_and_what_runs_has_ended(at
         each(iter(["b"]), make, at_once)
 
 
-def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
+def test_is_little_ignores_other_days(tmp_path: Path) -> None:
     Fleet(3, 3).write(tmp_path, 0)
     assert is_little(str(tmp_path), [DAY])
     assert is_little(tmp_path.as_uri(), [DAY])
@@ -93,7 +93,7 @@ def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
     assert is_little(str(tmp_path), [DAY])
 
 
-def test_what_is_new_counts_where_the_rest_is_made(tmp_path: Path) -> None:
+def test_only_new_data_counts_if_the_rest_is_published(tmp_path: Path) -> None:
     """The last publication is the older one of silver's and gold's; the day before counts, too."""
     assert last_published(str(tmp_path), ["silver"], [DAY]) == 0.0
     for name, when in (
@@ -115,7 +115,7 @@ def test_what_is_new_counts_where_the_rest_is_made(tmp_path: Path) -> None:
     assert not is_little(str(tmp_path), [DAY], (9000, 1), 200.0)
 
 
-def test_what_is_not_on_this_machine_is_not_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_lake_is_not_little(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_little("hdfs://name/insights", [date(2026, 11, 1)])
     assert not is_little("/of/the/default/file/system", [date(2026, 11, 1)])
     assert last_published("hdfs://name/insights", ["silver"], [DAY]) == 0.0

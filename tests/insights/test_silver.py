@@ -35,7 +35,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, Outage, write
 from support.lakes import few_silver_tables, published_rows
-from support.snapshots import HOUR, MORE, RECORDED, cluster_of, recorded, write_snapshot
+from support.snapshots import HOUR, MORE, RECORDED, live_cluster, recorded, write_snapshot
 
 
 def table(lake: Lake, name: str) -> list[Row]:
@@ -113,9 +113,9 @@ def tables(made: Lake) -> dict[str, list[Row]]:
 
 @pytest.mark.parametrize("version", RECORDED)
 def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], version: str) -> None:
-    cluster = cluster_of(recorded(version))
+    cluster = live_cluster(recorded(version))
 
-    def rows_of(name: str) -> list[Row]:
+    def read_rows(name: str) -> list[Row]:
         return [row for row in tables[name] if row["fleet"] == version]
 
     def group(item: Any) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
     def peers(row: Row) -> list[tuple[str, bool]]:
         return sorted((peer["name"], bool(peer["current"])) for peer in row["peers"] or ())
 
-    streams = {(row["account"], row["stream"]): row for row in rows_of("streams")}
+    streams = {(row["account"], row["stream"]): row for row in read_rows("streams")}
     assert set(streams) == {(stream.account, stream.name) for stream in cluster.streams}
     for stream in cluster.streams:
         row = streams[stream.account, stream.name]
@@ -147,7 +147,7 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
         assert (stream.storage, stream.group.raft_name) == (row["storage"], row["raft_group"] or "")
         assert stream.retention == row["retention"]
 
-    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in rows_of("consumers")}
+    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in read_rows("consumers")}
     wanted = [consumer for stream in cluster.streams for consumer in stream.consumers]
     assert set(consumers) == {(item.account, item.stream, item.name) for item in wanted}
     for item in wanted:
@@ -161,7 +161,7 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
             row["pull"],
         )
 
-    servers = {row["server"]: row for row in rows_of("servers")}
+    servers = {row["server"]: row for row in read_rows("servers")}
     for server in cluster.servers:
         row, summary = servers[server.name], server.summary
         assert summary is not None and server.health is not None
@@ -172,15 +172,15 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
         # A field that is not known yet.
         assert json.loads(str(row["varz_extra"]))["new"] == {"a": 1}
     assert cluster.meta is not None
-    assert {row["peer"] for row in rows_of("meta_peers") if row["by_leader"]} == set(cluster.meta.group.members)
+    assert {row["peer"] for row in read_rows("meta_peers") if row["by_leader"]} == set(cluster.meta.group.members)
 
-    assert {(row["cid"], round(row["rtt"], 9)) for row in rows_of("routes")} == {(7, 350e-6)}
-    assert {(row["connections"], row["in_msgs"]) for row in rows_of("connections")} == {(2, 5)}
-    (saved,) = {row["saved"] for row in rows_of("backups")}
+    assert {(row["cid"], round(row["rtt"], 9)) for row in read_rows("routes")} == {(7, 350e-6)}
+    assert {(row["connections"], row["in_msgs"]) for row in read_rows("connections")} == {(2, 5)}
+    (saved,) = {row["saved"] for row in read_rows("backups")}
     assert saved.astimezone(timezone.utc).isoformat() == "2026-11-21T02:00:00.500000+00:00"
-    assert {(row["excluded"], row["proven"], row["extra"]) for row in rows_of("backups")} == {(False, None, None)}
-    assert {(row["account"], row["sent_bytes"]) for row in rows_of("accounts")} == {("APP", 90)}
-    groups = rows_of("raft_groups")
+    assert {(row["excluded"], row["proven"], row["extra"]) for row in read_rows("backups")} == {(False, None, None)}
+    assert {(row["account"], row["sent_bytes"]) for row in read_rows("accounts")} == {("APP", 90)}
+    groups = read_rows("raft_groups")
     assert {row["server"] for row in groups} == {server.name for server in cluster.servers}
     for row in groups:
         names = (row["leader_name"], row["voted_for_name"], sorted(peer["name"] for peer in row["peers"]))
@@ -190,32 +190,32 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
             assert names == ("n2", None, ["n1", "n8"])
         else:
             assert names == {"S-R3F": ("n8", row["server"], ["n8"]), "S-R1F": (None, "n2", ["n1"])}[row["raft_group"]]
-    assert {(row["queue"], row["pending"]) for row in rows_of("ipqueues")} == {("sendq", 3)}
-    for row in rows_of("account_limits"):
+    assert {(row["queue"], row["pending"]) for row in read_rows("ipqueues")} == {("sendq", 3)}
+    for row in read_rows("account_limits"):
         assert (row["account"], row["jetstream"], row["max_conn"], row["js_max_disk_storage"]) == ("APP", True, 10, -1)
         assert (set(row["js_tiers"]), row["expires"].minute) == ({"R3"}, 41)
-    events = rows_of("server_events")
+    events = read_rows("server_events")
     assert {row["server"] for row in events} == {server.name for server in cluster.servers}
     for row in events:
         assert (row["kind"], row["level"], row["text"]) == ("slow_consumer", "WRN", "Slow Consumer Detected")
         assert (row["time"].second, row["time"].microsecond) == (0, 500000)
-    assert {(row["gateway"], row["direction"]) for row in rows_of("gateways")} == {("C2", "outbound")}
-    assert {(row["name"], row["rtt"]) for row in rows_of("leafnodes")} == {("l1", 2.0)}
-    (snapshot,) = rows_of("snapshots")
+    assert {(row["gateway"], row["direction"]) for row in read_rows("gateways")} == {("C2", "outbound")}
+    assert {(row["name"], row["rtt"]) for row in read_rows("leafnodes")} == {("l1", 2.0)}
+    (snapshot,) = read_rows("snapshots")
     assert (snapshot["servers"], snapshot["complete"], snapshot["taken"].minute) == (3, True, 0)
 
 
 def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Row]]) -> None:
-    def rows_of(name: str, minute: int | None = None) -> list[Row]:
+    def read_rows(name: str, minute: int | None = None) -> list[Row]:
         odd = [row for row in tables[name] if row["fleet"] == "odd"]
         return [row for row in odd if minute is None or row["taken"].minute == minute]
 
-    snapshots = sorted(rows_of("snapshots"), key=lambda row: row["taken"])
+    snapshots = sorted(read_rows("snapshots"), key=lambda row: row["taken"])
     assert [(row["servers"], row["complete"]) for row in snapshots] == [(1, False), *[(3, True)] * 3]
-    assert [len(rows_of("servers", minute)) for minute in range(4)] == [1, 3, 3, 3]
-    names = {row["server"]: (len(row["server_ids"]), row["snapshots"]) for row in rows_of("server_names")}
+    assert [len(read_rows("servers", minute)) for minute in range(4)] == [1, 3, 3, 3]
+    names = {row["server"]: (len(row["server_ids"]), row["snapshots"]) for row in read_rows("server_names")}
     assert names == {"n1": (2, 4), "n2": (1, 1), "n3": (1, 3), "n9": (1, 1)}
-    orders = {row["taken"].minute: row for row in rows_of("streams") if row["stream"] == "ORDERS"}
+    orders = {row["taken"].minute: row for row in read_rows("streams") if row["stream"] == "ORDERS"}
     assert (orders[0]["members"], orders[0]["hosts"]) == (["n1", "n2", "n3"], ["n1"])
     assert orders[3]["hosts"] == ["n1", "n3"]
 
@@ -234,7 +234,7 @@ def test_lines_with_keys_that_no_column_takes_are_counted(
     assert "of_a_newer_server" in warning
 
 
-def test_what_is_written_has_the_declared_columns(spark: SparkSession, made: Lake) -> None:
+def test_written_tables_have_the_declared_columns(spark: SparkSession, made: Lake) -> None:
     runs = {name: f"{made.uri}/silver/{name}/run=*/*/*" for name in made.silver_tables()}
     assert {*silver.TABLES, "snapshots"} <= set(runs)
     for name, files in runs.items():
@@ -267,9 +267,9 @@ def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_pa
         frame = spark.createDataFrame([("F", "z1")[: len(names)]], names)
         lake.write_day("gold", "report_servers", f"{day}", day, frame)
         lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": f"{day}", "inputs": [], "basis": ""})
-    of_days = lake.read_days("gold", "report_servers", days)
-    assert of_days is not None
-    assert {(row["fleet"], row["zone"]) for row in of_days.collect()} == {("F", None), ("F", "z1")}
+    read_back = lake.read_days("gold", "report_servers", days)
+    assert read_back is not None
+    assert {(row["fleet"], row["zone"]) for row in read_back.collect()} == {("F", None), ("F", "z1")}
 
 
 def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake, monke
     assert made.pointer("silver", HOUR)["run"] != first["run"]
 
 
-def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(
+def test_unreadable_lines_are_quarantined_and_set_the_exit_status(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_silver_tables(monkeypatch, "servers", "streams")
@@ -377,7 +377,7 @@ def test_a_line_that_is_there_twice_hides_no_lost_one(table: str, other: str, fo
     assert suspects(inputs, {table: Lines(Counter({FIRST: 3, other: 3}))}) == []
 
 
-def lines_of(spark: SparkSession, *texts: str) -> Bronze:
+def bronze_lines(spark: SparkSession, *texts: str) -> Bronze:
     file = "lake/bronze/varz/date=2026-11-21/hour=18/1.jsonl.gz"
     return Bronze(spark.createDataFrame([(file, text) for text in texts], "file string, value string"))
 
@@ -398,7 +398,7 @@ UNKNOWN = {
 }
 
 
-def test_what_no_field_takes_is_in_extra(spark: SparkSession) -> None:
+def test_data_without_a_field_is_in_extra(spark: SparkSession) -> None:
     fields = (
         Field("a", "bigint"),
         Field("peers", "array<struct<lag:bigint>>"),
@@ -410,7 +410,7 @@ def test_what_no_field_takes_is_in_extra(spark: SparkSession) -> None:
         f'{{"fleet":"{number}","snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
         for number, data in enumerate(UNKNOWN)
     ]
-    found = {int(row["fleet"]): row for row in rows(lines_of(spark, *lines), (), fields).collect()}
+    found = {int(row["fleet"]): row for row in rows(bronze_lines(spark, *lines), (), fields).collect()}
     assert len(found) == len(UNKNOWN)
     for number, (data, extra) in enumerate(UNKNOWN.items()):
         row, reported = found[number], json.loads(data)
@@ -431,8 +431,8 @@ TORN = (
 )
 
 
-def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession) -> None:
-    lines = lines_of(spark, *TORN)
+def test_torn_lines_yield_no_rows(spark: SparkSession) -> None:
+    lines = bronze_lines(spark, *TORN)
     assert rows(lines, (), (Field("a", "bigint"),)).collect() == []
     assert lines.lines is not None
     assert lines.lines.where(is_line(F.col("file"), F.col("value"))).collect() == []
@@ -459,7 +459,7 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
         Field("absent", "bigint"),
         Field("never", "timestamp"),
     )
-    (row,) = rows(lines_of(spark, json.dumps(document)), (), fields).collect()
+    (row,) = rows(bronze_lines(spark, json.dumps(document)), (), fields).collect()
     assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (
         1,
         "text",
@@ -539,14 +539,14 @@ def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(s
         for peers in [[(name, "b", True, False, 0, 0, 0) for name in names] if names is not None else None]
     ]
     found = silver.streams(spark.createDataFrame(reported, replica)).collect()
-    rows_of = {
+    found_rows = {
         row["stream"]: (
             row["leader"], row["leaders"], row["hosts"], row["members"], sorted(row["views"]), row["cluster"], row["messages"],
             row["peers"] is not None,
         )
         for row in found
     }  # fmt: skip
-    assert rows_of == {stream: row for stream, (_views, row) in GROUPS.items()}
+    assert found_rows == {stream: row for stream, (_views, row) in GROUPS.items()}
     assert len(found) == len(GROUPS)
 
 
@@ -592,7 +592,7 @@ def test_domains_are_kept_apart(
         assert {row["domain"] for row in read[table_]} == {"hub", "edge", ""}, table_
 
 
-def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
+def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
     """For lines of older collectors, such as those of backups; with several domains the domain is unknown."""
     fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
     servers = spark.createDataFrame(
@@ -623,12 +623,12 @@ def test_groups_are_those_that_all_members_tell(
     for name, of, key in (("streams", "stream_replicas", STREAM), ("consumers", "consumer_replicas", CONSUMER)):
         replicas, made = (lake.read("silver", each, [START]) for each in (of, name))
         assert replicas is not None and made is not None
-        of_the_group = (*SNAPSHOT, *key)
-        figures = [column for column in made.columns if column in replicas.columns and column not in of_the_group]
+        group_key = (*SNAPSHOT, *key)
+        figures = [column for column in made.columns if column in replicas.columns and column not in group_key]
         figures = [column for column in figures if column not in ("cluster", "leader", "peers")]
-        compared = silver._as_members_tell(replicas, of_the_group, figures)
+        compared = silver._as_members_tell(replicas, group_key, figures)
         expected, found = ([str(row) for row in frame.collect()] for frame in (compared, made.select(compared.columns)))
         assert sorted(found) == sorted(expected)
-        slotted = replicas.withColumn("_slot", F.xxhash64(*of_the_group))
-        disputed = silver._disputed(slotted, of_the_group).count()
+        slotted = replicas.withColumn("_slot", F.xxhash64(*group_key))
+        disputed = silver._disputed(slotted, group_key).count()
         assert 0 < disputed < len(expected) / 2, (disputed, len(expected))

@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
-from support.streams import Site, messages_of, site_of
+from support.streams import Site, read_messages, running_site
 
 MANY = 900
 
@@ -60,7 +60,7 @@ def site(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A server that offers TLS without requiring it, so the tests' own client does not need it."""
     files = ", ".join(f"{name}_file: {str(certificates / f'{name}.pem')!r}" for name in ("cert", "key"))
     extra = f"tls {{ {files} }}\nallow_non_tls: true"
-    with site_of("2.15.1", tmp_path_factory.mktemp("site"), extra=extra) as found:
+    with running_site("2.15.1", tmp_path_factory.mktemp("site"), extra=extra) as found:
         found.add_stream("DIRECT", allow_direct=True)
         found.publish("DIRECT", MANY, headers=True)
         found.remove("DIRECT", [5, 6, 500])
@@ -92,7 +92,7 @@ def test_a_batch_is_what_nats_py_reads_over_tls(source: SparkSession, site: Site
     assert frame.schema == _parse()
     micros, partition = F.unix_micros("time").alias("micros"), F.spark_partition_id().alias("partition")
     reported = frame.select("*", micros, partition).orderBy("seq").collect()
-    wanted = asyncio.run(messages_of(site, "DIRECT"))
+    wanted = asyncio.run(read_messages(site, "DIRECT"))
     assert [(row.subject, row.seq, row.micros, bytes(row.data)) for row in reported] == [
         (message.subject, message.sequence, message.time, message.data) for message in wanted
     ]
@@ -105,7 +105,7 @@ def test_a_batch_is_what_nats_py_reads_over_tls(source: SparkSession, site: Site
 
 
 def test_a_part_of_a_stream(source: SparkSession, site: Site) -> None:
-    wanted = asyncio.run(messages_of(site, "DIRECT"))
+    wanted = asyncio.run(read_messages(site, "DIRECT"))
     frames = {
         "sequences": read(source, site, start=5, end=20),
         "subject": read(source, site, filter_subjects="DIRECT.kept.a,DIRECT.*.b", start=880),
@@ -171,7 +171,7 @@ def test_options_that_are_refused(site: Site, change: dict[str, str | None], rep
     assert reported in str(caught.value)
 
 
-def test_what_spark_shows_of_a_refusal(source: SparkSession, site: Site) -> None:
+def test_spark_shows_the_reason_of_a_refusal(source: SparkSession, site: Site) -> None:
     with pytest.raises(Exception, match="there is no option severs; there are: api_prefix, "):
         read(source, site, severs="x")
     with pytest.raises(Exception, match=r"there is no stream NONE in this account \(of nats://127"):
@@ -195,7 +195,7 @@ def pushing(source: SparkSession) -> Iterator[SparkSession]:
 
 def test_filters_narrow_what_is_read(pushing: SparkSession, site: Site) -> None:
     """The rows are those of a query that reads everything."""
-    wanted = asyncio.run(messages_of(site, "DIRECT"))
+    wanted = asyncio.run(read_messages(site, "DIRECT"))
     moment = F.lit(_iso(wanted[400].time)).cast("timestamp")
     conditions = {
         "sequences": (F.col("seq") > 100) & (F.col("seq") <= 110),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from jetstream_insights.findings import REGISTRY
-from support.truth import OF_SERVERS, OF_STREAMS, Score, judged, planted
+from support.truth import SERVER_FAULTS, STREAM_FAULTS, Score, judged, planted
 
 
 def test_a_false_finding_and_a_missed_one_are_counted() -> None:
@@ -24,5 +24,5 @@ def test_a_false_finding_and_a_missed_one_are_counted() -> None:
 
 
 def test_faults_name_checks_that_there_are() -> None:
-    for fault in (*OF_SERVERS, *OF_STREAMS):
+    for fault in (*SERVER_FAULTS, *STREAM_FAULTS):
         assert {*fault.checks, *fault.also} <= set(REGISTRY.checks), fault.name

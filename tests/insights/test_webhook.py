@@ -113,7 +113,7 @@ def test_an_answer_that_is_no_yes_is_reported_and_not_followed(listener: Listene
     assert listener.paths == [f"/{SECRET}"]
 
 
-def test_what_cannot_be_reached_is_reported_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_webhook_is_reported_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "PATIENCE", 0.3)
     file = tmp_path / "webhook"
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers

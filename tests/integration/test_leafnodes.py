@@ -15,7 +15,7 @@ import pytest
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses, free_ports
 from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
-from support.snapshots import lines_of
+from support.snapshots import snapshot_lines
 
 pytestmark = pytest.mark.playbook
 
@@ -180,7 +180,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
                 "nats_snapshot", cluster.sys_connection(), lake=str(tmp_path / "lake"), fleet=cluster.cluster
             )
             assert (taken.get("msg"), taken["answered"]) == (None, 4)
-        lines = lines_of(Path(taken["manifest"]))
+        lines = snapshot_lines(Path(taken["manifest"]))
         homes = {name: of.cluster for of in (hub, branch) for name in of.names}
         for table in ("servers", "varz", "jsz", "accstatz"):
             assert {line["server"]: line["domain"] for line in lines[table]} == homes, table

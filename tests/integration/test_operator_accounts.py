@@ -80,16 +80,16 @@ def test_an_account_is_specified_by_name_or_key(
     assert operator.keys["TWIN1"] in ambiguous["msg"] and operator.keys["TWIN2"] in ambiguous["msg"]
 
 
-@pytest.mark.parametrize("form_of", ["name", "key"])
+@pytest.mark.parametrize("account_form", ["name", "key"])
 def test_account_users_are_specified_by_name_or_key(
-    cluster: NatsProcesses, operator: Operator, run_module: Runner, form_of: str
+    cluster: NatsProcesses, operator: Operator, run_module: Runner, account_form: str
 ) -> None:
     users = [
-        {**user, "account": operator.keys[user["account"]] if form_of == "key" else user["account"].rstrip("12")}
+        {**user, "account": operator.keys[user["account"]] if account_form == "key" else user["account"].rstrip("12")}
         for user in cluster.account_users()
     ]
     system = {**cluster.sys_connection(), "account_users": users}
-    shown = operator.keys["APP"] if form_of == "key" else "APP"
+    shown = operator.keys["APP"] if account_form == "key" else "APP"
     leader = cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["cluster"]["leader"]
     evacuated = run_module("nats_server_evacuate", system, True, server_name=leader)
     assert not evacuated.get("failed"), evacuated
@@ -101,7 +101,7 @@ def test_account_users_are_specified_by_name_or_key(
         move = run_module("nats_stream_peer", system, True, account=account, stream="ORDERS", server_name=leader)
         assert f"stream {shown}/ORDERS" in move["msg"], move
     both = run_module("nats_stream_info", system, account="TWIN")
-    if form_of == "name":
+    if account_form == "name":
         assert both["failure"]["code"] == "account_ambiguous"
         assert operator.keys["TWIN1"] in both["msg"] and operator.keys["TWIN2"] in both["msg"]
     rows = run_module("nats_stream_info", system)["streams"]

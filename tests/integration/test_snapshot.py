@@ -19,14 +19,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Origin, Row, SnapshotWriter
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
-from support.snapshots import lines_of
+from support.snapshots import snapshot_lines
 
 
 def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Return the manifest of a snapshot and its lines by table."""
     path = Path(result["manifest"])
     manifest = json.loads(path.read_text())
-    lines = lines_of(path)
+    lines = snapshot_lines(path)
     for name, found in lines.items():
         text = json.dumps(found)
         assert SYS_PASSWORD not in text
@@ -298,8 +298,8 @@ def test_the_playbook_reads_what_no_server_reports(healthy: NatsProcesses, tmp_p
 
 def test_a_lake_that_the_jobs_do_not_know_is_refused_before_the_snapshot(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
-    of_servers = {"hosts": {"n1": {}}, "vars": {"nats_insights_lake": str(tmp_path / "lake")}}
-    inventory.write_text(json.dumps({"nats": of_servers}))
+    servers_group = {"hosts": {"n1": {}}, "vars": {"nats_insights_lake": str(tmp_path / "lake")}}
+    inventory.write_text(json.dumps({"nats": servers_group}))
     done = run_playbook("insights", "-i", str(inventory))
     assert done.returncode != 0
     assert "not set for localhost, where the jobs run" in done.stdout

@@ -200,7 +200,7 @@ def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, 
 
 def test_a_lost_site_is_named_and_the_others_go_on(cluster: Supercluster, tmp_path: Path) -> None:
     """The lost site leads the meta group. Its data is there again when it returns."""
-    lost = site_of(cluster, meta_leader(cluster))
+    lost = host_site(cluster, meta_leader(cluster))
     left = [site for site in SITES if site != lost]
     first = {site: cluster.stored(site, f"{site.upper()}_FIRST", near=site).state.messages for site in SITES}
     with cluster.watch(tmp_path) as samples, cluster.loads(*left) as loads:
@@ -235,7 +235,7 @@ def meta_leader(cluster: Supercluster) -> str:
     return str(cluster.varz(running)["jetstream"]["meta"].get("leader", ""))
 
 
-def site_of(cluster: Supercluster, host: str) -> str:
+def host_site(cluster: Supercluster, host: str) -> str:
     return next(site for site, hosts in cluster.groups.items() if host in hosts)
 
 

@@ -77,7 +77,7 @@ class Site:
     def __init__(self, cluster: NatsProcesses, run_module: Run, user: str = APP_USER) -> None:
         self.cluster = cluster
         self.user = user
-        self.account = next(name for name, of_it in cluster.accounts.items() if of_it == user)
+        self.account = next(name for name, account_user in cluster.accounts.items() if account_user == user)
         self._run_module = run_module
         options = ConnectionOptions(tuple(cluster.urls), user, APP_PASSWORD, timeout=5)
         self.client = Client(options)
@@ -201,7 +201,7 @@ class Site:
             message = answer["message"]
             found[sequence] = (
                 message["subject"],
-                headers_of(base64.b64decode(message.get("hdrs", ""))),
+                parse_headers(base64.b64decode(message.get("hdrs", ""))),
                 base64.b64decode(message.get("data", "")),
             )
         assert len(found) == state["messages"]
@@ -252,7 +252,7 @@ class Accounts:
             site.clear()
 
 
-def headers_of(block: bytes) -> dict[str, str]:
+def parse_headers(block: bytes) -> dict[str, str]:
     lines = block.decode().split("\r\n")[1:]
     return {line.partition(":")[0]: line.partition(":")[2].strip() for line in lines if line}
 

@@ -204,8 +204,8 @@ class Controller:
             status, output = _finish(command, environment, timeout)
             seconds = time.monotonic() - begun
             results = tuple(TaskResult(**json.loads(line)) for line in record.read_text().splitlines())
-            of_hosts, steps = read_costs(costs.read_text().splitlines())
-        return Run(status, clean(output), results, seconds, of_hosts, steps)
+            host_costs, steps = read_costs(costs.read_text().splitlines())
+        return Run(status, clean(output), results, seconds, host_costs, steps)
 
     def module(self, name: str, arguments: Mapping[str, Any]) -> Run:
         """Run one module of the collection on the controller."""

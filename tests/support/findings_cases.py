@@ -607,13 +607,13 @@ _MADE_OF = {
     "accountz": ("account_limits",),
     "connz": ("connections",),
 }
-_OF_SERVERS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
+_SERVER_FIELDS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
 
 
 def without(endpoint: str) -> tuple[Change | Drop, ...]:
     """Return the changes that result from never querying an endpoint."""
-    of_server = _OF_SERVERS.get(endpoint)
-    columns = [] if of_server is None else [*(one.name for one in of_server.fields), f"{endpoint}_reported"]
+    server_fields = _SERVER_FIELDS.get(endpoint)
+    columns = [] if server_fields is None else [*(one.name for one in server_fields.fields), f"{endpoint}_reported"]
     held = {"js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage"} if endpoint == "jsz" else ()
     return (
         change("snapshots", {"asked": [name for name in ENDPOINTS if name != endpoint]}),
@@ -1267,11 +1267,11 @@ def fleet(name: str, over_time: bool, changes: tuple[Change | Drop, ...] = ()) -
     """Return the rows of a fleet, with every snapshot or the last one only."""
     rows: Rows = {}
     for step in range(STEPS) if over_time else (LAST,):
-        of_moment = _moment(step)
+        moment_rows = _moment(step)
         for one in changes:
-            if one.table in of_moment:
-                one.apply(of_moment, step)
-        for table, found in of_moment.items():
+            if one.table in moment_rows:
+                one.apply(moment_rows, step)
+        for table, found in moment_rows.items():
             rows.setdefault(table, []).extend(found)
     gold = _gold()
     for one in changes:

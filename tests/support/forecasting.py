@@ -140,8 +140,8 @@ def usage(spark: SparkSession, series: dict[tuple[str, str], Series]) -> DataFra
     """Return the hourly size of assets in MB, with a daily swing. Each scenario is a fleet."""
 
     def rows() -> Iterator[tuple[object, ...]]:
-        for (scenario, name), of_asset in series.items():
-            for day, held in enumerate(of_asset.held):
+        for (scenario, name), asset_series in series.items():
+            for day, held in enumerate(asset_series.held):
                 if held is None:
                     continue
                 for hour in HOURS:
@@ -157,9 +157,9 @@ def usage(spark: SparkSession, series: dict[tuple[str, str], Series]) -> DataFra
 class Days:
     """Gold tables as they are published day by day. Each day is made in a fleet of its own, `FLEET@DAY`, and is TODAY there."""
 
-    def __init__(self, of_usage: DataFrame) -> None:
-        self.grown = _kept(growth(of_usage, of_usage), GROWTH)
-        nothing = of_usage.sparkSession.createDataFrame([], schema(BACKTESTS))
+    def __init__(self, hourly_usage: DataFrame) -> None:
+        self.grown = _kept(growth(hourly_usage, hourly_usage), GROWTH)
+        nothing = hourly_usage.sparkSession.createDataFrame([], schema(BACKTESTS))
         self._due = nothing
         self._forecasts = self._made(None)
         self._due = self.judged(self._forecasts)
@@ -168,9 +168,9 @@ class Days:
         """Return the forecasts of these days, whose bands are from the backtests of the weeks before."""
         return self._made(days)
 
-    def judged(self, of_forecasts: DataFrame) -> DataFrame:
+    def judged(self, forecast_rows: DataFrame) -> DataFrame:
         """Return the backtests of forecasts."""
-        past = _in_turn(of_forecasts, 1, max(HORIZONS))
+        past = _in_turn(forecast_rows, 1, max(HORIZONS))
         made = backtests(_in_turn(self.grown, 0, 0), past, F.lit(TODAY))
         origin = F.date_add("day", -F.col("horizon"))
         return _kept(_as_published(made).withColumn("origin", origin), BACKTESTS)

@@ -99,9 +99,9 @@ def published_files(lake: Path, layer: str, when: date) -> dict[str, list[Path]]
 
 def published_rows(lake: Path, layer: str, when: date) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each published table. Times have their zone, and a map is a list of pairs."""
-    return {table: rows_of(files) for table, files in published_files(lake, layer, when).items()}
+    return {table: file_rows(files) for table, files in published_files(lake, layer, when).items()}
 
 
-def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
+def file_rows(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the rows of Parquet files."""
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]

@@ -148,7 +148,7 @@ def recorded(version: str) -> dict[str, Any]:
     return content
 
 
-def lines_of(manifest: Path) -> dict[str, list[dict[str, Any]]]:
+def snapshot_lines(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the lines of a snapshot by table."""
     bronze = manifest.parents[3]
     return {
@@ -161,7 +161,7 @@ def lines_of(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def cluster_of(replies: Mapping[str, Any]) -> Cluster:
+def live_cluster(replies: Mapping[str, Any]) -> Cluster:
     """Return the cluster that the live modules build from the replies."""
     servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
     return build_cluster(servers, replies["jsz"], replies["healthz"])

@@ -126,7 +126,7 @@ class Site:
         await connection.close()
 
 
-async def messages_of(site: Site, stream: str) -> list[Message]:
+async def read_messages(site: Site, stream: str) -> list[Message]:
     """Return a stream's messages, read one by one with nats-py."""
     connection = await site.connect()
     context = connection.jetstream()
@@ -158,7 +158,7 @@ def _when(moment: Any) -> int:
 
 
 @contextmanager
-def site_of(version: str, directory: Path, servers: int = 1, extra: str = "") -> Iterator[Site]:
+def running_site(version: str, directory: Path, servers: int = 1, extra: str = "") -> Iterator[Site]:
     """Start servers, and stop them at the end."""
     processes = _WithKey(
         version,

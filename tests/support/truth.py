@@ -147,7 +147,7 @@ def _abandoned(data: Data, _age: float) -> None:
 
 
 #: Faults of servers.
-OF_SERVERS = (
+SERVER_FAULTS = (
     Fault("busy", ("SERVER_003", "SERVER_211"), {"varz": _sets(cpu=395.0)}),
     Fault("store below /tmp", ("SERVER_102",), {"varz": _temporary}),
     Fault("memory", ("SERVER_119", "CLUSTER_001"), {"varz": _sets(mem=31 * GIB // 4)}),
@@ -179,7 +179,7 @@ OF_SERVERS = (
     Fault("route breaks", ("ROUTE_201",), {"routez": _counts("rid", 1)}),
 )  # fmt: skip
 #: Faults of streams and of their consumers. All have three replicas and 20 messages a second.
-OF_STREAMS = (
+STREAM_FAULTS = (
     Fault(
         "no leader", ("STREAM_101", "CONSUMER_101", "STREAM_203", "CONSUMER_208"),
         {"jsz_streams": _without_leader, "jsz_consumers": _without_leader},
@@ -245,11 +245,11 @@ class Part(Fleet):
     looks: tuple[float, ...] = ()
 
     @cached_property
-    def of_server(self) -> dict[int, list[Fault]]:
+    def server_faults(self) -> dict[int, list[Fault]]:
         return _by_number(self.wrong_servers)
 
     @cached_property
-    def of_stream(self) -> dict[str, list[Fault]]:
+    def stream_faults(self) -> dict[str, list[Fault]]:
         return {self.assets[number].name: faults for number, faults in _by_number(self.wrong_streams).items()}
 
     @cached_property
@@ -301,9 +301,9 @@ class Part(Fleet):
         for cid in (1, 2):
             yield Row("connz", {}, {"cid": cid, **client, "pending_bytes": 0})
         yield Row("server_log", {}, {"time": timestamp(START), "text": "Server is ready"})
-        if self.of_server.get(server):
+        if self.server_faults.get(server):
             said: Data = {}
-            for fault in self.of_server[server]:
+            for fault in self.server_faults[server]:
                 fault.tables.get("server_log", _sets())(said, at - BEGIN)
             for text in said.get("lines", ()):
                 yield Row("server_log", {}, {"time": timestamp(START + timedelta(seconds=BEGIN)), "text": text})
@@ -314,7 +314,7 @@ class Part(Fleet):
         if healthy:
             healthy(data, server, at)
         stream = data.get("stream_name", data.get("name", "")) if row.table in ("jsz_streams", "jsz_consumers") else ""
-        faults = self.of_stream.get(stream, ()) if stream else self.of_server.get(server, ())
+        faults = self.stream_faults.get(stream, ()) if stream else self.server_faults.get(server, ())
         for fault in faults:
             if row.table in fault.tables and row.table != "server_log":
                 fault.tables[row.table](data, age)
@@ -537,7 +537,7 @@ def _part(
     # One is down while the last snapshot of an hour is taken, the other between two snapshots.
     outages += [Outage(server, at, at + 90, "2.15.2") for server, at in zip(rolled, (looks[0] - 20, looks[-1] - 300))]
     outages += [Outage(server, looks[-1] - 900, looks[-1] - 810) for server in crashed]
-    streams = max(5 * len(OF_STREAMS) * times, size * 3)
+    streams = max(5 * len(STREAM_FAULTS) * times, size * 3)
     bare = Part(
         *(size, streams, seed, 4, tuple(outages)),
         domain=domain,
@@ -555,7 +555,7 @@ def _part(
         for number, stream in enumerate(bare.assets)
         if len(stream.replicas) == 3 and not {*stream.replicas} & away
     ]
-    wanted = [fault for fault in OF_STREAMS for _time in range(times)]
+    wanted = [fault for fault in STREAM_FAULTS for _time in range(times)]
     numbers = iter(whole)
     wrong_streams = tuple(zip(numbers, wanted))
     assert len(wrong_streams) == len(wanted), "too few streams with three replicas"
@@ -563,7 +563,7 @@ def _part(
     servers = [number for number in range(size) if number not in away]
     wrong_servers = tuple(
         (servers[place % len(servers)], fault)
-        for place, fault in enumerate(fault for fault in OF_SERVERS for _time in range(times))
+        for place, fault in enumerate(fault for fault in SERVER_FAULTS for _time in range(times))
     )
     third = max(1, len(others) // 3)
     return replace(

@@ -30,7 +30,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import _body as body_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import _body as reply_body
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
@@ -124,7 +124,7 @@ class Simulated:
         path = self._folder / name
         content = path.read_bytes() if path.exists() else gzip.compress(b'{"data":{}}')
         self.spent += time.process_time() - started
-        return Reply(call.subject, body_of(SimpleNamespace(data=content, headers=HEADERS), call), 0.001)
+        return Reply(call.subject, reply_body(SimpleNamespace(data=content, headers=HEADERS), call), 0.001)
 
     def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[Reply]:
         return [self._reply(call.subject.removeprefix("$SYS.REQ.SERVER."), call) for call in calls]

@@ -64,22 +64,22 @@ def main() -> None:
     spark = session("local[2]", given.memory)
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     series = all_series(given.scenarios, given.assets, DAYS)
-    of_usage = usage(spark, series).localCheckpoint()
+    hourly_usage = usage(spark, series).localCheckpoint()
     print("| scenario | bias, of what is used | of the growth | error, of naive | in the band |", flush=True)
     print("|---|---:|---:|---:|---:|", flush=True)
-    found = judged(of_usage)
+    found = judged(hourly_usage)
     by_scenario = defaultdict(list)
     for row in found:
         if known(row, series[row["fleet"], row["name"]]):
             by_scenario[row["fleet"]].append(row)
     for name, rows in by_scenario.items():
         print(line(name, rows, name not in ("sawtooth", "plateau")), flush=True)
-    together = of_usage.withColumns({"name": F.concat_ws("/", "fleet", "name"), "fleet": F.lit("mixed")})
+    together = hourly_usage.withColumns({"name": F.concat_ws("/", "fleet", "name"), "fleet": F.lit("mixed")})
     print(line("mixed, with all events", judged(together), True), flush=True)
 
 
-def judged(of_usage: DataFrame) -> list[Row]:
-    days = Days(of_usage)
+def judged(hourly_usage: DataFrame) -> list[Row]:
+    days = Days(hourly_usage)
     return days.judged(days.calibrated(JUDGED_DAYS)).collect()
 
 

@@ -56,7 +56,7 @@ class Cost:
     output: str
 
 
-def size_of(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Return the bytes of all files of a folder. Files may disappear during the call."""
     found = 0
     for path, _folders, names in os.walk(folder):
@@ -79,7 +79,7 @@ def measure(command: Sequence[str], cores: int | None = None, watched: Path | No
                 now = tree(process.pid)
                 cpu.update({pid: spent.cpu for pid, spent in now.items()})
                 memory = max(memory, sum(spent.resident for spent in now.values()))
-                disk = max(disk, size_of(watched)) if watched else 0
+                disk = max(disk, folder_size(watched)) if watched else 0
                 time.sleep(0.2)
         wall = time.perf_counter() - started
         errors.seek(0)
@@ -134,7 +134,7 @@ def show_tables(logs: Path) -> None:
 def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
     """Run the jobs; return of how many rows, and the CPU seconds of all by the first master."""
     rows, minutes = generate(Fleet(given.servers, given.streams, whole=given.whole), lake, rows, given.format)
-    size = size_of(lake / "bronze")
+    size = folder_size(lake / "bronze")
     files = sum(1 for path in (lake / "bronze").rglob("*") if path.is_file() and path.suffix != ".json")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
     print(

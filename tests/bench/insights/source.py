@@ -26,7 +26,7 @@ from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
 from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import SparkSession
-from support.streams import Site, site_of
+from support.streams import Site, running_site
 
 
 def cpu_of_tree(root: int, without: int) -> float:
@@ -71,7 +71,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        with site_of(given.version, folder) as site:
+        with running_site(given.version, folder) as site:
             run(site, given.messages, given.repeat)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -134,7 +134,7 @@ def test_a_run_that_starts_a_cluster_in_parts_is_a_problem_of_the_configuration(
     assert "this run leaves out" in messages({"members": members, "run": run})[-1]
 
 
-def test_versions_with_defects_are_warned_of() -> None:
+def test_versions_with_defects_cause_warnings() -> None:
     found = nats_config_problems({"port": 4222}, {"versions": ["2.15.1", "2.12.9"]})
     warnings = [problem for problem in found if problem["option"] == "nats_server_version"]
     assert [problem["severity"] for problem in warnings] == ["warning"] * 4

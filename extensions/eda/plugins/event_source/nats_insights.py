@@ -115,7 +115,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         try:
             report = await asyncio.to_thread(read_report, path, params["table"])
             if report["generated"] != reported:
-                for content in rows_of(report, params["table"]):
+                for content in table_rows(report, params["table"]):
                     await emitter.put(content.pop("id"), content)
                 reported = report["generated"]
             trouble = None
@@ -141,7 +141,7 @@ def read_report(path: Path, table: str) -> dict[str, Any]:
     return report
 
 
-def rows_of(report: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+def table_rows(report: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
     """Yield the content of the event of each row, without null values."""
     table = report["tables"][name]
     columns = [column[0] for column in table["columns"]]

@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
         ([], None),
     ],
 )
-def test_config_of(argv: list[str], config: str | None) -> None:
+def test_stored_config_from_arguments(argv: list[str], config: str | None) -> None:
     assert stored_config(argv) == config
 
 
