@@ -180,9 +180,10 @@ def reported_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the JetStream part from what the servers hold; `details`: the account's JSZ detail on each server.
+    """Return the JetStream part, summed from the servers' reports; `details`: the account's JSZ detail on each server.
 
-    A stream is counted with the figures of its leader, and each replica with its own figures, as far as servers reported them.
+    A stream is counted with the figures of its leader, and each replica with its own figures, as far as servers
+    reported them.
     """
     streams = [stream for stream in cluster.streams if stream.account == account]
     once = {"memory": 0, "storage": 0}
@@ -200,7 +201,7 @@ def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str
             kind = "memory" if (held.get("config") or {}).get("storage") == "memory" else "storage"
             replicas[kind] += (held.get("state") or {}).get("bytes", 0)
     limits: dict[str, Any] = dict.fromkeys(_LIMITS)
-    # monitor.go accountDetail: what it calls reserved is the account's limit, with -1 written as an unsigned number.
+    # The `reserved` fields of monitor.go accountDetail hold the account's limits, with -1 as an unsigned number.
     for name, field in (("max_memory", "reserved_memory"), ("max_storage", "reserved_storage")):
         limit = details[0].get(field, 0)
         limits[name] = -1 if limit >= 1 << 63 else limit

@@ -115,7 +115,7 @@ def content_text(values: dict[str, Any], title: str) -> bytes:
     """Return variables as YAML: references to the vault as templates, and all other text as text that is none."""
 
     class Dumper(yaml.SafeDumper):
-        """Knows references to the vault, and repeats what is alike."""
+        """Writes vault references as tags and repeats equal values instead of using YAML aliases."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -155,7 +155,7 @@ def files_of(adoption: Adoption, root: str) -> list[File]:
 
 
 def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
-    """Write what differs, and return its paths. Raises FilesError."""
+    """Write the files that differ and return their paths. Raises FilesError."""
     root = module.params["path"]
     files = [file for file in files_of(adoption, root) if file.differs()]
     edited = [

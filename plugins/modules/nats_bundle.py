@@ -196,7 +196,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def folder_contents(params: dict[str, Any]) -> Contents:
-    """Return what is wanted. Raises NatsFailure invalid_option."""
+    """Return the requested contents of the bundle. Raises NatsFailure invalid_option."""
     for host in params["hosts"]:
         if "/" in host["server"] or host["server"] in ("", ".", ".."):
             raise NatsFailure("invalid_option", f"hosts: {host['server']!r} is not a server name")
@@ -223,7 +223,7 @@ def requested_limit(params: dict[str, Any]) -> int:
 
 
 def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[str, Any]:
-    """Return the result that a bundle would have, as far as discovery tells it."""
+    """Return the result of check mode, based on discovery alone."""
     answered: list[str] = []
     reason = ""
     try:

@@ -689,9 +689,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     requested_store,
 )
 
-#: There is no connection: no other check of the same user can succeed.
+#: The connection failed, so every other check of the same user fails too.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
-#: JetStream errors that say that the asset is bad: not found, offline, offline for a reason (2.11.9).
+#: JetStream errors that prove a broken asset: not found, offline, offline for a reason (2.11.9).
 _BAD_ASSET = (10014, 10059, 10118, 10119, 10194, 10195)
 _NO_META_LEADER = 10008
 _NAMES = ("stream", "consumer", "bucket")
@@ -700,7 +700,7 @@ Options = Mapping[str, Any]
 
 
 class Checker:
-    """Reads what each check needs and has it judged."""
+    """Reads the data for each check and evaluates it."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -737,7 +737,7 @@ class Checker:
 
     @staticmethod
     def _is_critical(check: str, failure: NatsFailure) -> bool:
-        """Return whether a failure is what the check looks for, and not only in its way."""
+        """Return whether the failure is the fault that the check tests for, rather than an obstacle to testing."""
         if check == "connection":
             return failure.code != "permission"
         if check == "request":
@@ -782,7 +782,7 @@ class Checker:
     def _message(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         message = api.last_message(options["stream"], options["subject"])
-        info = _stream_info(api, options["stream"])  # after the message, so that its clock is not behind
+        info = _stream_info(api, options["stream"])  # read after the message, so its clock is not behind
         return checks.check_message(options, message, checks.info_time(info, _now()))
 
     def _server(self, options: Options) -> Result:
@@ -847,8 +847,9 @@ def _stream_info(api: JetStreamApi, stream: str) -> dict[str, Any]:
 
 
 def _info(read: Callable[[], dict[str, Any]], names: Callable[[], list[str]], what: str) -> dict[str, Any]:
-    """Return an info, which an asset's leader gives. Its silence alone could be that of a wrong account: the list of names
-    comes from the meta leader. Raises NatsFailure no_leader when the asset is listed and nobody answers for it."""
+    """Return an asset's info, which its leader sends. A missing reply could also mean the wrong account, so the asset
+    is then searched in the list of names, which the meta leader sends. Raises NatsFailure no_leader when the asset is
+    listed but its leader does not reply."""
     try:
         return read()
     except NatsFailure as silence:
@@ -991,7 +992,7 @@ def check(connections: Connections, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     prepared = prepare(module.params["checks"])
     for _check, options in prepared:
-        # An account without a user is refused before anything is asked.
+        # Reject an account without a user before the first request.
         connections.client(options.get("account"))
     checker = Checker(connections)
     results = [checker.run(check, options) for check, options in prepared]

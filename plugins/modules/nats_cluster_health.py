@@ -75,7 +75,7 @@ options:
     default: []
   stop_policy:
     description:
-      - What happens if the only problems left are those of stopping O(stop_servers). V(fail) makes the task fail.
+      - The action when stopping O(stop_servers) causes the only remaining problems. V(fail) makes the task fail.
         V(report) waits for them to clear, and otherwise returns them with RV(healthy) V(false). Use V(report) for a
         gate after one batch that also checks the next batch.
     type: str
@@ -299,7 +299,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MA
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: How many problems of each list the result holds, unless all are asked for.
+#: Maximum number of problems in each list of the result, unless all are requested.
 HELD = 5
 #: How many causes it holds.
 MAX_CAUSES = 10
@@ -307,8 +307,9 @@ MAX_CAUSES = 10
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gate decided: the last sample, the number of samples, the seconds it took. `stalled`: the seconds without
-    any change that ended it, None when something else did; `stuck`: the same where waiting cannot heal a cause."""
+    """The gate's decision: the last sample, the number of samples, the seconds it took. `stalled`: the seconds without
+    any change that ended the wait, None if it ended otherwise; `stuck`: the same for a cause that waiting cannot
+    heal."""
 
     healthy: bool
     last: Sample
@@ -324,12 +325,12 @@ class Outcome:
 
     @property
     def only_stop(self) -> bool:
-        """Return whether all that is wrong is what stopping the servers would do."""
+        """Return whether every error is a consequence of stopping the servers."""
         return bool(self.last.errors) and all(problem.code.startswith("stop_") for problem in self.last.errors)
 
     @property
     def headline(self) -> str:
-        """Return what was refused, when, and how much speaks against it."""
+        """Return the first line of the refusal: how long the gate waited and how many problems remain."""
         after = f"after {self.waited:.0f} s and {self.samples} sample(s)"
         if not self.last.errors:
             return f"the cluster was not healthy for long enough {after}; the last sample was good"
@@ -340,7 +341,7 @@ class Outcome:
 
     @property
     def description(self) -> str:
-        """Return what was refused in a few words."""
+        """Return the refusal in a few words."""
         count = len(self.last.errors)
         return f"the cluster is not healthy: {counted(count, 'problem')}" if count else self.headline
 
@@ -364,9 +365,10 @@ class Outcome:
 
 
 class Streaks:
-    """For how many samples and how long the cluster has been healthy, and for how long nothing has changed, by the last sample.
+    """How many samples and how long the cluster has been healthy, and how long it has been unchanged, up to the last
+    sample.
 
-    `started`: when the wait began, in seconds of a clock that only goes on.
+    `started`: when the wait began, in seconds of a monotonic clock.
     """
 
     def __init__(self, started: float) -> None:
@@ -396,7 +398,7 @@ class Streaks:
             self._most_lacking, self._lacking_since = self._lacks[0], begun
 
     def lacking(self) -> str:
-        """Return what replicas still lack, and at the rate until now for how long; empty when they lack nothing."""
+        """Return how far the replicas are behind and the estimated time to catch up; empty when they are in step."""
         entries, size = self._lacks
         if not entries:
             return ""
@@ -409,7 +411,7 @@ class Streaks:
         return self.good >= samples and self.good_for is not None and self.good_for >= span
 
     def unchanged(self, limit: float | None) -> float | None:
-        """Return for how long nothing has changed if that is as long as the limit; None if not, or without a limit."""
+        """Return how long nothing has changed, once that reaches the limit; otherwise, or without a limit, None."""
         return None if limit is None or self.unchanged_for < limit else self.unchanged_for
 
 
@@ -441,7 +443,7 @@ def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> 
 
 
 def _missing(last: Sample, streaks: Streaks) -> str:
-    """Return what keeps the gate closed."""
+    """Return why the gate is still closed."""
     if streaks.good_for is not None:
         return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
     count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
@@ -451,8 +453,8 @@ def _missing(last: Sample, streaks: Streaks) -> str:
 
 
 def message(outcome: Outcome, file: str | None = None) -> str:
-    """Return the failure for people, on one screen: what was refused, the root causes in order with what to run, and where all
-    problems are."""
+    """Return the failure message, limited to one screen: the refusal, the root causes in order with commands to run,
+    and the path of the file with all problems."""
     notes = []
     if outcome.stuck is not None:
         notes.append(f"Nothing has changed for {outcome.stuck:.0f} s, and waiting alone will not fix it.")
@@ -481,7 +483,8 @@ def check_options(params: Mapping[str, Any]) -> None:
 
 
 def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Write every problem to a file; return its path, None when that could not be done, and the sentence that says so."""
+    """Write every problem to a file. Returns the path, None if the file could not be written, and a sentence about
+    either outcome."""
     cluster = outcome.last.cluster
     names = {server.cluster for server in cluster.servers} if cluster else set()
     name = params["cluster"] or (names.pop() if len(names) == 1 else "supercluster" if names else "cluster")
@@ -507,7 +510,7 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         file, note = _write_all(outcome, module.params)
     if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
         return {"changed": False, **outcome.as_dict(most), "problems_file": file}
-    # The description does without what the message has already, so that it is not printed twice, and is one line in YAML.
+    # The description omits what the message already contains, to avoid printing it twice, and is a single line of YAML.
     failure = NatsFailure(outcome.code, outcome.description).as_dict()
     module.fail_json(
         msg=printable(message(outcome, note)), failure=failure, **outcome.as_dict(most), problems_file=file

@@ -222,7 +222,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 #: How many broken pairs the result has; some hundred servers have very many.
 MOST_PAIRS = 20
-#: What to do when messages do not arrive, and otherwise.
+#: Remedies, first for messages that do not arrive.
 _ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # lists every missing route and gateway connection"
 _LOGINS = "correct these users; operations require them: required_users (nats_cluster_account_users of the role)"
 _ADDRESSES = (
@@ -242,7 +242,8 @@ def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
 
 
 def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Return the module's result: what was tried, and what does not work. Raises NatsFailure when nobody can log in."""
+    """Return the module's result: the tests that were run and their failures. Raises NatsFailure when no user can log
+    in."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     run = secrets.token_hex(6)
     subject = f"{params['subject']}.{run}"
@@ -260,7 +261,7 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
 
 
 def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
-    """Return what became of the stream, unless none is wanted or nobody may make one."""
+    """Return the result of the stream test; it is skipped when it is not requested or no user can create a stream."""
     if not params["stream"]:
         return StreamTest(reason="not requested")
     sender, manager = choice.sender, choice.manager
@@ -301,7 +302,7 @@ def result(flow: Flow, sender: User, choice: Choice, users: int, rejected: Seque
 
 
 def summary(flow: Flow, sender: User, sent: bool) -> str:
-    """Return what was done, in one line."""
+    """Return a one-line summary of the tests."""
     who = f"{sender.name} of account {sender.account}" if sender.account else sender.name
     ways = f"{len(flow.names)} servers" + (f" and {len(flow.addresses)} further addresses" if flow.addresses else "")
     if not sent:

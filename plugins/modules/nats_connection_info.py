@@ -164,7 +164,7 @@ _DOWNWARDS = ("stop", "uptime", "idle", "rtt", *_FIGURES)
 
 
 def sort_rows(rows: Sequence[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:
-    """Return the connections in the wanted order; what is not known comes last, equals by server and number."""
+    """Return the connections in the requested order. Unknown values come last; ties are sorted by server and number."""
     known = sorted((row for row in rows if row[by] is not None), key=lambda row: (row["server"], row["cid"]))
     known.sort(key=lambda row: row[by], reverse=by in _DOWNWARDS)
     return [*known, *(row for row in rows if row[by] is None)]

@@ -173,7 +173,7 @@ KIND_SPEC: dict[str, Any] = {
     "default": ["client"],
 }
 
-#: Kicks per second: at least this many, so that the module's own connection stays alive between two.
+#: Lowest rate of kicks per second that keeps the module's own connection alive between two of them.
 _LEAST_RATE = 0.1
 #: Seconds between two rounds.
 _BETWEEN = 1.0
@@ -213,7 +213,7 @@ def line(row: Row) -> str:
 
 
 def check_options(params: Mapping[str, Any]) -> None:
-    """Raise NatsFailure invalid_option when the options could close more than anybody means."""
+    """Raise NatsFailure invalid_option for options that are out of range or could close unintended connections."""
     if params["rate"] < _LEAST_RATE:
         raise NatsFailure("invalid_option", f"rate: must be {_LEAST_RATE} per second or more")
     if params["notice"] < 0:
@@ -255,7 +255,7 @@ def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], r
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Return the module's result, having closed what was chosen."""
+    """Close the chosen connections and return the module's result."""
     check_options(params)
     api = SystemApi(client)
     began, waited = time.monotonic(), 0.0
@@ -293,8 +293,8 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
 
 @dataclass(frozen=True)
 class Found:
-    """The servers that were asked, their connections that match and may be closed, the even share of each server, and those
-    connections of them all that are to be closed."""
+    """The queried servers, their connections that match and may be closed, each server's even share, and the
+    connections chosen for closing."""
 
     servers: Sequence[Server]
     rows: Sequence[Row]
@@ -303,7 +303,8 @@ class Found:
 
 
 def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
-    """Return what there is to close. Raises NatsFailure where not all connections are known, or not whose they are."""
+    """Return the connections to close. Raises NatsFailure when a server's connections or this user's account are
+    unknown."""
     reading = read_connections(api, params, params["kind"])
     if reading.missing_servers():
         raise NatsFailure(
@@ -335,7 +336,8 @@ def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], stat
 def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, Any]) -> None:
     """Wait until no server lists the chosen connections.
 
-    Raises NatsFailure kick_not_seen when one is still there, or a server does not tell, after `wait_timeout`.
+    Raises NatsFailure kick_not_seen when a connection is still listed, or a server does not reply, after
+    `wait_timeout`.
     """
     keys = {key(row) for row in chosen}
 

@@ -220,13 +220,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before the change, with the server's names. Null if there was no such consumer.
+  description: The configuration before the change, with the server's names. Null if the consumer did not exist.
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 1000}
 after:
-  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if there is no
-    such consumer.
+  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if the
+    consumer does not exist.
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 200}

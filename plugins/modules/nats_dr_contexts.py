@@ -185,7 +185,8 @@ def _saved(path: Path) -> Path:
 
 
 def _read(path: Path, missing: bool = False) -> Optional[dict[str, Any]]:
-    """Return what a file holds, None where there is none and there need not be, or where a context is not a JSON object."""
+    """Return the JSON object in a file. Returns None for an optional file that is missing, and for other content in a
+    context."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -208,7 +209,8 @@ def _url(context: dict[str, Any]) -> str:
 
 
 def _files(path: Path, made: Switch) -> list[File]:
-    """Return a context, and what is kept beside it: before it on the way to the site, and after it on the way back."""
+    """Return the context and its saved copy in the order of writing: the copy first when switching to the site, last
+    when switching back."""
     context = File(str(path), 0o600, content=content_text(made.context).encode())
     if made.saved is not None:
         return [File(str(_saved(path)), 0o600, content=content_text(made.saved).encode()), context]

@@ -157,7 +157,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import par
 
 
 def make_subject(given: dict[str, Any]) -> Subject:
-    """Return what is looked at. Raises ValueError and ProcessError."""
+    """Return the server's unit, process and files to collect from. Raises ValueError and ProcessError."""
     server = find_server(given["config"])
     unit = given["unit"] if given["unit"] and has_systemd() else ""
     log_file = given["log_file"] or ""
@@ -212,7 +212,7 @@ def main() -> None:
         argument_spec={
             "config": {"type": "path", "required": True},
             "unit": {"type": "str"},
-            # The path of a file, which is no secret.
+            # A path, not a secret.
             "secrets": {"type": "path", "no_log": False},
             "files": {"type": "list", "elements": "path", "default": []},
             "log_file": {"type": "path"},

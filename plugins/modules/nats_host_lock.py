@@ -196,7 +196,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """Open the file, so that no other process reads or writes the lock meanwhile."""
+    """Open the file and lock it against other processes until the context ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -206,7 +206,7 @@ def opened(path: str) -> Iterator[int]:
 
 
 def read(descriptor: int, now: float) -> Holder:
-    """Return who holds the lock; None when nobody does, its time is over, or the file is not a lock (cut off by a crash)."""
+    """Return the holder; None when the lock is free, has expired, or the file is truncated after a crash."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     try:
         holder = json.loads(os.read(descriptor, 65536))
@@ -216,7 +216,7 @@ def read(descriptor: int, now: float) -> Holder:
 
 
 def write(descriptor: int, holder: Holder) -> None:
-    """Write who holds the lock. The file stays when nobody does: whoever waits for it has it open."""
+    """Write the holder. The file is never deleted, because waiting processes have it open."""
     os.ftruncate(descriptor, 0)
     if holder is not None:
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
@@ -253,7 +253,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
         "broken": before if foreign and before != after else None,
         "maintenance": read_mark(params["maintenance"]),
     }
-    if module._diff:  # pylint: disable=protected-access  # ansible-core offers no other way to ask
+    if module._diff:  # pylint: disable=protected-access  # ansible-core offers no other way to read it
         result["diff"] = {"before": before or {}, "after": after or {}}
     return result
 

@@ -228,8 +228,8 @@ before:
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read from the servers; in check mode, as planned. Null if there is no such
-    bucket.
+  description: The same afterwards, as read from the servers; in check mode, as planned. Null if the bucket
+    does not exist.
   returned: success
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 3}

@@ -94,7 +94,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def read_line(connection: socket.socket) -> bytes:
-    """Return what the other side sends up to the end of a line. Raises OSError when it ends before that."""
+    """Return the next line from the peer. Raises OSError when the connection ends first."""
     line = b""
     while not line.endswith(b"\n"):
         byte = connection.recv(1)
@@ -114,7 +114,7 @@ def trusting(ca_file: str, cert_file: Optional[str], key_file: Optional[str]) ->
 
 
 def look(listener: Mapping[str, Any], context: ssl.SSLContext, timeout: float) -> dict[str, Any]:
-    """Return what a listener presents."""
+    """Return whether a listener accepts TLS, with the certificate that it presents."""
     found: dict[str, Any] = {
         "host": listener["host"],
         "port": listener["port"],

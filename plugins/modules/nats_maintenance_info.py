@@ -22,8 +22,8 @@ extends_documentation_fragment:
 options:
   hosts:
     description:
-      - Each host with its result of M(natsops.jetstream.nats_server_process_info), of which C(running) and
-        C(maintenance) are used. The state is unknown if C(running) is missing, as for an unreachable host.
+      - Each host with its result of M(natsops.jetstream.nats_server_process_info). The module uses C(running) and
+        C(maintenance). The state is unknown if C(running) is missing, as for an unreachable host.
     type: dict
     required: true
   server_names:

@@ -142,7 +142,7 @@ causes:
   sample: []
 problems:
   description:
-    - What speaks against it (severity V(error)), or what it costs (V(warning)), as in M(natsops.jetstream.nats_cluster_health).
+    - The obstacles (severity V(error)) and the costs (V(warning)), as in M(natsops.jetstream.nats_cluster_health).
     - Codes are V(stop_breaks_quorum), V(stop_r1), V(stop_unknown_server), V(roll_memory_lost), V(roll_first_seq),
       V(roll_unchecked), V(maintenance) and V(maintenance_overdue).
   returned: success
@@ -182,11 +182,12 @@ LONGEST = 100 * 366 * 86400
 
 
 def parse_request(params: Mapping[str, Any], now: float) -> Request:
-    """Return what is asked for. Raises NatsFailure invalid_option for a time or duration that is none, or that is over."""
+    """Return the requested maintenance. Raises NatsFailure invalid_option for an invalid time or duration, or one in
+    the past."""
     option = "until" if params["until"] else "duration"
     given = params[option]
     try:
-        # YAML may have made a time of the text, which then has a space in place of the T.
+        # YAML may have converted the text to a time, which has a space instead of the T.
         until = (
             parse_time(params["until"].replace(" ", "T")).timestamp()
             if params["until"]

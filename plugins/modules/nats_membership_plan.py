@@ -185,8 +185,7 @@ running:
 leaving:
   description: >-
     The servers that leave, in order. For each, whether it answers, is a member of the meta group and is on a
-    reachable host, and the groups of which it is a member. A server that neither answers nor is a member has already
-    left.
+    reachable host, and its Raft groups. A server that neither answers nor is a member has already left.
   returned: success
   type: list
   elements: dict

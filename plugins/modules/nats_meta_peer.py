@@ -126,7 +126,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 
-#: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
+#: SERVER.REMOVE for a server outside the meta group (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044
 #: server/raft.go idLen, and the digits of getHash.
 _PEER_ID = re.compile("[0-9A-Za-z]{8}")
@@ -151,7 +151,7 @@ def read_meta(system: SystemApi) -> MetaGroup | None:
 
 
 def member_names(meta: MetaGroup) -> dict[str, str]:
-    """Return the members by peer id, as the leader knows them; a name that nobody knows is the id again."""
+    """Return the members by peer id, with the names that the leader reports; an unknown name is the id again."""
     leader = meta.group.leader or ""
     return {peer_id(leader): leader, **{peer.id: peer.name for peer in meta.group.peers}}
 
@@ -237,7 +237,7 @@ def agreeing(meta: MetaGroup) -> list[str]:
 
 
 def wanted_peer(params: Mapping[str, Any]) -> str:
-    """Return the peer id of the member that is to be removed. Raises NatsFailure invalid_option for what no member can have."""
+    """Return the peer id of the member to remove. Raises NatsFailure invalid_option for an impossible name or id."""
     if params["server_name"] is not None:
         if not params["server_name"].strip():
             raise NatsFailure("invalid_option", "server_name is empty")
@@ -280,7 +280,7 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
 
 
 def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
-    """Remove the member and return what is then seen. Raises NatsFailure when it is not seen in time."""
+    """Remove the member and return the resulting group. Raises NatsFailure when the removal is not seen in time."""
     name, wanted = member_names(meta)[peer], meta.size - 1
     system = SystemApi(client)
     remove(client, meta, peer, timeout)

@@ -89,7 +89,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: Seconds between two looks; servers send a heartbeat every second.
+#: Seconds between two samples; servers send a heartbeat every second.
 INTERVAL = 1.0
 
 

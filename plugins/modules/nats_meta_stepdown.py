@@ -105,7 +105,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
-    """Return the module's result once a fitting server leads."""
+    """Return the module's result once a server that meets the leader constraints leads."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     constraints = requested_constraints(params)

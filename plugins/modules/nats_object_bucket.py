@@ -147,8 +147,8 @@ before:
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read from the servers; in check mode, as planned. Null if there is no such
-    bucket.
+  description: The same afterwards, as read from the servers; in check mode, as planned. Null if the bucket
+    does not exist.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 3}

@@ -228,7 +228,7 @@ def parse_floors(value: dict[str, Any]) -> dict[str, int]:
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every cure is seen. Leaves with a failure that tells how far it came."""
+    """Return the module's result once every fix is confirmed. A failure lists the steps done so far."""
     params = module.params
     request = Request(
         params["assets"],
@@ -253,13 +253,13 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     done, failure = carry_out_all(repair, steps)
     result.update(done=done, changed=any(step["changed"] for step in done))
     if failure is not None:
-        # The cure that failed may have begun.
+        # The failed step may already have changed something.
         fail(module, failure, **{**result, "changed": True})
     return result
 
 
 def step_results(steps: Sequence[Step]) -> dict[str, Any]:
-    """Return what every run returns, and all that a check run does."""
+    """Return the part of the result that every run has, which is all of it in check mode."""
     due = [step for step in steps if not step.refused]
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]
     return {

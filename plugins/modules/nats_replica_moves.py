@@ -131,7 +131,7 @@ _KEYS = ("account", "stream", "from", "to")
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once all moves are done. Leaves with a failure that tells which were."""
+    """Return the module's result once all moves are done. A failure lists the completed moves."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:
@@ -139,7 +139,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     moves = _moves(params["moves"])
     deadline = time.monotonic() + timeout
     run = _Run()
-    # The moves of one round are of different streams, so that each can be judged by what is.
+    # One round never moves a stream twice, so each move is checked against the current state.
     for turn in waves(moves, max(1, len(moves))):
         pairs = _prepared(module, connections, turn, run)
         if module.check_mode:
@@ -151,7 +151,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 @dataclass
 class _Run:
-    """What was done so far."""
+    """The moves so far."""
 
     moved: list[dict[str, Any]] = field(default_factory=list)
     progress: list[dict[str, Any]] = field(default_factory=list)
@@ -175,7 +175,7 @@ class _Run:
 
 
 def _moves(given: Sequence[Mapping[str, Any]]) -> list[ReplicaMove]:
-    """Return the moves. Raises NatsFailure for one that does not say what goes where."""
+    """Return the moves. Raises NatsFailure for an incomplete one."""
     moves = []
     for index, item in enumerate(given):
         missing = [key for key in _KEYS if not item.get(key)]
@@ -198,7 +198,7 @@ def _prepared(
         cluster = mover.read_cluster(assets=False)
         (job,) = mover.prepare(cluster, [(move.account, move.stream)])
         if (move.account, move.stream) in planned:
-            # What an earlier move makes of the stream is not there to be judged.
+            # In check mode the result of an earlier move of this stream does not exist yet, so it cannot be checked.
             pairs.append((mover, job, move))
             continue
         try:

@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reports which servers count for the meta group, which answer over NATS and which only over SSH, the last sequence
-    of each stream on each server and disk, which streams come back and with how many replicas, and what is lost.
-    Works without a meta leader.
+    of each stream on each server and disk, which streams come back and with how many replicas, and which assets are
+    lost. Works without a meta leader.
   - In check mode it also returns the steps and the reasons against them. Otherwise it makes the remaining servers
     elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers from the meta group and
     from every stream, and waits until all remaining streams and consumers have leaders again, with all messages that
@@ -342,7 +342,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, Host]:
-    """Return what is known of the hosts by their servers, having tried the ports of the dead."""
+    """Return the state of each server's host, after probing the ports of the dead servers."""
     listening = probe(
         {
             entry["server"]: [parse_address(item) for item in entry["addresses"]]
@@ -369,7 +369,7 @@ def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> d
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once all is seen. Leaves with a failure that tells how far it came."""
+    """Return the module's result once every step is confirmed. A failure lists the steps done so far."""
     params = module.params
     dead = frozenset(params["dead_servers"])
     settings = Settings(
@@ -408,7 +408,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def step_results(plan: Plan, request: Request) -> dict[str, Any]:
-    """Return what every run returns, and all that a check run does."""
+    """Return the part of the result that every run has, which is all of it in check mode."""
     return {
         "changed": plan.due,
         **plan.page.as_dict(),

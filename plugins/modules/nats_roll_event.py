@@ -302,7 +302,7 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 
 def mask_secrets(module: AnsibleModule) -> None:
-    """Let the connection's secrets be masked, from whatever source they are. One that cannot be resolved has none."""
+    """Mask the connection's secrets, whatever their source. A connection that cannot be resolved has none."""
     try:
         module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:
@@ -339,7 +339,7 @@ def emit(module: AnsibleModule) -> dict[str, Any]:
         "published": published,
         "unpublished": [{**failure.as_dict(), "subject": subject} for subject, failure in failed],
     }
-    if module._diff and wanted:  # pylint: disable=protected-access  # ansible-core offers no other way to ask
+    if module._diff and wanted:  # pylint: disable=protected-access  # ansible-core offers no other way to read it
         result["diff"] = {"before": "", "after": f"{line}\n"}
     return result
 

@@ -51,7 +51,7 @@ options:
     description:
       - Whether a health gate watches the restart. Without one RV(batches) has one host after another, and only streams that
         would lose messages are an error. A cluster that cannot be read is then a warning.
-      - With one, a cluster that cannot be read is a failure that says so.
+      - With one, the task fails if the cluster cannot be read.
     type: bool
     default: true
   expected_servers:
@@ -284,14 +284,14 @@ version_warnings:
     - "nats-server 2.12.15: end-of-life since 2026-09; upstream maintains 2.15 and 2.14"
 problems:
   description:
-    - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
+    - The obstacles to the plan (severity V(error)) and its costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
     - Codes of the batches are V(roll_few_replicas), V(roll_missing_member), V(roll_memory_lost), V(roll_first_seq),
       V(roll_meta_quorum), V(disk_full) and, without O(gate), V(roll_unchecked), and with O(maintenance) V(maintenance),
       V(maintenance_overdue) and V(stop_breaks_quorum).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
-      the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
-      version does not know), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
+      the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses an option
+      that the version does not support), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
       V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and V(roll_version_unknown).
   returned: success
   type: list
@@ -353,7 +353,8 @@ _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary",
 
 
 def requested_target(params: Mapping[str, Any]) -> VersionRules | None:
-    """Return the wanted version and what is accepted, None when versions are not judged. Raises NatsFailure invalid_option."""
+    """Return the target version and the accepted deviations, None without a target. Raises NatsFailure
+    invalid_option."""
     if not params["target_version"]:
         return None
     try:
@@ -386,7 +387,8 @@ def restart_rules(params: Mapping[str, Any]) -> RollRules:
 
 
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
-    """Return the cluster. Raises NatsFailure, for hosts with what the gate needs, or server_missing for unknown servers."""
+    """Return the cluster. Raises NatsFailure, which lists the reasons for the restart if `hosts` is set, or
+    server_missing for unknown servers."""
     expected = params["expected_servers"] or ()
     awaited = set(expected) - parse_marks(params["maintenance"]).keys()
     try:
@@ -473,7 +475,7 @@ def result(
     wanted: str = "",
     scene: Scene | None = None,
 ) -> dict[str, Any]:
-    """Return the module's result for a plan, of which the batches are named as the task names them."""
+    """Return the module's result for a plan; batch names are those of the task."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)

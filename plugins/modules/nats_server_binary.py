@@ -151,7 +151,7 @@ def existing_parent(path: str) -> str:
 
 
 def result(install_dir: str, version: str, changed: bool, installed: bool) -> dict[str, Any]:
-    """Return what the module returns about a version."""
+    """Return the module's result for a version."""
     return {
         "changed": changed,
         "installed": installed,
@@ -169,7 +169,7 @@ def remove(module: AnsibleModule, names: list[str]) -> None:
 
 
 def remove_all(module: AnsibleModule) -> dict[str, Any]:
-    """Remove what no process runs, and the directory itself when it is empty then."""
+    """Remove every version that no process runs, and then the directory if it is empty."""
     install_dir = module.params["install_dir"]
     running = installed_versions(install_dir, running_binaries())
     names = [name for name in versions(install_dir) if name not in running]
@@ -181,7 +181,7 @@ def remove_all(module: AnsibleModule) -> dict[str, Any]:
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the module returns."""
+    """Return the module's result."""
     parameters = module.params
     if parameters["state"] == "absent":
         return remove_all(module)
@@ -194,7 +194,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     if parameters["keep"] is not None:
         used = running_binaries() | ({str(Path(parameters["link"]).resolve())} if parameters["link"] else set())
         needed = installed_versions(parameters["install_dir"], used) | {done["version"]}
-        # In check mode the wanted version is not among them yet.
+        # In check mode this version is not installed yet.
         after = [name for name in (done["version"],) if name not in done["versions"]] + done["versions"]
         done["removed"] = superfluous(after, parameters["keep"], needed)
         remove(module, done["removed"])

@@ -238,7 +238,7 @@ def led_groups(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
 
 
 def holds(cluster: Cluster, server: str) -> dict[str, Any]:
-    """Return what the server leads and hosts, for the module's result."""
+    """Return the server's leaders and replicas, for the module's result."""
     return {
         "meta_leader": cluster.meta is not None and cluster.meta.group.leader == server,
         "leaders": sorted(group.subject for group in cluster.groups() if group.leader == server),
@@ -248,12 +248,13 @@ def holds(cluster: Cluster, server: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is to leave the server: `streams` with their replicas and consumers, and all leaders of groups with other members."""
+    """The groups that must leave the server: `streams` with their replicas and consumers, and all leaders of groups
+    with other members."""
 
     server: str
     replicas: bool
     r1_policy: str
-    #: Only what these accounts own; None for all.
+    #: Restricts the scope to the assets of these accounts; None for all.
     accounts: Optional[frozenset[str]] = None
 
     def _owned(self, account: Optional[str]) -> bool:
@@ -286,7 +287,7 @@ class Scope:
         ]
 
     def left(self, cluster: Cluster, apart: Collection[str]) -> list[str]:
-        """Return what still has to leave, such as `stream APP/ORDERS (leader)`, apart from what is stuck."""
+        """Return the groups that still have to leave, such as `stream APP/ORDERS (leader)`, except those in `apart`."""
         found = [leading(META_SUBJECT)] if holds(cluster, self.server)["meta_leader"] else []
         found += [leading(group.subject) for _asset, group in self.led(cluster)]
         for stream in self.streams(cluster):
@@ -296,7 +297,8 @@ class Scope:
 
 
 def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tuple[Scope, dict[str, str]]:
-    """Return the scope without the accounts that have no user, and what stays because of them, each with the reason."""
+    """Return the scope without the accounts that have no user, and the groups that therefore stay, each with the
+    reason."""
     near = replace(scope, accounts=frozenset(connections.accounts))
     items = set(scope.left(cluster, ())) - set(near.left(cluster, ()))
     return near, dict.fromkeys(items, "its account has no user in account_users")
@@ -342,13 +344,13 @@ def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]
 
 
 def infeasible(server: str, stuck: Mapping[str, str]) -> NatsFailure:
-    """Return the failure that says what cannot move."""
+    """Return the failure that lists the groups that cannot move."""
     lines = "".join(f"\n- {item}: {reason}" for item, reason in sorted(stuck.items()))
     return NatsFailure("infeasible", f"{server} cannot be evacuated, nothing was changed:{lines}", server=server)
 
 
 def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once nothing that is meant is left on the server."""
+    """Return the module's result once nothing in scope is left on the server."""
     params, server = module.params, module.params["server_name"]
     scope = Scope(server, params["replicas"], params["r1_policy"])
     mover = Mover(connections, MoveRequest(server, accept_loss=params["accept_loss"]))
@@ -391,7 +393,7 @@ def carry_out(
     stuck: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the result, having moved leaders and then replicas. Leaves with a failure that tells what is left."""
+    """Move leaders and then replicas, and return the result. A failure lists the groups that are left."""
     params, server = module.params, scope.server
     began = time.monotonic()
     deadline = began + params["wait_timeout"]
@@ -403,7 +405,7 @@ def carry_out(
     failures: list[str] = []
 
     def step_leaders_down() -> Cluster:
-        """Return the cluster after whoever leads on the server was asked to step down; elections may have brought some back."""
+        """Make every leader on the server step down and return the cluster; elections may have brought some back."""
         now = mover.read_cluster()
         if holds(now, server)["meta_leader"]:
             move_meta_leader(connections.own, away, remaining())
@@ -430,7 +432,7 @@ def carry_out(
 
 
 def predicted(before: Mapping[str, Any], left: Collection[str]) -> dict[str, Any]:
-    """Return what the server will lead and host once that which is left has left it."""
+    """Return the expected leaders and replicas of the server after a run that leaves only the groups in `left`."""
     return {
         "meta_leader": before["meta_leader"] and leading(META_SUBJECT) not in left,
         "leaders": [item for item in before["leaders"] if not {leading(item), hosting(item)} & set(left)],
@@ -507,7 +509,7 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 def result(
     before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Collection[Job]
 ) -> dict[str, Any]:
-    """Return what every run returns."""
+    """Return the part of the result that every run has."""
     return {
         "changed": before != after,
         "before": dict(before),

@@ -292,7 +292,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.li
 
 
 def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
-    """Return what the process has loaded, as a record; empty when its files do not prove it."""
+    """Return the loaded configuration as a record; empty when the files do not prove it."""
     server = next((one for one in running_servers() if one.process.instance == process["instance"]), None)
     if not server:
         return {}

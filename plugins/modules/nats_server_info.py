@@ -405,11 +405,11 @@ WIRE_NAMES = {
     ("healthz", "js_server_only"): "js-server-only",
     ("healthz", "js_meta_only"): "js-meta-only",
 }
-#: What limits an answer to an account, in the server's words.
+#: Request fields of nats-server that restrict a reply to one account.
 ACCOUNT_OPTIONS = frozenset(("acc", "account", "account_name"))
 CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
 
-#: What `mesh` is judged by.
+#: Endpoints that the `mesh` check needs.
 MESH_ENDPOINTS = ("varz", "routez", "gatewayz")
 ENDPOINTS = [
     "varz",
@@ -431,7 +431,7 @@ ENDPOINTS = [
 
 
 def wire_options(endpoint: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of an endpoint in the server's words, without what was not given."""
+    """Return the request of an endpoint with nats-server's field names, without options that were not given."""
     request = {
         WIRE_NAMES.get((endpoint, name), name): value
         for name, value in options.items()
@@ -462,7 +462,7 @@ def meta_leaders(api: SystemApi, servers: Sequence[Server]) -> list[Server]:
 
 
 def describe(server: Server) -> dict[str, Any]:
-    """Return what is known of every server that answered."""
+    """Return the result's entry for a server that answered."""
     return {
         "name": server.name,
         "id": server.id,
@@ -478,7 +478,7 @@ def describe(server: Server) -> dict[str, Any]:
 
 
 def caught_failure(endpoint: str, answer: Answer) -> NatsFailure | None:
-    """Return why a server did not give what it was asked for. It reports within the answer that it cannot make a profile."""
+    """Return why a server did not return an endpoint. PROFILEZ reports its failure inside the reply."""
     if isinstance(answer, NatsFailure):
         return answer
     refused = answer.get("error") if endpoint == "profilez" else None
@@ -513,9 +513,10 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mesh_problems(found: Mapping[str, Any], clusters: Sequence[str], pinned_accounts: Sequence[str]) -> list[str]:
-    """Return a sentence for each missing route or gateway connection, and for each server of which that is not known.
+    """Return a sentence for each missing route or gateway connection, and for each server whose connections are
+    unknown.
 
-    `found`: what read_servers returns with the endpoints of MESH_ENDPOINTS.
+    `found`: the result of read_servers with the endpoints of MESH_ENDPOINTS.
     """
     unknown = {**found, "incomplete": [item for item in found["incomplete"] if item["endpoint"] in MESH_ENDPOINTS]}
     known = [server for server in found["servers"] if set(MESH_ENDPOINTS) <= server.keys()]
@@ -536,9 +537,9 @@ def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Leaves the module when it is to fail for what is missing.
+    """Return the module's result. Ends the module with a failure when replies are missing and `fail_on_missing` is set.
 
-    Raises NatsFailure invalid_option when `mesh` is to be judged without what it is judged by.
+    Raises NatsFailure invalid_option for `mesh` without the endpoints that it needs.
     """
     mesh = module.params["mesh"]
     lacking = [name for name in MESH_ENDPOINTS if name not in module.params["endpoints"]] if mesh is not None else []

@@ -165,7 +165,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     wait_start,
 )
 
-#: Seconds in which a process has its command line after it was started: both systemd and the kernel say so before that.
+#: Seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0
 #: States of a unit that need no start, and those that need no stop; it may also be on its way from the first to the second.
 _UP = ("active", "activating", "reloading")
@@ -175,7 +175,7 @@ _DOWN = ("inactive", "failed", "")
 def environment(path: str | None) -> dict[str, str]:
     """Return the assignments of an environment file, added to the few variables that a service manager would pass too.
 
-    Raises ProcessError when a line is no assignment.
+    Raises ProcessError for a line that is not an assignment.
     """
     result = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     if not path or not os.path.exists(path):
@@ -192,7 +192,7 @@ def environment(path: str | None) -> dict[str, str]:
 
 
 def identity(user: str | None, group: str | None) -> dict[str, Any]:
-    """Return the arguments for Popen that change the user; empty when the server runs as whoever runs this module."""
+    """Return the arguments for Popen that change the user; empty when the server runs as the user of this module."""
     if not user or pwd.getpwuid(os.geteuid()).pw_name == user:
         return {}
     if os.geteuid() != 0:
@@ -294,7 +294,7 @@ def end(module: AnsibleModule, server: ServerProcess) -> bool:
 
 
 def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
-    """Return what is known of the process, once it listens on these ports, is gone, or `start_timeout` is over."""
+    """Return the state of the process, once it listens on these ports, is gone, or `start_timeout` is over."""
     params = module.params
     properties = unit_properties(module.run_command, params["unit"]) if params["unit"] else {}
     return read_process(
@@ -308,7 +308,7 @@ def unit_state(module: AnsibleModule) -> str:
 
 
 def control(module: AnsibleModule, *command: str) -> None:
-    """Run systemctl. Raises ProcessError with what it says."""
+    """Run systemctl. Raises ProcessError with its error output."""
     status, _out, error = module.run_command(["systemctl", *command])
     if status:
         raise ProcessError(f"systemctl {' '.join(command)}: {error.strip()}")

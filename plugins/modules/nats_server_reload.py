@@ -126,7 +126,7 @@ def require_reload_api(server: Server) -> None:
 def wait_until_loaded(
     api: SystemApi, server: Server, before: Mapping[str, Any], digest: str | None, timeout: float
 ) -> dict[str, Any]:
-    """Return the configuration that the server reports once its load time has moved and its digest is the wanted one.
+    """Return the configuration that the server reports once its load time has moved and its digest is `digest`.
 
     Raises NatsFailure reload_not_seen when that does not happen within `timeout` seconds.
     """

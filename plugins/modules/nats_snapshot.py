@@ -240,7 +240,7 @@ def step_results(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def preview(client: Client, expected: list[str]) -> dict[str, Any]:
-    """Return the result that a snapshot would have, as far as the servers alone tell it."""
+    """Return the result of check mode, based on discovery alone."""
     found = SystemApi(client).discover(expected)
     summary = servers_summary(list(found.servers), found.missing, 0)
     nothing: dict[str, Any] = {"snapshot": "", "failures": [], "quoted_failures": [], "tables": {}}
@@ -259,7 +259,8 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
 
 
 def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Leaves the module when it is to fail for what is missing."""
+    """Return the module's result. Ends the module with a failure when data is missing and the options do not allow
+    it."""
     params = module.params
     lake = Path(params["lake"])
     if params["archive"]:

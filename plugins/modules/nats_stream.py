@@ -356,13 +356,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before the change, with the server's names. Null if there was no such stream.
+  description: The configuration before the change, with the server's names. Null if the stream did not exist.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 1}
 after:
-  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if there is no
-    such stream.
+  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if the
+    stream does not exist.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 3}

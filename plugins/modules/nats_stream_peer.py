@@ -249,9 +249,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return account and name of each stream that is meant: the one, or all that the server hosts or that are on the move.
+    """Return account and name of the selected streams: one stream, or every stream that the server hosts or that is
+    moving.
 
-    Raises NatsFailure when an account has no user, or when nobody can tell where one of its streams is.
+    Raises NatsFailure when an account has no user, or when no server reports the place of one of its streams.
     """
     account = None if params["all_accounts"] else connections.identity(params["account"])
     if params["stream"]:
@@ -287,7 +288,7 @@ def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool
 
 
 def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool) -> dict[str, Any]:
-    """Return what every run returns."""
+    """Return the part of the result that every run has."""
     return {
         "changed": changed,
         "before": dict(before),
@@ -302,7 +303,7 @@ def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, A
 
 
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result. Leaves with a failure that tells how far it came."""
+    """Return the module's result. A failure lists the steps done so far."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:

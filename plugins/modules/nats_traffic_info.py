@@ -197,7 +197,7 @@ def per_second(amount: float, seconds: float) -> float:
 
 
 def server_rates(server: Server, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server's rates between two VARZ replies, null for what it does not count."""
+    """Return a server's rates between two VARZ replies, null for counters that the server does not report."""
     seconds = (parse_time(after["now"]) - parse_time(before["now"])).total_seconds()
     rates = {
         f"{name}_per_second": per_second(after[name] - before[name], seconds) if name in after else None
@@ -209,7 +209,7 @@ def server_rates(server: Server, before: Mapping[str, Any], after: Mapping[str, 
 def compare(
     servers: Sequence[Server], before: Mapping[str, Answer], after: Mapping[str, Answer]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rates of the servers, and those servers that did not tell twice."""
+    """Return the rates of the servers, and the servers that did not answer both times."""
     rates, incomplete = [], []
     for server in servers:
         first, second = before[server.id], after[server.id]

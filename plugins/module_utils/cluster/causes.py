@@ -61,7 +61,7 @@ KINDS = (
 #: Causes that an operator must remove: waiting alone does not fix them.
 STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT})
 
-#: Percent of a store's file system from which the disk is what stops JetStream.
+#: Used percent of a store's file system from which the disk counts as the cause of a stopped JetStream.
 DISK_FULL = 95
 
 #: From here on a limit of JetStream counts as reached: percent of it. A message of 1 MiB does not fit any more then.
@@ -85,14 +85,14 @@ class Scene:
     """The context besides the problems. Each map is by server name and contains only known values.
 
     `answered`: the servers that answered. `clusters`: each server's cluster, including servers that do not answer.
-    `silence`: seconds since the meta leader heard from it. `raft_silent`: servers that answer requests while a
-    leader receives nothing from them. `hosts`: the state of its host in words, such as "its host cannot be reached".
-    `disks`: used percent of its store's file system. `stopping`: the servers to be stopped. `maintenance`: the
-    servers in maintenance, each with a description. `delete_ranges`: whether servers may write Raft entries that
-    make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names. `limits`: usage of the
-    servers that have reached a limit of their JetStream, in words; `confined`: the streams and consumers that cannot
-    write, because too many members are on such servers. `in_steps`, `moving_first`: the commands that stop fewer
-    servers at a time, and that move single replicas off them first."""
+    `silence`: seconds since its last contact with the meta leader. `raft_silent`: servers that answer requests while
+    a leader receives nothing from them. `hosts`: the state of its host in words, such as "its host cannot be
+    reached". `disks`: used percent of its store's file system. `stopping`: the servers to be stopped.
+    `maintenance`: the servers in maintenance, each with a description. `delete_ranges`: whether servers may write
+    Raft entries that make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names.
+    `limits`: usage of the servers that have reached a limit of their JetStream, in words; `confined`: the streams and
+    consumers that cannot write, because too many members are on such servers. `in_steps`, `moving_first`: the
+    commands that stop fewer servers at a time, and that move single replicas off them first."""
 
     answered: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -491,8 +491,8 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
 
 
 def _silence(names: Iterable[str], scene: Scene) -> float | None:
-    """Return for how long the meta leader has heard from none of these servers; None if that is unknown or never
-    happened, or if the leader has just been elected and counts from then on."""
+    """Return the seconds since the meta leader last received anything from these servers. None if that is unknown or
+    never happened, or if the leader has just been elected and counts from then on."""
     known = [scene.silence[name] for name in names if name in scene.silence]
     return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
 
@@ -552,8 +552,8 @@ def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that have started and are reading their streams: leaders receive nothing from them yet, whatever their
-    routes and version."""
+    """Yield the cause for servers that are reading their streams after a start: leaders receive nothing from them yet,
+    whatever their routes and version."""
     names = {problem.subject for problem in left if _says(problem, _RECOVERING_WORDS)}
     taken = left.take(_explained_by(names, left)) if names else ()
     if taken:

@@ -103,7 +103,7 @@ class Result:
         self.reasons.append((status, " ".join(text.split())))
 
     def ok_if_silent(self, text: str) -> None:
-        """Add a reason for OK if there is no reason yet: a check without thresholds still has a result."""
+        """Add a reason for OK if there is none, so a check without thresholds has a result."""
         if not self.reasons:
             self.add(OK, text)
 

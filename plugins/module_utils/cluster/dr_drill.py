@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drill of a failover: what a throw-away copy of the site's copy is like, and whether it proves anything. Pure.
+"""A failover drill: the configuration of a throw-away copy of the site's copy, and the evaluation of the drill. Pure.
 
-Nothing is asked of the origin, as if it were gone.
+The origin is never queried, as if it were gone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import MIRROR, copy_kind
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
-#: The metadata of a throw-away copy, with the stream that it is of. What lacks it is never deleted.
+#: Metadata key of a throw-away copy; its value is the stream's name. Streams without it are never deleted.
 MARK = "nats_dr_drill"
 
-#: What would reach clients, would remove messages on its own, or is the copy's own.
+#: Settings that would reach clients, remove messages, or belong to the copy itself.
 _LEFT_OUT = (
     *("mirror", "mirror_direct", "sources", "subjects", "republish", "subject_transform", "metadata", "description"),
     *("max_age", "allow_msg_ttl", "subject_delete_marker_ttl", "deny_delete", "deny_purge"),
@@ -52,7 +52,7 @@ def drill_name(stream: str) -> str:
 
 
 def drill_subject(stream: str) -> str:
-    """Return the subject on which the promoted throw-away copy takes messages, which nobody else uses."""
+    """Return the subject of the promoted throw-away copy, which clients do not use."""
     return f"nats_dr.drill.{stream}"
 
 
@@ -62,7 +62,8 @@ def is_left(config: Mapping[str, Any], stream: str) -> bool:
 
 
 def drill_method(copy: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
-    """Return how the throw-away copy is promoted: as the copy itself would be, where servers can end a mirror."""
+    """Return the method of promoting the throw-away copy: the one for the copy itself, if the servers can end a
+    mirror."""
     if release < MIRROR_CAN_END:
         return TAKE_OVER
     return END_MIRROR if copy_kind(copy, stream) == MIRROR else END_SOURCES
@@ -79,7 +80,7 @@ def drill_config(copy: Mapping[str, Any], stream: str, method: str, first_seq: i
 
 
 def isolated(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the origin's configuration gives to the promoted throw-away copy: nothing that reaches clients."""
+    """Return the origin's settings for the promoted throw-away copy, without any that reach clients."""
     return {key: value for key, value in config.items() if key not in _LEFT_OUT}
 
 
@@ -97,7 +98,7 @@ def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) ->
     tier = tiers.get(f"R{replicas}", account)
     kind = "memory" if config.get("storage") == "memory" else "storage"
     limit = (tier.get("limits") or {}).get(f"max_{kind}", -1)
-    # A tier counts what is stored, and an account without tiers each replica.
+    # A tier counts the stored bytes once; an account without tiers counts each replica.
     needed = size if tiers else size * replicas
     free = limit - int(tier.get(kind) or 0)
     if limit is None or limit < 0 or needed <= free:
@@ -119,7 +120,7 @@ def sample(first: int, last: int, count: int) -> list[int]:
 
 
 def miscounted(messages: int, counted: Counted) -> str:
-    """Return in which way the number of messages cannot be right, empty when it can. The copy goes on changing."""
+    """Return why the number of messages cannot be right, empty if it can. The site's copy changes during the drill."""
     if messages < counted.after:
         return (
             f"the throw-away copy has {messages} messages, but the site's copy has {counted.after} up to the same "
@@ -145,7 +146,7 @@ def _headers(message: Message) -> list[bytes]:
 
 
 def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
-    """Return for people what a drill has shown."""
+    """Return the result of a drill for people."""
     if not drill.ok:
         return [f"{name}: the drill failed: {drill.reason}"]
     return [
@@ -158,7 +159,7 @@ def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
 
 
 def plan_line(name: str, site: str, method: str, size: int, replicas: int, consumers: Sequence[str]) -> str:
-    """Return for people what a drill will do."""
+    """Return the plan of a drill for people."""
     names = ", ".join(consumers) or "none"
     return (
         f"{name}: a throw-away copy of {human_bytes(size * replicas)} at {site} would be promoted ({method}) with the "

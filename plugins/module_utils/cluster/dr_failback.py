@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a stream comes back to its origin: only what was written at the site since then, and where consumers go on. Pure."""
+"""Failback of a stream: the configuration that copies only the site's own writes, and the consumers' positions.
+Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
 
 @dataclass(frozen=True)
 class Floor:
-    """Where a consumer goes on at the origin, and how many messages it gets again at most."""
+    """A consumer's position at the origin, and the maximum number of messages delivered to it again."""
 
     floor: int
     again: int
@@ -26,8 +27,8 @@ class Floor:
 def returning_config(
     config: Mapping[str, Any], stream: str, failover: Failover, domain: Optional[str]
 ) -> dict[str, Any]:
-    """Return the configuration with which the origin gets what the site wrote. Nothing that came from the origin comes again, and
-    nobody publishes meanwhile. `domain`: of the site, None within one JetStream."""
+    """Return the configuration with which the origin copies the site's own writes: it excludes messages from the origin
+    and rejects publishers. `domain`: of the site, None within one JetStream."""
     source: dict[str, Any] = {"name": failover.target, "opt_start_seq": failover.last_copied + 1}
     if domain:
         source["external"] = {"api": f"$JS.{domain}.API", "deliver": ""}
@@ -62,12 +63,12 @@ def returning_floor(
     source_of: Callable[[int], int],
     sequence_of: Callable[[int], int],
 ) -> Floor:
-    """Return where a consumer goes on at the origin, where these follow each other: what the site has, too (up to `position`),
-    what only the origin has (up to `origin_last`), and what the site wrote.
+    """Return a consumer's position at the origin. The origin's stream has three parts in order: messages that the site
+    has, too (up to `position`), messages that only the origin has (up to `origin_last`), and the site's writes.
 
-    A consumer that has not acknowledged all of the second part gets it, and the third part again: nothing is skipped.
-    `source_of(seq)`: the origin's sequence of a message at the site that came from there. `sequence_of(seq)`: the origin's of one
-    that the site wrote.
+    A consumer that has not acknowledged all of the second part receives it and the third part again, so nothing is
+    skipped. `source_of(seq)`: the origin's sequence of a message that the site copied from it. `sequence_of(seq)`: the
+    origin's sequence of a message written at the site.
     """
     if at_site <= failover.last_copied:
         return Floor(max(source_of(at_site), at_origin), 0)

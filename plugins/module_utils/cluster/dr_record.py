@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept at the second site of a stream's origin: the last checkpoint of its consumers, and how far a failover came. Pure.
+"""The records at a stream's second site: the last checkpoint of the origin, and the progress of a failover. Pure.
 
-It is kept in the metadata of one stream, so that it needs no more rights than those that manage streams, is where the copies are,
-and outlives the controller. The servers take 128 KiB of metadata (stream.go JSMaxMetadataLen).
+They are stored in the metadata of one stream. That needs no permissions beyond those for managing streams, keeps the
+records next to the copies, and outlives the controller. Servers accept 128 KiB of metadata (stream.go
+JSMaxMetadataLen).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the origin had when it last answered. `taken`: its time. `config`: of the stream. `consumers`: name, config,
+    """The origin's state when it last answered. `taken`: the time. `config`: of the stream. `consumers`: name, config,
     ack_floor, delivered, num_ack_pending of each."""
 
     taken: str
@@ -45,7 +46,7 @@ class Checkpoint:
     consumers: tuple[dict[str, Any], ...]
 
 
-#: What a failover does next: fence the origin, promote the copy, create its consumers, nothing.
+#: The next step of a failover: fence the origin, promote the copy, create its consumers, none.
 FENCE, PROMOTE, CONSUMERS, DONE = "fence", "promote", "consumers", "done"
 
 
@@ -55,16 +56,16 @@ def fenced_subject(stream: str) -> str:
 
 
 def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
-    """Return whether a stream has only the subject that nobody uses."""
+    """Return whether the stream has only its fencing subject, which clients do not use."""
     return list(config.get("subjects") or ()) == [fenced_subject(stream)]
 
 
 @dataclass(frozen=True)
 class Failover:
-    """How a stream takes the place of its origin. `phase`: the next step. `promised`: what its status said would be lost.
-    `position`: sequence of the origin of the last message that came from there. `last_copied`: the sequence which that has in the
-    stream `target`; what follows was written at the site. `origin_config`: before it was fenced.
-    `complete`: whether the site was seen to have all that the fenced origin has."""
+    """A failover of a stream to its site. `phase`: the next step. `promised`: the loss that the status predicted.
+    `position`: the origin's sequence of the last copied message; `last_copied`: its sequence in the stream `target`,
+    after which the site's own writes begin. `origin_config`: before it was fenced. `complete`: whether the site was
+    seen to have everything that the fenced origin has."""
 
     phase: str
     started: str
@@ -98,8 +99,8 @@ class Failback:
 
 @dataclass(frozen=True)
 class Drill:
-    """How the last drill of a failover went. `seconds`: from the promotion until the stream served with its consumers; `copied`:
-    seconds before that for a throw-away copy of what the site has. `proven`: when the last one succeeded, empty for never."""
+    """The result of the last failover drill. `seconds`: from the promotion until the stream served with its consumers;
+    `copied`: seconds before that for making a throw-away copy. `proven`: time of the last success, empty for never."""
 
     time: str
     ok: bool
@@ -117,7 +118,8 @@ Record = Union[Checkpoint, Failover, Failback, Drill]
 
 
 def record_stream(site: str) -> str:
-    """Return the name of the stream that holds the records of a site. Raises RecordError for what cannot be part of one."""
+    """Return the name of the stream that holds the records of a site. Raises RecordError for a site name with other
+    characters."""
     if not _NAME.fullmatch(site):
         raise RecordError(f"{site!r} is not the name of a site: letters, digits, '_' and '-' only")
     return f"NATS_DR_{site}"
@@ -187,16 +189,16 @@ def drill_in(metadata: Mapping[str, str], stream: str) -> Optional[Drill]:
 
 
 def next_drill(before: Optional[Drill], drill: Drill) -> Drill:
-    """Return what is kept of a drill: also when the last one succeeded, and no more of its reason than there is room for."""
+    """Return the record of a drill, with the time of the last success and a reason that fits."""
     proven = drill.time if drill.ok else before.proven if before else ""
     return replace(drill, reason=drill.reason[:_REASON], proven=proven)
 
 
 def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a consumer.
+    """Return the checkpoint of a consumer.
 
-    One that has delivered nothing yet has an ack floor of 0 in 2.10, wherever it begins; what it reports as delivered is then the
-    message before (consumer.go selectStartingSeqNo).
+    In 2.10, a consumer without deliveries has an ack floor of 0, wherever it begins; its reported delivered sequence is
+    then that of the message before (consumer.go selectStartingSeqNo).
     """
     floor, delivered = info["ack_floor"].get("stream_seq", 0), info.get("delivered") or {}
     reached = delivered.get("stream_seq", 0)

@@ -149,7 +149,7 @@ ANY = Limits()
 
 
 def copy_kind(config: Info, stream: str) -> str:
-    """Return how a stream copies another one: MIRROR, SOURCES, or empty for not at all."""
+    """Return how this configuration copies `stream`: MIRROR, SOURCES, or empty if it does not."""
     if (config.get("mirror") or {}).get("name") == stream:
         return MIRROR
     return SOURCES if any(entry.get("name") == stream for entry in config.get("sources") or ()) else ""

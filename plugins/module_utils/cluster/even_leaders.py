@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Leaders spread as evenly as their groups allow, by the fewest step-downs. Pure: no I/O.
 
-An exact assignment: of all ways to lead the groups, the one with the least sum of squared numbers of leaders per server, of
-those the one with the least such sum per zone, of those the one with the fewest changed leaders. That is a minimum-cost flow
-with convex costs (group → server → zone), and a flow is optimal when its residual graph has no negative cycle (Klein 1967):
-so cycles are cancelled until there is none. Groups never leave their cluster, and each cluster is solved for itself.
+The assignment is exact: it minimizes the sum of squared numbers of leaders per server, then the same sum per zone, then the
+number of changed leaders. That is a minimum-cost flow with convex costs (group → server → zone), and a flow is optimal when
+its residual graph has no negative cycle (Klein 1967), so cycles are cancelled until none is left. Groups never leave their
+cluster, and each cluster is solved separately.
 
-Which groups change is then chosen by what is written to them, so that the servers' write rates become alike, too.
+Among equal assignments, the groups that change are then chosen by their write rates, to even out the servers' write rates, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 #: The write rate of the busiest server, in that of the average one, from which on leaders change for its sake alone.
 TOLERATED_RATE = 1.1
-#: What an exchange of two leaders must take off the sum of squared rates, as part of the square of the average one.
+#: Minimum gain of exchanging two leaders: the decrease of the sum of squared rates, relative to the square of the
+#: average.
 _LEAST_GAIN = 1e-3
 
 _SINK = ""
@@ -132,7 +133,7 @@ class _Assignment:
         return None
 
     def _exchanges(self, source: str, target: str, wanted: float, dearest: int) -> Iterable[tuple[int, int]]:
-        """Yield for each group of the source the one of the target whose rate differs most nearly by what is wanted."""
+        """Yield for each group of the source the group of the target with the rate difference closest to `wanted`."""
         for back_cost, backs in self._ways.get((target, source), {}).items():
             ordered = sorted((self._groups[index].rate, index) for index in backs)
             if not ordered:
@@ -146,7 +147,7 @@ class _Assignment:
                         yield there, back
 
     def _arcs(self) -> dict[tuple[str, str], int]:
-        """Return the residual graph: its arcs and what a unit of flow costs on each. A slash marks zones."""
+        """Return the residual graph: the cost of one unit of flow for each arc. A slash marks zones."""
         arcs = {
             way: min(cost for cost, groups in costs.items() if groups)
             for way, costs in self._ways.items()
@@ -203,9 +204,9 @@ class _Assignment:
 
 
 def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the nodes of a cycle whose costs sum up to less than 0, in their order; none when there is no such cycle.
+    """Return the nodes of a cycle with negative total cost, in their order; empty if there is none.
 
-    Bellman and Ford's labels from a source before all nodes; a cycle among the predecessors is a negative one.
+    Bellman-Ford labels from a source before all nodes; any cycle among the predecessors is a negative one.
     """
     distance: dict[str, int] = defaultdict(int)
     before: dict[str, str] = {}

@@ -1,17 +1,17 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replicas moved one by one until what the servers carry is even, as far as the hard goals let them. Pure: no I/O.
+"""Replicas moved one by one until the load of the servers is even, as far as the hard goals permit. Pure: no I/O.
 
-The optimum is a partition of sizes, which nobody finds in useful time. What holds instead for every result that no limit of the
-run cut short: no single move is left that the hard goals allow, that brings a server nearer to its share, and that is worth the
-tolerance. So two servers of equal share, one of which is outside of the tolerance, differ by at most the tolerance and the
-smallest replica that may go from the one to the other. Where neither zones, tags nor room forbid a move there always is one;
-without a tolerance the sum of squared loads then is at most n · (largest replica)² / 4 above the optimum, and for replicas of
+The optimum is a partition of sizes, which is NP-hard. Unless a limit of the run cut it short, every result satisfies this
+instead: there is no further move that the hard goals permit, that brings a server nearer to its share, and that is worth the
+tolerance. So two servers of equal share, at least one of them outside of the tolerance, differ by at most the tolerance plus the
+smallest replica that may move between them. If neither zones, tags nor room forbid a move, there always is such a replica;
+without a tolerance, the sum of squared loads is then at most n · (largest replica)² / 4 above the optimum, and for replicas of
 equal size it is the optimum, by the fewest moves.
 
 Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica that
-makes neither cross its share, where there is one. Bytes that move so are bytes that have to move for the same result.
+makes neither cross its share, if there is one. All bytes moved this way have to move for the same result anyway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from operator import le
 BYTES, WRITE_BYTES, HA_ASSETS = range(3)
 GOALS = (BYTES, WRITE_BYTES, HA_ASSETS)
 
-#: What a move must gain for its goal, as part of the square of the average load; less is the noise of fractions.
+#: Minimum gain of a move, relative to the square of the average load; smaller gains are rounding errors.
 _LEAST_GAIN = 1e-9
 
 
@@ -46,10 +46,10 @@ class Host:
 
 @dataclass(frozen=True)
 class PlacedGroup:
-    """A group and where its replicas are. `weights`: what a replica adds to its server, for each of GOALS. `able`: who may have
-    one. `unique`: server → tag that no two of the replicas may share. `need`: free bytes of `storage` that a replica asks for.
-    `size`: bytes that a move copies. `tagged`: whether each of `able` can be asked for, or only one that is the only choice.
-    A group that is not `movable` counts, and stays."""
+    """A group and the places of its replicas. `weights`: a replica's load on its server, for each of GOALS. `able`:
+    servers that may hold a replica. `unique`: server → tag that no two of the replicas may share. `need`: free bytes of
+    `storage` that a replica requires. `size`: bytes that a move copies. `tagged`: the servers of `able` that a request
+    can select; any other only if it is the only choice. A group that is not `movable` counts but stays."""
 
     members: frozenset[str]
     weights: tuple[float, float, float]
@@ -82,7 +82,8 @@ class Step:
 
 
 def even_replicas(groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits = Limits()) -> list[Step]:
-    """Return the moves in their order. Each makes the servers more even for its goal, so that any first part is a plan."""
+    """Return the moves in their order. Each makes the servers more even for its goal, so any prefix of the plan is a
+    valid plan."""
     return list(_Placement(groups, hosts, limits).steps())
 
 
@@ -113,7 +114,8 @@ class _Placement:
         ]
         #: server → (weight, index) of the movable groups that it holds, ascending; of the goal under way.
         self._held: dict[str, list[tuple[float, int]]] = {}
-        #: source → target → those that may go there, as far as tags, zones and the other replicas go; made when asked for.
+        #: source → target → the movable groups that tags, zones and the other replicas permit there; computed on
+        #: demand.
         self._ways: dict[str, dict[str, list[tuple[float, int]]]] = {}
         #: (source, target) between which nothing useful goes as yet.
         self._tried: set[tuple[str, str]] = set()
@@ -164,8 +166,8 @@ class _Placement:
         return None
 
     def _choose(self, goal: int, source: str, target: str, least: float) -> int | None:
-        """Return the group whose replica should go: the largest that makes neither server cross its share, or the smallest above
-        it, where that does not copy much more than is wanted, or is all there is, and helps more than the tolerance."""
+        """Return the group to move: the largest that makes neither server cross its share, or the smallest above that,
+        if it is not much larger or is the only choice, and gains more than the tolerance."""
         movable, load, fair = self._way(source, target), self._load[goal], self._fair[goal]
         wanted = min(load[source] - fair[source], fair[target] - load[target])
         limit = self._most(goal, source, target)
@@ -195,7 +197,8 @@ class _Placement:
         return 2 * (load[source] * here - load[target] * there) / (here + there)
 
     def _gain(self, goal: int, source: str, target: str, weight: float) -> float:
-        """Return what the move takes off the sum of squared loads, each by its server's share; negative when it adds."""
+        """Return the decrease of the sum of squared loads, each relative to its server's share; negative for an
+        increase."""
         part, size = self._part[goal], len(self._hosts)
         return weight * (self._most(goal, source, target) - weight) * (1 / part[source] + 1 / part[target]) / size
 
@@ -243,10 +246,12 @@ class _Placement:
         within = min(load[source] - fair[source] * (1 - tolerance), fair[target] * (1 + tolerance) - load[target])
         return max(within, self._most(goal, source, target), 0.0)
 
-    # --- what a move changes ------------------------------------------------------------------------------------------
+    # --- effects of a move
+    # ----------------------------------------------------------------------------------------------
 
     def _take(self, step: Step) -> None:
-        """Carry the move out. What it frees on the source is not counted: moves that run at once must all have room."""
+        """Carry the move out. Room freed on the source is not counted, because moves that run at the same time must all
+        fit."""
         group, members = self._groups[step.group], self._members[step.group]
         for goal in GOALS:
             self._load[goal][step.source] -= group.weights[goal]

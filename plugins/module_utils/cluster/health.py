@@ -43,18 +43,19 @@ _PASSING_FAULTS = frozenset({"stream catching up", "group node unhealthy", "stre
 
 @dataclass(frozen=True)
 class Limits:
-    """When a replica counts as in step: at most `max_lag` Raft entries behind, heard from within `max_active`
+    """When a replica counts as in step: at most `max_lag` Raft entries behind, last contact within `max_active`
     seconds."""
 
     max_lag: int = 200
     max_active: float = 5.0
 
     def in_step(self, peer: Peer) -> bool:
-        """Return whether the replica can be counted on.
+        """Return whether the replica counts as in step.
 
-        Under load a healthy replica is always a few entries behind and then reported as not current (raft.go Peers
-        compares with the leader's applied index); a bounded lag with recent contact is in step. A leader that has
-        not heard from a replica since its election reports it as active 0 s ago, and not current."""
+        Under load a healthy replica is always a few entries behind and therefore reported as not current (raft.go Peers
+        compares with the leader's applied index); a bounded lag with recent contact is in step. A leader without any
+        contact to a replica since its election reports it as active 0 s ago, and not current.
+        """
         if peer.offline or peer.active > self.max_active or peer.lag > self.max_lag:
             return False
         return peer.current or (peer.lag > 0 and peer.active > 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 
-#: What both ends of a route must have alike (route.go processRouteConnect), and how it is called in the configuration.
+#: Settings that both ends of a route must share (route.go processRouteConnect), and their configuration keys.
 _ALIKE = (
     ("name", "cluster.name"),
     ("pool_size", "cluster.pool_size"),

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes on by the journal of operations (docs/roll-journal.md): the roll under way, the servers in maintenance, and when
-servers were away because somebody meant it. Pure."""
+"""The state recorded in the journal of operations (docs/roll-journal.md): the current roll, the servers in maintenance,
+and the times of planned outages. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Run:
         return self.state == "running"
 
     def seconds_left(self, now: float) -> Optional[float]:
-        """Return how long it still takes if its batches go on as before, None before the first is done."""
+        """Return the estimated remaining seconds, from the average duration of a batch; None before the first is
+        done."""
         if not self.running or not self.took:
             return None
         mean = sum(self.took) / len(self.took)
@@ -55,7 +56,8 @@ class Journal:
 
 
 def read_journal(lines: Iterable[str]) -> Journal:
-    """Return what goes on by these lines, the oldest first. A line that is none of the schema is skipped: a crash cut it off."""
+    """Return the state after these lines, the oldest first. Lines outside the schema are skipped, because a crash may
+    cut one off."""
     runs: dict[str, Run] = {}
     marks: dict[str, Mark] = {}
     for line in lines:
@@ -77,7 +79,7 @@ def read_journal(lines: Iterable[str]) -> Journal:
 
 @dataclass(frozen=True)
 class Window:
-    """A time in which servers are meant to be away, in seconds since 1970, and why, for people."""
+    """A time of planned outage of servers, in seconds since 1970, with the reason for people."""
 
     servers: tuple[str, ...]
     begin: float
@@ -86,10 +88,10 @@ class Window:
 
 
 def windows(lines: Iterable[str]) -> tuple[Window, ...]:
-    """Return when servers were restarted in batches or in maintenance, by these lines, the oldest first.
+    """Return when servers were restarted in batches or in maintenance, from these lines, the oldest first.
 
-    Maintenance ends when it was promised to end, at the latest: who forgets a server is to hear of it. The batch of a run that
-    was killed ends with its last event.
+    Maintenance ends at the announced time at the latest, so a forgotten server is reported. The batch of a run that was
+    killed ends with its last event.
     """
     found: list[Window] = []
     kept: dict[str, Window] = {}

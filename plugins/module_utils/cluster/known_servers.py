@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of servers that nothing knows. Pure."""
+"""Detection of unknown server names. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def known_servers(cluster: Cluster) -> frozenset[str]:
 
 
 def unknown_servers(names: Iterable[str], known: Iterable[str]) -> str:
-    """Return why these names mean no servers, empty where they do. A mistyped name would look like a finished removal."""
+    """Return an error for names outside the cluster, empty without any. A mistyped name would pass for a finished
+    removal."""
     there = sorted(known)
     unknown = sorted({repr(name) for name in names if name not in there})
     if not unknown:

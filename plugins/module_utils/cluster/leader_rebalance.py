@@ -47,7 +47,7 @@ class LeaderMove:
 
 @dataclass(frozen=True)
 class ServerLeads:
-    """What one server leads; `rate`: bytes a second that are written to the streams that it leads."""
+    """The leaders on one server; `rate`: bytes a second written to the streams that it leads."""
 
     streams: int = 0
     consumers: int = 0
@@ -59,8 +59,8 @@ class ServerLeads:
 
 @dataclass(frozen=True)
 class LeaderPlan:
-    """The moves in their order, of which any first part makes the leaders more alike; what each server leads before and after;
-    and why groups that have other members were left as they are: reason → subjects."""
+    """The moves in their order, any prefix of which makes the leaders more even; each server's leaders before and
+    after; and the reasons why groups with other members stay: reason → subjects."""
 
     moves: tuple[LeaderMove, ...]
     before: dict[str, ServerLeads]
@@ -79,8 +79,9 @@ def plan_leaders(
 ) -> LeaderPlan:
     """Return at most `most` moves (0 for any number) between the servers of the cluster with this name.
 
-    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: those in which leaders can be
-    asked to step down. Groups without a leader or without another member in step stay; so do servers that are being drained.
+    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: those whose leaders
+    can be requested to step down. Groups without a leader or without another member in step stay; so do servers that
+    are being drained.
     """
     zone_of = {server.name: zones.get(server.name, "") for server in carriers(cluster, name)}
     servers = {server.name: server for server in cluster.servers}
@@ -105,7 +106,8 @@ def plan_leaders(
 
 
 def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[str, str], float]:
-    """Return (account, stream) → bytes a second: the messages that came between two looks, as large as those that are stored."""
+    """Return (account, stream) → bytes a second: the number of messages between two samples, times the average stored
+    size."""
     first = {(stream.account, stream.name): stream.last_seq for stream in earlier.streams}
     return {
         key: max(0, stream.last_seq - first[key]) * stream.size / stream.messages / seconds
@@ -115,7 +117,7 @@ def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[
 
 
 def leader_page(plan: LeaderPlan) -> Page:
-    """Return the plan for people: what each server leads before and after, and what is left as it is."""
+    """Return the plan for people: the leaders on each server before and after, and the groups that stay."""
     if plan.moves:
         kinds = Counter(_kind(move) for move in plan.moves)
         counts = " and ".join(f"{kinds[kind]} {kind}" for kind in (STREAMS, CONSUMERS) if kinds[kind])
@@ -153,7 +155,8 @@ class _Item:
 
 
 def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str], float]) -> Iterable[_Item]:
-    """Yield the groups of the kind that have a leader in the cluster with this name, none of which may be led by another."""
+    """Yield the groups of the kind that have a leader in the cluster with this name, with that leader as the only
+    choice."""
     for stream in cluster.streams:
         groups: list[tuple[str | None, RaftGroup]] = [(None, stream.group)]
         if kind == CONSUMERS:
@@ -196,7 +199,7 @@ def _kind(move: LeaderMove) -> str:
 
 
 def _leads(led: Iterable[tuple[str, str, float]], servers: Iterable[str]) -> dict[str, ServerLeads]:
-    """Return what each server leads. `led`: kind, leader and rate of each group."""
+    """Return the leaders of each server. `led`: kind, leader and rate of each group."""
     nothing = dict.fromkeys(sorted(servers), ServerLeads())
     return _changed(nothing, ((kind, leader, rate, 1) for kind, leader, rate in led))
 
@@ -204,7 +207,7 @@ def _leads(led: Iterable[tuple[str, str, float]], servers: Iterable[str]) -> dic
 def _changed(
     before: Mapping[str, ServerLeads], changes: Iterable[tuple[str, str, float, int]]
 ) -> dict[str, ServerLeads]:
-    """Return what each server leads after changes of kind, server, rate and number."""
+    """Return the leaders of each server after changes of kind, server, rate and number."""
     figures = {
         name: {STREAMS: leads.streams, CONSUMERS: leads.consumers, "": leads.rate} for name, leads in before.items()
     }

@@ -22,20 +22,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: A leader hands over only to a member that it heard of within three heartbeats of a second (raft.go StepDown).
+#: A leader hands over only to a member with contact within three heartbeats of a second (raft.go StepDown).
 HANDOVER = Limits(max_active=3.0)
 
 #: From this version a step-down request may name the server that is to lead next (jetstream_api.go).
 PREFERRED_SINCE = (2, 11)
 
-#: What is to be done with a group.
+#: The actions for a group.
 FITS, SINGLE, REFUSED, STEP_DOWN = "fits", "single", "refused", "step_down"
 
 
 @dataclass(frozen=True)
 class LeaderConstraints:
-    """Which servers may lead. Names are exact; tags are compared as the servers do, in lower case, and all must be there.
-    `avoid`: servers that may, but only where no other can. `force`: the present leader may not, whoever it is."""
+    """Which servers may lead. Names are exact; tags are compared in lower case, as in the servers, and all must match.
+    `avoid`: servers to choose only if there is no other. `force`: the present leader must change."""
 
     preferred: str | None = None
     away_from: frozenset[str] = frozenset()
@@ -69,9 +69,9 @@ class LeaderConstraints:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do with one group. `before`: its leader when that was decided. `candidates`: the members that may and can
-    lead next. `target`: the one that the server will be asked to hand over to, None where the server decides. `reason`: why
-    it is refused or skipped; `transient`: it may be otherwise in a moment."""
+    """The plan for one group. `before`: its leader at planning time. `candidates`: the members that may and can lead
+    next. `target`: the requested successor, None if the server decides. `reason`: why it is refused or skipped;
+    `transient`: whether that may change within moments."""
 
     action: str
     constraints: LeaderConstraints
@@ -94,9 +94,9 @@ class Plan:
 
 
 def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], members: Iterable[str]) -> list[str]:
-    """Return a sentence for each name, cluster and tag of the constraints that nothing has.
+    """Return a sentence for each name, cluster and tag of the constraints that matches nothing.
 
-    `members`: names of servers that did not answer, but that some group knows.
+    `members`: names of servers that did not answer, but that are members of some group.
     """
     there = list(servers)
     names = {server.name for server in there} | set(members)
@@ -118,11 +118,11 @@ def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], mem
 
 
 def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
-    """Return what to do so that a fitting server leads. `servers`: those that answered, by name.
+    """Return the plan for making a suitable server lead. `servers`: those that answered, by name.
 
-    Refused is a group whose leader is unknown, and one in which no member may and can lead: to step down then would leave it
-    without a leader, or with one that does not fit. A member that did not answer cannot: for some seconds after a crash
-    the leader still believes in it.
+    A group whose leader is unknown is refused. So is one without a member that may and can lead: a step-down would
+    leave it leaderless or with an unsuitable leader. A member that did not answer cannot lead, although the leader
+    still counts it as available for some seconds after a crash.
     """
     leader = group.leader
     constraints = constraints.against(leader)
@@ -160,9 +160,9 @@ def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
 
 
 def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leaders: Iterable[str | None]) -> list[Plan]:
-    """Return the plans with a target each where the leader is one of `supporting`, so that the leaders end up spread: each time
-    the candidate that leads the fewest groups, of those that are not to be avoided if there is one. `leaders`: who leads, for all
-    groups that are known."""
+    """Return the plans, with a target if the leader is one of `supporting`. To spread the leaders, each target is the
+    candidate that leads the fewest groups, preferably one outside `avoid`. `leaders`: the leaders of all known
+    groups."""
     leading = Counter(leaders)
     result = []
     for plan in plans:
@@ -177,7 +177,7 @@ def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leade
 
 
 def leader_by_majority(meta: MetaGroup) -> RaftGroup:
-    """Return the meta group, without a leader unless a majority of its members name the one that says it leads."""
+    """Return the meta group; its leader is dropped unless a majority of the members name it."""
     group = meta.group
     if group.leader is None:
         return group

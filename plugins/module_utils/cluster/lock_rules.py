@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lock of a cluster: one operation at a time.
 
-Each host keeps one lock. Whoever holds it on more than half of a cluster's hosts may operate the cluster, so that two operations
-never can at the same time. A lock counts until it expires, or until it is proven that the run which took it has ended.
+Each host keeps one lock. An operation needs the locks of more than half of a cluster's hosts, so two can never run at
+the same time. A lock is valid until it expires, or until the run that took it is proven to have ended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Optional, Union
 
 #: Who takes a lock, see `host.controller`. One that another program wrote may be any text.
 Owner = Union[Mapping[str, Any], str]
-#: What the file of a lock holds: owner, purpose, since and expires (epoch seconds of the host); None for nobody's.
+#: The content of a lock file: owner, purpose, since and expires (epoch seconds of the host); None if the lock is free.
 Holder = Optional[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What is asked of the lock of one host. `release`: give it back. `break_foreign`: whoever holds it. `take_over_from`: an
-    owner that is known to have ended, so that its lock is nobody's."""
+    """A request to the lock of one host. `release`: give it back. `break_foreign`: whoever holds it. `take_over_from`:
+    an owner that has ended, whose lock is therefore free."""
 
     owner: Owner
     purpose: str = ""
@@ -54,10 +54,10 @@ def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
 
 
 def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
-    """Return whether the lock of `holder` is nobody's. `running`: whether its process runs, None where that cannot be known.
+    """Return whether the lock of `holder` is free to take. `running`: whether its process runs, None if unknown.
 
-    It is when its process has ended, or when it was taken under the name of `owner`: that of a scheduler which never starts an
-    operation twice at a time. A process that is seen to run keeps its lock in any case.
+    It is free if the process has ended, or if it was taken under the name of `owner`: that of a scheduler that never
+    runs an operation twice at the same time. A process that is running keeps its lock in any case.
     """
     if running is not None:
         return not running
@@ -67,11 +67,11 @@ def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
 
 
 def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str], now: float) -> LockDecision:
-    """Return whether the `members` of a cluster are locked.
+    """Return whether the `members` of a cluster are locked, which requires more than half of them.
 
-    `answers`: results of nats_host_lock with the host as `item`; those without `acquired` are of hosts that could not be locked,
-    `valid_until` is when a lock that was acquired ends, by the clock of `now`. Where a host was asked more than once, its latest
-    answer counts. More than half of the members are needed.
+    `answers`: results of nats_host_lock with the host as `item`; those without `acquired` are from hosts that could not
+    be locked. `valid_until` is when an acquired lock ends, by the clock of `now`. Only the latest answer of a host
+    counts.
     """
     latest: dict[str, Mapping[str, Any]] = {}
     for answer in sorted(answers, key=lambda one: one.get("valid_until", 0)):

@@ -401,10 +401,11 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
     slice holds only its own hosts) would write too few routes; a new cluster started in parts never elects a meta
     leader (nats-server raft.go, `bootstrap`: the expected size comes from the routes).
 
-    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (a server of this run
-    runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer), route_style (all or
-    seeds), login (whether modules can log in), versions (of the servers of this run: `[{name, version, target, running}]`; the
-    version that runs or, of a stopped server with streams, is installed; empty for a new server).
+    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (whether a server of
+    this run runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer),
+    route_style (all or seeds), login (whether modules can log in), versions (of the servers of this run:
+    `[{name, version, target, running}]`; the running version or, for a stopped server with streams, the installed one; empty
+    for a new server).
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]

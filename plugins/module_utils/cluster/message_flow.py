@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a smoke test has found: whether messages flow between all servers, and on the addresses advertised to clients. Pure."""
+"""The result of a smoke test: whether messages flow between all servers, and on the addresses advertised to clients.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from itertools import permutations
 #: The longest failure, in lines, and how many of them may be about pairs of servers.
 MAX_LINES, MAX_PAIRS = 16, 6
 
-#: What a server that listens on all its addresses says of the one that it listens on (server.go setInfoHostPort).
+#: Addresses that a server reports when it listens on all interfaces (server.go setInfoHostPort).
 _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What one server announces at a login (INFO): its `name`, the address (`host:port`) that it takes for its `own`, and all
-    addresses of its cluster that clients may connect to (`advertised`; none with no_advertise). `jetstream`: whether it runs
-    that."""
+    """A server's announcement at login (INFO): its `name`, its `own` address (`host:port`), and all addresses of its
+    cluster that clients may connect to (`advertised`; none with no_advertise). `jetstream`: whether JetStream is
+    enabled."""
 
     name: str
     own: str
@@ -29,7 +30,8 @@ class Announcement:
 
     @property
     def explicit(self) -> bool:
-        """Return whether its own address was chosen (client_advertise, or a host to listen on) and is no list of interfaces."""
+        """Return whether its own address was configured (client_advertise, or a host to listen on) rather than all
+        interfaces."""
         return self.own.rpartition(":")[0].strip("[]") not in _ANY_ADDRESS
 
 
@@ -44,8 +46,8 @@ class Address:
 
 @dataclass(frozen=True)
 class StreamTest:
-    """What became of the stream that was written and read: its `replicas`, 0 when none was tried, because of `reason`; else
-    `reason` is what failed."""
+    """The test of a stream: its `replicas`, 0 if it was skipped because of `reason`; otherwise `reason` is the
+    failure."""
 
     replicas: int = 0
     reason: str = ""
@@ -57,9 +59,9 @@ class StreamTest:
 
 @dataclass(frozen=True)
 class Flow:
-    """What was seen. `expected`: names of the servers that there should be. `announced`: of each server that was reached.
-    `unreached`: why, by the URL. `addresses`: the further addresses advertised to clients. `endpoints`: the connections over
-    which messages went; `heard`: of each, the endpoints whose message it got."""
+    """The observations of a smoke test. `expected`: names of the expected servers. `announced`: from each server that
+    was reached. `unreached`: the reason by URL. `addresses`: the further addresses advertised to clients. `endpoints`:
+    the connections that exchanged messages; `heard`: for each one, the endpoints whose messages arrived."""
 
     expected: frozenset[str] = frozenset()
     announced: tuple[Announcement, ...] = ()
@@ -87,9 +89,10 @@ class Flow:
 
 
 def addresses_to_try(announced: Sequence[Announcement], tried: Collection[str]) -> list[str]:
-    """Return the addresses advertised to clients that nobody has connected to yet, each once, in their order.
+    """Return the advertised addresses that have not been tried yet, each once, in their order.
 
-    A server that took another client_advertise by a reload advertises it from its next start on; it is tried already.
+    A server advertises a client_advertise changed by a reload only from its next start on; that address has been tried
+    already.
     """
     advertised = dict.fromkeys(
         address
@@ -100,7 +103,7 @@ def addresses_to_try(announced: Sequence[Announcement], tried: Collection[str]) 
 
 
 def flow_warnings(flow: Flow) -> list[str]:
-    """Return what may be meant to be so: addresses of interfaces that cannot be reached from here, of servers that can be."""
+    """Return possibly intended deviations: unreachable interface addresses of servers that are reachable otherwise."""
     owners = _owners(flow.announced)
     silent = [one for one in flow.addresses if not one.server and one.address not in owners]
     if not silent or not _all_reached(flow):
@@ -110,7 +113,7 @@ def flow_warnings(flow: Flow) -> list[str]:
 
 
 def flow_failures(flow: Flow) -> list[str]:
-    """Return what is wrong, the most fundamental first; empty when everything that was tried works."""
+    """Return the failures, the most fundamental first; empty if every test passed."""
     lines = [f"{url}: {reason}" for url, reason in flow.unreached.items()]
     owners = _owners(flow.announced)
     for one in flow.addresses:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which servers may take a replica of a stream, and why the others may not.
 
-Pure judgement over a Cluster by the rules of the meta leader (jetstream_cluster.go selectPeerGroup), so that a move which the
-server would refuse, or carry out by halves, is not begun. Stricter than the server in three points: a server must have answered
-now (the meta leader believes in a crashed one for about 150 s), what a replica holds must fit where the stream has no
-max_bytes, and a stream never leaves its cluster.
+Pure rules over a Cluster, as in the meta leader (jetstream_cluster.go selectPeerGroup), so moves that the server would
+refuse or leave half done are never started. Stricter than the server in three points: a server must have answered now
+(the meta leader counts a crashed one for about 150 s), the replica's data must fit even if the stream has no max_bytes,
+and a stream never leaves its cluster.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 #: A server with this tag takes no new replicas (jetstream_cluster.go jsExcludePlacement).
 DRAIN_TAG = "!jetstream"
 
-#: From this API level (2.12) a placement tag `!x` excludes the servers tagged x; before, it asks for a tag of that very name.
+#: From this API level (2.12) a placement tag `!x` excludes the servers tagged x; before, it requires a tag of that very
+#: name.
 _LEVEL_OF_EXCLUDING_TAGS = 2
 
 
 @dataclass(frozen=True)
 class ReplicaRequirements:
-    """What a replica of a stream asks of the server that takes it. `size` and `max_bytes` are bytes, `ha_assets` is the number
+    """The requirements of a stream's replica on its server. `size` and `max_bytes` are bytes, `ha_assets` is the number
     of Raft groups that come with it: the stream's own, and those of its consumers, with more than one member."""
 
     subject: str
@@ -83,7 +84,7 @@ def carriers(cluster: Cluster, name: str) -> list[Server]:
 
 
 def replica_requirements(stream: Stream) -> ReplicaRequirements:
-    """Return what a replica of the stream asks of a server."""
+    """Return the requirements of a replica of the stream."""
     groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
     return ReplicaRequirements(
         subject=stream.group.subject,
@@ -130,8 +131,8 @@ def evaluate_candidates(
 
 @dataclass(frozen=True)
 class LastingRules:
-    """What of the judgement stays as it is while replicas move. `able`: who may hold replicas with these requirements, as far
-    as room goes. `unique`: server → the tag that no two replicas may share, None when nothing must be unique."""
+    """The rules that remain constant while replicas move. `able`: servers that meet the requirements, apart from room.
+    `unique`: server → the tag that no two replicas may share, None if nothing must be unique."""
 
     able: frozenset[str]
     unique: Mapping[str, str] | None
@@ -266,9 +267,9 @@ def _loaded(summary: JetStreamSummary, need: ReplicaRequirements) -> JetStreamSu
 
 
 def _unique_prefix(policy: JetStreamSummary, need: ReplicaRequirements) -> str:
-    """Return the prefix of which no two replicas may have the same tag, "" when nothing must be unique.
+    """Return the prefix whose tag must be unique among replicas, "" when nothing must be unique.
 
-    The placement of a stream switches it off by naming a tag with that prefix, excluded ones included.
+    The placement of a stream disables it by naming a tag with that prefix, excluded ones included.
     """
     prefix = policy.unique_tag
     excluding = policy.api_level >= _LEVEL_OF_EXCLUDING_TAGS
@@ -277,7 +278,7 @@ def _unique_prefix(policy: JetStreamSummary, need: ReplicaRequirements) -> str:
 
 
 def _tag_with(server: Server, prefix: str) -> str | None:
-    """Return the server's first tag with the prefix; the server looks at no further one."""
+    """Return the server's first tag with the prefix; nats-server ignores further ones."""
     if not prefix:
         return None
     return next((tag.lower() for tag in server.tags if tag.lower().startswith(prefix.lower())), None)

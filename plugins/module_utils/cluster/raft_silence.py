@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers are raft-silent: they answer requests and hear their Raft peers, and nothing that they send reaches those.
+"""Which servers are raft-silent: they answer requests and receive Raft messages, but none of their own reach the peers.
 
-Some versions now and then start so (`server_versions.RAFT_SILENT`): what such a server says to its Raft peers is dropped until
-its process ends; busy processors make that likely. It counts in no quorum and may call itself healthy; only the leaders of its
-groups miss it, and nothing but a restart helps.
+Some versions occasionally start in this state (`server_versions.RAFT_SILENT`), most likely on busy processors: all Raft
+messages of such a server are dropped until its process ends. It counts in no quorum and may report itself as healthy;
+only the leaders of its groups miss it, and only a restart helps.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 SILENT_AFTER = 10.0
 #: Seconds that a server must have been up before its silence counts: it needs some to find its routes and the leader.
 STARTED_FOR = 15.0
-#: Seconds within which the meta leader has heard of every working member: heartbeats come every second.
+#: Seconds within which the meta leader has contact with every working member: heartbeats come every second.
 HEARD_WITHIN = 2.5
 
 
 @dataclass(frozen=True)
 class MetaContact:
-    """Whether a server has `joined` the meta group since it was started; if not, whether it is `raft_silent`, and why that is
-    thought in `reason`."""
+    """Whether a server has `joined` the meta group since its start; if not, whether it is `raft_silent`, with the
+    evidence in `reason`."""
 
     joined: bool
     raft_silent: bool = False
@@ -34,8 +34,8 @@ class MetaContact:
 
 
 def raft_silent_servers(cluster: Cluster) -> list[str]:
-    """Return the names of the servers that answer while a leader has not heard of them for too long, sorted: the meta leader, or
-    where streams and consumers were read, that of any of their groups. One of these may be silent alone."""
+    """Return the sorted names of the servers that answer but have had no contact with a leader for too long: the meta
+    leader or, if streams and consumers were read, the leader of any of their groups. A single group may be silent."""
     silent = set(_not_heard(cluster))
     return sorted(server.name for server in cluster.servers if server.name in silent and server.uptime > STARTED_FOR)
 
@@ -45,16 +45,16 @@ def _not_heard(cluster: Cluster) -> Iterator[str]:
         yield from (peer.name for peer in cluster.meta.group.peers if peer.active > SILENT_AFTER)
     for stream in cluster.streams:
         for group in (stream.group, *(consumer.group for consumer in stream.consumers)):
-            # A member that was just added has not been heard of yet.
+            # A member that was just added has had no contact yet.
             yield from (peer.name for peer in group.peers if SILENT_AFTER < peer.active < NEVER_HEARD)
 
 
 def meta_contact(cluster: Cluster, name: str, in_step: bool) -> MetaContact:
-    """Return whether the meta leader has heard of the server since that was started.
+    """Return whether the meta leader has had contact with the server since its start.
 
-    `in_step`: it must be current, too. Ask that of a server that was down, since a leader counts members that it has just added
-    as heard of; under load the others are a few entries behind at any moment. A server that does not answer, or that has no
-    meta group, has not joined, and nothing is known of its silence.
+    `in_step`: the server must also be current. Require that for a server that was down, because a leader counts members
+    that it has just added as contacted; under load, others are always a few entries behind. A server that does not
+    answer or has no meta group has not joined, and whether it is raft-silent is unknown.
     """
     server = next((one for one in cluster.servers if one.name == name), None)
     if server is None:

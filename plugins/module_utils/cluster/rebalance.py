@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The moves of replicas that even out what the servers of a cluster carry. Pure: no I/O.
+"""Replica moves that even out the load of a cluster's servers. Pure: no I/O.
 
-Every move is one that the meta leader would allow at that moment (`placement`), and keeps what this collection asks beyond it:
-no fewer zones, room left over, and none of a group that is not fully replicated. `even_replicas` chooses among them.
+Every move is one that the meta leader would permit at that moment (`placement`), and meets the stricter rules of this
+collection: no fewer zones, room left over, and only fully replicated groups. `even_replicas` chooses the moves.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: How a plan names the soft goals, in their order.
 GOAL_NAMES = ("bytes", "write bytes", "HA assets")
 
-#: Seconds that a move takes beside the copying: elections, and the wait until all replicas are in step.
+#: Seconds that a move takes in addition to copying: elections, and the wait until all replicas are in step.
 MOVE_SECONDS = 3.0
 
 #: The reasons for leaving streams alone that a plan for people names.
@@ -68,8 +68,8 @@ class RebalanceOptions:
 
 @dataclass(frozen=True)
 class ReplicaMove:
-    """A replica that goes from one server to another. `size` is bytes, `seconds` what the move may take, `goal` why it goes,
-    `account_name` how the account is displayed."""
+    """A replica's move from one server to another. `size` is bytes, `seconds` the expected duration, `goal` the reason,
+    `account_name` the account's display name."""
 
     account: str
     stream: str
@@ -82,7 +82,7 @@ class ReplicaMove:
 
     @property
     def label(self) -> str:
-        """Return how the stream is displayed, such as APP/ORDERS."""
+        """Return the stream's display name, such as APP/ORDERS."""
         return f"{self.account_name or self.account}/{self.stream}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class ReplicaMove:
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """What one server carries. `rate`: bytes a second that are written to its replicas."""
+    """The load of one server. `rate`: bytes a second written to its replicas."""
 
     bytes: int = 0
     rate: float = 0.0
@@ -124,8 +124,8 @@ _DONE = "All moves of the plan are done"
 
 @dataclass(frozen=True)
 class RebalancePlan:
-    """The moves in their order, of which any first part makes the servers more alike; what each carries before and after; why
-    streams were left where they are: reason → subjects. `idle`: why a plan without moves has none."""
+    """The moves in their order, any prefix of which makes the servers more even; each server's load before and after;
+    the reasons why streams stay: reason → subjects. `idle`: why a plan without moves has none."""
 
     moves: tuple[ReplicaMove, ...]
     before: dict[str, ServerLoad]
@@ -174,7 +174,7 @@ def plan_rebalance(
 def plan_of_moves(
     cluster: Cluster, name: str, moves: Sequence[ReplicaMove], rates: Mapping[tuple[str, str], float] | None = None
 ) -> RebalancePlan:
-    """Return what these moves, which somebody has planned before, make of the cluster as it is now."""
+    """Return the plan for previously planned moves, applied to the present cluster."""
     streams = [stream for stream in cluster.streams if stream.group.cluster == name]
     left: dict[str, list[str]] = {}
     return replace(_plan(cluster, name, _groups(cluster, streams, rates or {}, left), streams, moves, left), idle=_DONE)
@@ -210,12 +210,12 @@ def waves(moves: Sequence[ReplicaMove], concurrent: int) -> list[list[ReplicaMov
 
 
 def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:
-    """Return what all moves may take: of each wave the longest one."""
+    """Return the expected duration of all moves: the sum of the longest move of each wave."""
     return sum(max(move.seconds for move in wave) for wave in waves(moves, concurrent))
 
 
 def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
-    """Return the plan for people: its cost, each move, what each server carries before and after, what is left as it is."""
+    """Return the plan for people: its cost, each move, each server's load before and after, the streams that stay."""
     if plan.moves:
         found = page(
             f"{len(plan.moves)} replicas move, {human_bytes(plan.bytes_moved)} in about "
@@ -305,7 +305,7 @@ def _matters(group: RaftGroup, problem: Problem) -> bool:
 
 
 def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[Host]:
-    """Return the servers as carriers: the bytes of each are to be as much of the whole as its storage is."""
+    """Return the servers as hosts, whose shares of the bytes are proportional to their storage."""
     most = asset_limit(cluster)
     storages = [server.summary.max_storage if server.summary else 0 for server in servers]
     known = all(storage > 0 for storage in storages)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rebalance as a document: what was shown and approved is what runs, unless the cluster is another one by then. Pure: no I/O.
+"""A rebalance as a document: exactly the approved plan runs, unless the cluster has changed. Pure: no I/O.
 
-The fingerprint is made from what the plan rests on: the servers with their tags, the meta leader's limits, and the replicated
-streams with their servers, replicas and placement. Sizes are not in it, since they change all the time, and are judged again
-when a move starts; nor are single replicas, which stay. Moves of the plan that are done, or under way, count as if they were
-not, so that an interrupted run goes on with its plan.
+The fingerprint covers the input of the plan: the servers with their tags, the meta leader's limits, and the replicated
+streams with their servers, replicas and placement. It omits sizes, which change all the time and are checked again when
+a move starts, and streams with one replica, which stay. Moves of the plan that are done or in progress are ignored, so
+an interrupted run resumes its plan.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plan_document(cluster: Cluster, name: str, plan: RebalancePlan, made: str) -
 
 
 def fingerprint(cluster: Cluster, name: str, members: Mapping[_Key, frozenset[str]] | None = None) -> str:
-    """Return what the plan rests on, as a SHA-256. `members`: the servers of streams where they count as others."""
+    """Return the SHA-256 of the plan's input. `members`: the servers of streams that override the present ones."""
     known = members or {}
     content = {
         "cluster": name,

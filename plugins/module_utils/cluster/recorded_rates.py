@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the insights recorded of the writes to each stream over a day, as their report.json holds it. Pure: no I/O."""
+"""The write rates of streams over a day, as recorded by the insights in report.json. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 #: The format of report.json that is read here (jetstream_insights/report/shape.py).
 _FORMAT = 1
-#: A report of more days ago says nothing of what is written now.
+#: Maximum age of a report: older write rates are not representative.
 MOST_DAYS = 7
 
 
@@ -20,9 +20,9 @@ class ReportRefused(ValueError):
 
 
 def recorded_rates(report: Any, fleet: str | None, now: float) -> tuple[str, dict[tuple[str, str], float]]:
-    """Return the day of a report, and (account, stream) → bytes a second of its fleet, without streams of which it knows no rate.
+    """Return the day of a report, and (account, stream) → bytes a second of its fleet, for streams with a known rate.
 
-    `fleet`: which one, None where the report has one only. `now`: seconds since 1970. Raises ReportRefused.
+    `fleet`: its name, None if the report has only one. `now`: seconds since 1970. Raises ReportRefused.
     """
     try:
         if report["format"] != _FORMAT:

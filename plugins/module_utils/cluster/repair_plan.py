@@ -273,8 +273,8 @@ def _listing(cluster: Cluster) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Sight:
-    """The servers in two samples. `answered`: those in the later sample; `heard`: see `_heard`; `listing`: those
-    that listed their streams in both; `dead`: those that will not return."""
+    """The servers in two samples. `answered`: those in the later sample; `heard`: see `_heard`; `listing`: those that
+    listed their streams in both; `dead`: those that will not return."""
 
     answered: frozenset[str]
     heard: frozenset[str]

@@ -26,10 +26,11 @@ KEEP, FOLLOW = "keep", "follow"
 
 @dataclass(frozen=True)
 class ReplicaCount:
-    """Streams by their names, with the wildcards * and ? (fnmatch), and how many replicas they shall have. `account`: the
-    identity of the account.
+    """Streams by their names, with the wildcards * and ? (fnmatch), and their desired number of replicas. `account`:
+    the identity of the account.
 
-    `consumers`: what becomes of consumers with a number of their own: `keep` it as far as the stream allows, or `follow`.
+    `consumers`: for consumers with a number of their own, `keep` it as far as the stream permits, or `follow` the
+    stream.
     """
 
     account: str
@@ -38,7 +39,7 @@ class ReplicaCount:
     consumers: str = KEEP
 
     def matches(self, stream: Stream) -> bool:
-        """Return whether this stream is meant."""
+        """Return whether this selects the stream."""
         return stream.account == self.account and fnmatchcase(stream.name, self.stream)
 
 
@@ -59,7 +60,7 @@ class ReplicaCountChange:
 
     @property
     def label(self) -> str:
-        """Return how the stream is displayed, such as APP/ORDERS."""
+        """Return the stream's display name, such as APP/ORDERS."""
         return f"{self.account_name or self.account}/{self.stream}"
 
 
@@ -169,7 +170,7 @@ def _change(
 
 
 def _unsettled(cluster: Cluster, stream: Stream) -> list[str]:
-    """Return what is wrong with the groups of the stream: fewer replicas must not take away the only one that is in step."""
+    """Return the problems of the stream's groups: fewer replicas must not remove the only one that is in step."""
     groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
     return [problem.message for group in groups for problem in group_problems(group, cluster.names)]
 
@@ -185,5 +186,5 @@ def _consumers(stream: Stream, wanted: ReplicaCount) -> Iterable[tuple[str, int]
 
 
 def _own_number(consumer: Consumer) -> int:
-    """Return the number of replicas that the consumer asks for itself, 0 when it follows its stream."""
+    """Return the number of replicas in the consumer's own configuration, 0 if it follows its stream."""
     return int((consumer.info.get("config") or {}).get("num_replicas") or 0)

@@ -89,8 +89,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Source:
-    """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its
-    row of nats_server_info, `asked`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
+    """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its row
+    of nats_server_info, `asked`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
     `route_compression`: the configuration of the servers."""
 
     info: Mapping[str, Any]
@@ -898,7 +898,7 @@ def _table_page(data: Mapping[str, Any], most: int) -> Page:
     columns, rows, notes = data["columns"], data["rows"], data["notes"]
     if not rows and notes:
         return _notes_page(notes, page(data["title"]))
-    # A bar is as long as the largest value; for CPU at least 100 %, otherwise an idle cluster would appear busy.
+    # The largest value sets the length of a bar; for CPU at least 100 %, otherwise an idle cluster would appear busy.
     scale = {
         column["key"]: max(
             [100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)]

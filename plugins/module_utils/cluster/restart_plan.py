@@ -1,17 +1,17 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which batches servers may be restarted.
+"""Batches in which servers may be restarted.
 
-Pure planning over a Cluster. The invariant of every batch, with all of its servers down and all others up:
+Pure planning over a Cluster. These invariants hold for every batch, with all of its servers down and all others up:
 
-1. of each stream and consumer group at most `max_unavailable_replicas` members are down, and its quorum is up; of two members
-   one stays up;
-2. the meta group has its quorum, and `meta_headroom` members more when the batch has more than one of its members;
-3. of each cluster less than half of the servers are down (one, where there are only one or two);
-4. within a cluster, all servers of the batch stand in the same zone.
+1. Each stream and consumer group has at most `max_unavailable_replicas` members down and keeps its quorum; of two members, one
+   stays up.
+2. The meta group has its quorum, and `meta_headroom` further members if the batch has more than one of its members.
+3. Each cluster has less than half of its servers down (one, if there are only one or two).
+4. Within a cluster, all servers of the batch are in the same zone.
 
-Groups of one or two replicas cannot keep a quorum while a member restarts: they are named, and refused if asked.
+Groups of one or two replicas cannot keep a quorum while a member restarts: they are reported, and on request refused.
 The smallest number of batches is a graph colouring problem: solved greedily from a lower bound upwards.
 """
 

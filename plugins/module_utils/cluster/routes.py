@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 DEFAULT_POOL_SIZE = 3
-#: Modes between two servers of which routes are not compressed, and those that mean s2_fast (server/opts.go
+#: Modes that leave the routes between two servers uncompressed, and names of s2_fast (server/opts.go
 #: validateAndNormalizeCompressionOption).
 _UNCOMPRESSED = ("accept", "off", "disabled", "false")
 _FAST = ("on", "enabled", "true")
@@ -68,13 +68,13 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
 
 
 def compression_notes(routes: Iterable[Mapping[str, Any]], configured: str | Mapping[str, Any] | None) -> list[str]:
-    """Return one sentence for each pair of servers whose routes are compressed otherwise than all servers are configured to.
+    """Return one sentence for each pair of servers whose routes are not compressed as configured for all servers.
 
-    Both ends agree on it when a route is made: one that a server before 2.10 or one with an older configuration has a part in is
-    not compressed (server/route.go selectCompressionMode).
+    Both ends negotiate the mode when a route is made: without compression, if one of them runs a version before 2.10 or
+    an older configuration (server/route.go selectCompressionMode).
 
-    `routes`: rows with server, name (of the other one) and compression; the latter is empty before 2.10
-    `configured`: `cluster.compression`, a mode or a block with one; nothing is said where it is None
+    `routes`: rows with server, name (of the other server) and compression, which is empty before 2.10. `configured`:
+    `cluster.compression`, a mode or a block with one; None disables the check.
     """
     if configured is None:
         return []
@@ -101,15 +101,15 @@ def _is_compressed(now: str, mode: str) -> bool:
 
 
 def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:
-    """Return one sentence for each server that lacks a gateway connection to another cluster, or has one without the TLS of its
-    gateway.
+    """Return one sentence for each server that lacks a gateway connection to another cluster, or has one without the
+    TLS of its gateway.
 
-    A server keeps one connection to some server of each other cluster (docs: gateways), so what comes in says nothing of it.
-    A server without a gateway is judged only where there shall be other clusters. A reload that gives a gateway TLS keeps the
-    connections that there are, so that they go on without.
+    A server keeps one outbound connection to some server of each other cluster (docs: gateways), so inbound ones prove
+    nothing. A server without a gateway is checked only if other clusters are expected. A reload that gives a gateway
+    TLS keeps existing connections, which continue without TLS.
 
-    `servers`: entries of nats_server_info with endpoints varz and gatewayz
-    `clusters`: names of the clusters that there shall be, beside those that the servers are configured with
+    `servers`: entries of nats_server_info with endpoints varz and gatewayz. `clusters`: names of expected clusters in
+    addition to those that the servers are configured with.
     """
     problems = []
     for server in servers:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether servers can leave a cluster for good, and where what they hold goes. Pure: no I/O.
+"""Whether servers can leave a cluster for good, and the new places of their replicas. Pure: no I/O.
 
-All servers that leave are judged together, before the first of them is touched: what one of them gives away must not go to the
-next, and the last must still find room.
+All leaving servers are planned together, before the first of them is touched: replicas of one must not move to the
+next, and those of the last must still find room.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 
 @dataclass(frozen=True)
 class ScaleInRules:
-    """`min_servers`: members that the meta group must keep. `r1_policy`: what to do about streams with a single replica on a
-    server that runs, `fail` or `move`. `accept_loss`: what may be lost with a server that is down, as ACCOUNT/STREAM or
+    """`min_servers`: members that the meta group must keep. `r1_policy`: `fail` or `move` for streams with a single
+    replica on a running server. `accept_loss`: assets that may be lost with a server that is down, as ACCOUNT/STREAM or
     ACCOUNT/STREAM/CONSUMER."""
 
     min_servers: int = 3
@@ -44,8 +44,8 @@ class Relocation:
 
 @dataclass(frozen=True)
 class ScaleInPlan:
-    """`order`: the servers, as they leave one after another. `moves`: the replicas that leave them, in their order. `problems`:
-    what speaks against it. `meta_after`: members of the meta group afterwards."""
+    """`order`: the servers, as they leave one after another. `moves`: the replicas that leave them, in their order.
+    `problems`: the obstacles. `meta_after`: members of the meta group afterwards."""
 
     order: tuple[str, ...] = ()
     moves: tuple[Relocation, ...] = ()
@@ -58,9 +58,9 @@ def plan_scale_in(
 ) -> ScaleInPlan:
     """Return how the servers can leave one after another, with every reason against it.
 
-    Servers that are down leave first: as long as they are members, they count for the size of the quorum and not for the
-    members that are up. `lost`: assets without a leader (a server that is down may have the only replica of each), `unread`:
-    accounts that could not be asked for such assets. A server that is no member anymore and holds nothing has left already.
+    Servers that are down leave first: while they are members, they count for the size of the quorum but not as members
+    that are up. `lost`: assets without a leader (a server that is down may have the only replica of each), `unread`:
+    accounts without a list of such assets. A server that is not a member any more and holds nothing has already left.
     """
     order = tuple(sorted(leaving, key=lambda name: name in cluster.names))
     moves, problems = _relocate(cluster, order, rules)
@@ -73,7 +73,7 @@ def plan_scale_in(
 
 
 def meta_members(cluster: Cluster) -> frozenset[str]:
-    """Return the names of the members of the meta group as its leader knows them; empty when it has no leader."""
+    """Return the names of the members of the meta group as its leader reports them; empty when it has no leader."""
     if cluster.meta is None:
         return frozenset()
     group = cluster.meta.group
@@ -150,13 +150,13 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
 
 
 def _hosted(cluster: Cluster, source: str) -> list[Stream]:
-    """Return the streams of which the server has a replica, the largest first."""
+    """Return the streams with a replica on the server, the largest first."""
     hosted = [stream for stream in cluster.streams if source in stream.group.members]
     return sorted(hosted, key=lambda item: (-replica_requirements(item).bytes, item.account_name, item.name))
 
 
 def _single_may_move(cluster: Cluster, rules: ScaleInRules) -> bool:
-    """Return whether single replicas may move: before 2.15 a message that is published meanwhile may be lost."""
+    """Return whether single replicas may move: before 2.15, messages published during the move may be lost."""
     return rules.r1_policy == "move" or cluster.api_level >= LEVEL_2_15
 
 

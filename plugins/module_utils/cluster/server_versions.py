@@ -64,8 +64,8 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each
-    range with it. `cured`: the first version of each series without it; later series are also fixed. `needs`: the
+    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each range
+    with it. `cured`: the first version of each series without it; later series are also fixed. `needs`: the
     configuration key without which it cannot occur."""
 
     name: str

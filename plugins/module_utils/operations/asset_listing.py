@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading streams and consumers for the info modules.
+"""Read streams and consumers for the info modules, in one of two views.
 
-There are two views of them. A user of an account asks the JetStream API, whose meta leader knows every asset and asks each
-one's leader (`account`). A user of the system account asks the servers for what they hold (`system`). Both end in the
-same rows.
+The `account` view uses the JetStream API as a user of the account; the meta leader lists the assets, and each asset's
+leader reports its state. The `system` view uses the servers' own reports, as a user of the system account. Both return
+the same rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 
 ACCOUNT_VIEW, SYSTEM_VIEW = "account", "system"
 
-#: What the server counts in nanoseconds, in configurations (stream.go StreamConfig, consumer.go ConsumerConfig) and infos.
+#: Fields in nanoseconds, in configurations (stream.go StreamConfig, consumer.go ConsumerConfig) and infos.
 _DURATIONS = frozenset(
     {
         "ack_wait",
@@ -71,12 +71,12 @@ _CONSUMER_FACTS = (
     "priority_groups",
 )
 
-#: JetStream errors of an asset that exists, but whose state nobody can tell (server/errors.json): JetStream temporarily
+#: JetStream errors of an asset that exists, but whose state is unknown (server/errors.json): JetStream temporarily
 #: unavailable, stream offline, consumer offline, and both with a reason (2.12).
 _OFFLINE = (10008, 10118, 10119, 10194, 10195)
 
 
-#: The servers that answered, None to believe what an asset's leader says of them.
+#: The servers that answered; with None, the replica states that an asset's leader reports are trusted.
 Answered = Optional[frozenset[str]]
 
 
@@ -95,7 +95,7 @@ class Unknown:
 
     @property
     def label(self) -> str:
-        """Return how the asset is displayed, such as APP/ORDERS/worker."""
+        """Return the asset's display name, such as APP/ORDERS/worker."""
         return "/".join((self.account_name, self.stream, *([] if self.consumer is None else [self.consumer])))
 
     def problem(self) -> Problem:
@@ -106,8 +106,9 @@ class Unknown:
 
 @dataclass
 class Found:
-    """What was read: rows as the modules return them, and what no server reported. `view`: by whose eyes. `unread_accounts`:
-    accounts with JetStream that have no user in `account_users`, None when that is not known."""
+    """The result of reading: rows as the modules return them, and the assets that no server reported. `view`: account
+    or system. `unread_accounts`: accounts with JetStream that have no user in `account_users`, None when that is
+    unknown."""
 
     view: str
     streams: list[dict[str, Any]] = field(default_factory=list)
@@ -136,9 +137,10 @@ class Found:
     def add(
         self, kind: str, account: str | None, info: Mapping[str, Any], group: RaftGroup, answered: Answered
     ) -> None:
-        """Add the row of one asset. One that no server leads is unknown too: its row is what one of its replicas knows.
+        """Add the row of one asset. An asset without a leader is also listed as unknown, because its row comes from a
+        single replica.
 
-        A server without a cluster tells of no group, and then there is none to judge.
+        A server without a cluster reports no group, so there are no group problems.
         """
         clustered = bool(info.get("cluster"))
         problems = group_problems(group, answered) if clustered else []
@@ -178,7 +180,7 @@ def in_seconds(value: Any, name: str = "") -> Any:
 
 
 def subjects_collide(one: str, other: str) -> bool:
-    """Return whether a message's subject can match both subjects, each of which may hold wildcards (sublist.go)."""
+    """Return whether one subject can match both filters, which may contain wildcards (sublist.go)."""
     mine, theirs = one.split("."), other.split(".")
     for left, right in zip(mine, theirs):
         if ">" in (left, right):
@@ -202,7 +204,7 @@ def is_system_user(client: Client) -> bool:
 def own_account_api(connections: Connections, account: str | None) -> JetStreamApi:
     """Return the JetStream API of the task's own user, with its account where a server reports it (2.10).
 
-    Raises NatsFailure wrong_account when that is not the account that is asked for, by identity or name.
+    Raises NatsFailure wrong_account when the requested account, by identity or name, is a different one.
     """
     names = SystemApi(connections.own).own_account_name()
     own, label = next(iter(names.items()), (None, ""))
@@ -217,10 +219,10 @@ def own_account_api(connections: Connections, account: str | None) -> JetStreamA
 
 
 def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
-    """Return the streams, or with kind `consumer` the consumers, that the options ask for, by the credentials there are.
+    """Return the streams, or with kind `consumer` the consumers, that the options select.
 
-    `account_users`: by a user of each account (or of `account`). Otherwise by the task's own user, in the account's view
-    or, for a user of the system account, in the system's. Raises NatsFailure.
+    With `account_users` they are read as a user of each account (or of `account`). Otherwise the task's own user reads
+    them, in the account view or, for a user of the system account, in the system view. Raises NatsFailure.
     """
     stream, consumer = params["stream"], params.get("consumer")
     for option, name in (("stream", stream), ("consumer", consumer)):
@@ -311,7 +313,7 @@ def _consumers(api: JetStreamApi, streams: Sequence[str], name: str | None) -> S
 
 
 def _one(name: str, read: Callable[[], dict[str, Any]], not_found: int) -> Listing:
-    """Return the listing of one asset that is asked for by name: empty when there is none of that name."""
+    """Return the listing of a single asset; empty if it does not exist."""
     try:
         return Listing((read(),), {})
     except NatsFailure as failure:

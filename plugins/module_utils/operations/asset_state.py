@@ -431,10 +431,11 @@ def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> In
 
 
 def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, whole: bool) -> Info:
-    """Return the asset's INFO once it has these values of `keys`, and with `whole` once its group is complete and in
+    """Return the asset's INFO once it has these values of `keys`; with `whole`, once its group is also complete and in
     step.
 
-    Raises NatsFailure conflict or not_seen."""
+    Raises NatsFailure conflict or not_seen.
+    """
     wanted = list(keys)
 
     def differing(info: Info | None) -> list[str]:

@@ -69,7 +69,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throw
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
-#: Failures that say nothing of the backup, but of this host.
+#: Failures of this host rather than of the backup.
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
 _IDLE = 30.0
 _ISOLATED = Changes(num_replicas=1, isolated=True)
@@ -77,8 +77,8 @@ _ISOLATED = Changes(num_replicas=1, isolated=True)
 
 @dataclass(frozen=True)
 class WantedDrill:
-    """What is to be proven, with which nats-server, and where. `stream`: as in `selection.choose`, None for the one whose turn
-    it is. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
+    """The backup to test, the nats-server binary, and the working directory. `stream`: as in `selection.choose`, None
+    for the next stream in turn. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
 
     store: Store
     stream: Optional[str]
@@ -98,10 +98,10 @@ class _Server:
 
 
 def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
-    """Return the result of proving one backup, which the catalogue keeps, also when it failed.
+    """Test one backup and return the result, which the catalogue keeps even if the test failed.
 
-    Raises NatsFailure. Before anything is started: locked, invalid_option, damaged, unsupported, disk_full. Later: not_started,
-    not_proven, and what a restore or a backup raises.
+    Raises NatsFailure. Before anything is started: locked, invalid_option, damaged, unsupported, disk_full. Later:
+    not_started, not_proven, and the codes of a restore and a backup.
     """
     store = wanted.store
     store.require()
@@ -148,7 +148,7 @@ def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
 
 
 def _work_directory(wanted: WantedDrill) -> Path:
-    """Return where the server is to store. Raises NatsFailure invalid_option for what others would take for backups."""
+    """Return the server's store directory. Raises NatsFailure invalid_option for a directory among the backups."""
     local = wanted.store.local
     if local is None:
         return Path(os.path.abspath(wanted.work_directory or tempfile.gettempdir()))
@@ -183,15 +183,15 @@ def _chosen(
 
 
 def _verified(backup: Backup) -> Backup:
-    """Return a backup whose archive is as it was saved, with what it holds. Raises NatsFailure damaged."""
+    """Return the backup with the contents of its archive, after verifying the archive. Raises NatsFailure damaged."""
     contents = verify(backup, CHECKSUM if backup.manifest.contents is not None else CONTENTS)
     require_opened(backup)
     return replace(backup, manifest=known_manifest(backup.manifest, contents))
 
 
 def _required_room(backup: Backup, server: _Server) -> int:
-    """Return the bytes that the server's directory needs. Raises NatsFailure for what it could not restore: unsupported,
-    disk_full."""
+    """Return the bytes that the server's directory needs. Raises NatsFailure unsupported or disk_full when a restore is
+    impossible."""
     manifest = backup.manifest
     try:
         plan_restore(manifest, _ISOLATED, Target(server.version, message_limits(manifest)["max_payload"]))
@@ -204,9 +204,10 @@ def _required_room(backup: Backup, server: _Server) -> int:
 
 
 def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
-    """Return the seconds of the restore, once what came out of it is as saved. Raises NatsFailure, not_proven where it is not."""
+    """Restore the backup, save the stream again, compare both, and return the seconds of the restore. Raises
+    NatsFailure, not_proven for a difference."""
     limits, store_bytes = message_limits(backup.manifest), 2 * room + SLACK
-    # Its lock and the removal of what a killed run left are those of a backup that is being written.
+    # The directory is locked, and the leftovers of killed runs removed, as for a backup that is being written.
     with staged_directory(server.directory, "drill") as work:
         with throwaway_server(server.binary, work, limits, store_bytes) as connection, Client(connection) as client:
             restored, again = _there_and_back(client, backup, wanted, work / "again")
@@ -239,7 +240,7 @@ def _there_and_back(
 
 
 def _differences(backup: Backup, again: Backup) -> list[str]:
-    """Return in which way a stream that was saved again is not what was saved."""
+    """Return the differences between the original backup and the one taken after its restore."""
     wrong = unproven(backup.manifest, again.manifest)
     if not wrong and expired_since(backup.manifest, again.manifest):
         with backup.open() as before, again.open() as after:
@@ -249,7 +250,7 @@ def _differences(backup: Backup, again: Backup) -> list[str]:
 
 
 def _proof(backup: Backup, server: _Server, seconds: Optional[float], reason: str) -> dict[str, Any]:
-    """Return what the catalogue keeps of a drill."""
+    """Return the catalogue's record of a drill."""
     held = backup.manifest.contents or {}
     return {
         "time": utc_now(),

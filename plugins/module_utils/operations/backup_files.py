@@ -37,7 +37,7 @@ LEVELS = (CHECKSUM, CONTENTS, RECORDS)
 
 
 class Unreadable(NatsFailure):
-    """A folder that looks like a backup and cannot be read."""
+    """A folder with a backup's manifest that cannot be read."""
 
     def __init__(self, folder: str, code: str, description: str) -> None:
         super().__init__(code, description)
@@ -107,7 +107,7 @@ def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = N
 
 
 def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[Unreadable]]:
-    """Return the backups in a store, in the order of selection.by_age, and what looks like one and cannot be read. Raises
+    """Return the backups in a store, in the order of selection.by_age, and the backups that cannot be read. Raises
     NatsFailure."""
     found, failures = [], []
     for folder, files in store.folders().items():
@@ -152,7 +152,7 @@ def require_opened(backup: Backup) -> None:
 
 
 def verify(backup: Backup, level: str) -> Contents | None:
-    """Return what an archive holds, None at the level `checksum`. Raises NatsFailure damaged for one that is not as saved."""
+    """Verify an archive and return its contents, None at the level `checksum`. Raises NatsFailure damaged."""
     manifest = backup.manifest
     try:
         have = backup.size()
@@ -182,7 +182,7 @@ def _require_plausible(manifest: Manifest, contents: Contents) -> None:
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
     # Messages may have come and gone; the nats CLI keeps the state with which an archive of 2.15 was begun.
     exact = contents.format == ENTRIES and manifest.taken is None
-    # Where a server has to find out what was removed, such as the old values of a key, those are still there.
+    # An inexact archive still holds removed messages, such as old values of a key; the server drops them on restore.
     early = contents.exact and contents.first_seq < first
     if contents.last_seq < last or early or (exact and contents.last_seq != last):
         raise ArchiveError(

@@ -81,14 +81,14 @@ class WantedRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the streams. `rows`: one for each that was to be saved, with `problem` empty where it was."""
+    """The result of a run. `rows`: one for each selected stream, with `problem` empty if it was saved."""
 
     result: dict[str, Any]
     failure: Optional[NatsFailure]
 
 
 def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> Outcome:
-    """Save every stream that is asked for. One that fails does not keep the others from being saved.
+    """Save every selected stream; a failure does not stop the others.
 
     Raises NatsFailure, before anything is saved: invalid_option, locked, damaged, write_failed.
     """
@@ -171,7 +171,8 @@ def hopeless(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True)
 class _Own:
-    """What became of the cluster's own files: the catalogue with them, what was saved and removed, or why it was not."""
+    """The result for the cluster's own files: the catalogue that lists them, the saved and removed files, or the
+    failure."""
 
     catalogue: Catalogue
     saved: Optional[Mapping[str, Any]] = None
@@ -219,8 +220,8 @@ def chosen_streams(
     some_unlisted: bool = False,
     labels: Mapping[Optional[str], Optional[str]] | None = None,
 ) -> list[Stream]:
-    """Return the streams that are asked for. `labels`: how accounts are displayed, by identity. Raises NatsFailure invalid_option
-    for a pattern that none matches, unless streams of some account could not be listed."""
+    """Return the selected streams. `labels`: display names of accounts, by identity. Raises NatsFailure invalid_option
+    for a pattern without a match, unless the streams of some account could not be listed."""
     chosen = [pair for pair in found if matches(*pair, streams) and not matches(*pair, exclude)]
     unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
     if unknown and list(streams) != ["*"] and not some_unlisted:
@@ -242,7 +243,7 @@ def _save(
     stream: str,
     check_mode: bool,
 ) -> dict[str, Any]:
-    """Return what became of one stream."""
+    """Save one stream and return its row."""
     row: dict[str, Any] = {
         "name": stream_key(account, stream),
         "label": stream_key(connections.label(account), stream),
@@ -324,7 +325,7 @@ class _Leaderless:
         return f". No answer from {some_names(silent)}" if silent else ""
 
 
-#: The row of a stream of which nothing was saved.
+#: The row of a stream that was not saved.
 _NOTHING: dict[str, Any] = {
     "changed": False,
     "path": None,
@@ -372,9 +373,9 @@ def _future_lines(future: Sequence[str]) -> list[str]:
 
 
 def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
-    """Remove what the retention does not keep of the streams that are saved, and write the catalogue.
+    """Remove the expired backups of the streams that are saved, and write the catalogue.
 
-    Of a stream that could not be saved everything is kept, and so is what this run has taken.
+    All backups of a stream that could not be saved are kept, and so are those of this run.
     """
     backups, _failures = find_backups(wanted.store)
     now = datetime.now(timezone.utc)
@@ -436,7 +437,7 @@ def backup_page(
     future: Sequence[str],
     own: Optional[Mapping[str, Any]],
 ) -> Page:
-    """Return what a person is to read: the streams that were saved or failed, and the sums."""
+    """Return the page for people: the streams that were saved or failed, and the totals."""
     shown = [row for row in rows if row["changed"] or row["problem"]]
     cells = [
         (row["label"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
@@ -462,7 +463,7 @@ def backup_page(
 
 
 def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Optional[NatsFailure]:
-    """Return what tells which streams were not saved, or not begun, None where all were."""
+    """Return the failure that lists the streams that were not saved, None if all were."""
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where backups are kept: the one interface, and the directory that has it.
+"""The interface of backup stores, and the store in a directory.
 
-Names are relative to a store and have `/` between their parts. A folder is a backup when it holds `backup.json`, which gets there
-last: in a directory by one rename of a folder with another name, so that whatever looks like a backup is one.
+Names are relative to a store, with `/` between their parts. A folder is a backup once it holds `backup.json`, which is
+published last: in a directory by renaming the finished folder, so every folder with a backup's name is complete.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 PREFIX = ".natsops-backup-"
-#: What the name of a backup begins with while it is removed.
+#: Prefix of a backup's name during its removal.
 REMOVED = f"{PREFIX}removed-"
 _LOCK = ".lock"
-#: Bytes of a stream's or an account's part of a folder's name. A file system allows 255 for all of it, with what is put before
-#: and after while a backup is written or removed.
+#: Maximum bytes of a stream's or an account's part of a folder's name. A file system allows 255 for the complete name,
+#: which has a prefix and a suffix while a backup is written or removed.
 _LONGEST_PART = 200
 #: Bytes of a manifest or a catalogue. A catalogue has about 600 for each backup.
 LARGEST_TEXT = 256 << 20
 _PIECE = 1 << 20
-#: What the disk refuses because of one name.
+#: Errors that the file system raises for an invalid name.
 _NAME_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
@@ -59,7 +59,7 @@ class Staging(ABC):
 
 
 class Store(ABC):
-    """A place of backups, with the keys that open what is in it and encrypt what comes to it."""
+    """A store of backups, with the keys that decrypt its archives and encrypt new ones."""
 
     keys: Keys
     #: The directory where it is one.
@@ -71,7 +71,7 @@ class Store(ABC):
 
     @abstractmethod
     def below(self, name: str) -> Store:
-        """Return the store of what lies in a folder."""
+        """Return the store of a subfolder."""
 
     @abstractmethod
     def with_keys(self, keys: Keys) -> Store:
@@ -118,7 +118,7 @@ class Store(ABC):
 
     @abstractmethod
     def staged(self, stream: str, taken: datetime) -> contextlib.AbstractContextManager[Staging]:
-        """Give a backup to write; what there is of it is removed unless it was published. Raises NatsFailure."""
+        """Yield a new backup's staging area, which is removed unless it was published. Raises NatsFailure."""
 
     @abstractmethod
     def remove(self, folder: str) -> None:
@@ -126,7 +126,7 @@ class Store(ABC):
 
     @abstractmethod
     def sweep(self) -> None:
-        """Remove what interrupted removals and killed runs left."""
+        """Remove the leftovers of interrupted removals and killed runs."""
 
     @abstractmethod
     def locked(self) -> contextlib.AbstractContextManager[None]:
@@ -155,7 +155,7 @@ def utc_now() -> str:
 
 @contextlib.contextmanager
 def written(place: object) -> Iterator[None]:
-    """Turn what the disk refuses into NatsFailure: write_failed, invalid_name where it refuses one name."""
+    """Convert errors of the file system to NatsFailure: write_failed, or invalid_name for an invalid name."""
     try:
         yield
     except OSError as error:
@@ -244,7 +244,7 @@ class DirectoryStore(Store):
             yield _StagedDirectory(self.directory, path.name, backup_name(stream, taken))
 
     def remove(self, folder: str) -> None:
-        # Without its name it is no backup any more, also when the removal is interrupted.
+        # After the rename, the folder is not a backup any more, even if the removal is interrupted.
         path = self.directory / folder
         hidden = path.with_name(f"{REMOVED}{path.name}")
         with _removing(path):
@@ -276,7 +276,7 @@ class DirectoryStore(Store):
 
 
 def _manifests_below(directory: Path) -> Iterator[Path]:
-    """Yield the manifests in a directory and all below it, and for each directory that cannot be read one that says why."""
+    """Yield each manifest below a directory, and for each unreadable directory the path that a manifest would have."""
     unreadable: list[Path] = []
 
     def note(error: OSError) -> None:
@@ -291,7 +291,7 @@ def _manifests_below(directory: Path) -> Iterator[Path]:
 
 
 def another_run(place: str, holder: str) -> NatsFailure:
-    """Return what is said of a lock that is held."""
+    """Return the failure for a lock held by a different run."""
     return NatsFailure(
         "locked", f"another run is writing to {place} ({holder}): wait for it or stop it, then run this again"
     )
@@ -322,7 +322,7 @@ class _StagedDirectory(Staging):
 
 @contextlib.contextmanager
 def staged_directory(directory: Path, stream: str) -> Iterator[Path]:
-    """Make a directory for what is being written; it is removed unless it got another name. Raises NatsFailure."""
+    """Yield a locked directory for a new backup; it is removed unless it was renamed. Raises NatsFailure."""
     with written(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(directory, stream)
@@ -343,12 +343,12 @@ def _locked(directory: Path, stream: str) -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.is_dir():
                 return path, lock
-            # Somebody else took it for a leftover in between.
+            # Another run removed it as a leftover before it was locked.
             os.close(lock)
 
 
 def _remove_leftovers(directory: Path, stream: str) -> None:
-    """Remove what runs left that were killed; one that lives holds a lock."""
+    """Remove the leftovers of killed runs; a running one holds a lock."""
     for path in directory.glob(f"{PREFIX}{glob.escape(name_part(stream))}@*"):
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY)

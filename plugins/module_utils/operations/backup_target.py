@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options that say where backups are and which keys they have; see doc_fragments/backup_store.py, backup_encryption.py and
+"""The options for the place and the keys of backups; see doc_fragments/backup_store.py, backup_encryption.py and
 backup_identity.py."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import Keys, is_secret
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.s3_store import SCHEME, S3Options, s3_store
 
-#: For modules that only list what is there.
+#: Options for modules that only list a store.
 PLACE_SPEC: dict[str, dict[str, Any]] = {
     "s3": {
         "type": "dict",
@@ -40,7 +40,7 @@ WRITE_SPEC: dict[str, dict[str, Any]] = {
 
 
 def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
-    """Return what was given as a recipient and is a secret key, for masking in the module's output."""
+    """Return recipients that are in fact secret keys, to mask them in the module's output."""
     return {text for text in params["encrypt_to"] if is_secret(text)}
 
 

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bundle: one ZIP in the layout of `nats audit gather`, without secrets, never larger than it may be.
+"""A bundle: a ZIP archive of limited size, without secrets, in the layout of `nats audit gather`.
 
-The layout and its rules are those of jsm.go audit/archive (SPEC.md, tag.go, reader.go): its manifest names every file with tags,
-and holds nothing else. So checksums and what is missing are in `capture/misc/bundle.json`, and what hosts tell below `host/`.
+The layout follows jsm.go audit/archive (SPEC.md, tag.go, reader.go), whose manifest names every file with tags and
+holds nothing else. Therefore `capture/misc/bundle.json` has the checksums and lists the missing files, and files from
+hosts are below `host/`.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ _RESERVED, _PER_FILE = 64 << 10, 640
 
 @dataclass(frozen=True)
 class Missing:
-    """What is not in a bundle, or only in part (`cut`), of which server or host, and why."""
+    """A file that the bundle lacks or includes only partly (`cut`), with its server or host and the reason."""
 
     what: str
     reason: str
     server: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """Return it as the index and the module say it."""
+        """Return the entry as in the index and the module's result."""
         return {"server": self.server, "what": self.what, "reason": self.reason}
 
 
 def component(value: str) -> str:
-    """Return a value as one part of a path: what no reader would take, or would leave the folder, is encoded as in URLs."""
+    """Return a value as one component of a path. Unsafe values, which could leave the folder, are percent-encoded."""
     if value in ("", ".", "..") or "/" in value or "\\" in value or "\0" in value:
         return quote(value, safe="").replace(".", "%2E") or "%00"
     return value
@@ -143,11 +144,11 @@ class BundleWriter:
         self._add(path, content, _listed({"special": special}), what, server)
 
     def miss(self, what: str, reason: str, server: str = "") -> None:
-        """Note down what could not be had. A reason is somebody else's text."""
+        """Record a missing file. The reason is external text, so it is redacted."""
         self.missing.append(Missing(what, self._redactor.text(reason), server))
 
     def note_cut(self, what: str, reason: str, server: str) -> None:
-        """Note down what is there in part."""
+        """Record a file that is included only partly."""
         self.cut.append(Missing(what, self._redactor.text(reason), server))
 
     def publish(self, metadata: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:

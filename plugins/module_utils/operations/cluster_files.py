@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own files beside the backups of its streams: `cluster@<time>.json`, or `.json.age` where it is encrypted."""
+"""The cluster's own files in a backup store, next to the streams: `cluster@<time>.json`, or `.json.age` if
+encrypted."""
 
 from __future__ import annotations
 

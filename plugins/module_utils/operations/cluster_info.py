@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nats_cluster_info and nats_cluster_facts have in common."""
+"""The common part of nats_cluster_info and nats_cluster_facts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filtered model of the cluster with what is wrong with it: servers, meta, clusters, streams,
-    raft_silent, nameless, missing, problems. Raises NatsFailure when the cluster cannot be queried."""
+    """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
+    nameless, missing, problems. Raises NatsFailure when the cluster cannot be queried."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
     api = SystemApi(client)
@@ -63,7 +63,8 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
 
 
 def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Problem]:
-    """Return the replicas that lack messages and do not get them: those that lack some now are looked at once more."""
+    """Return the replicas that lack messages and do not receive them. The cluster is read a second time if any replica
+    lacks messages."""
     if not difference_problems(cluster, cluster, limits):
         return []
     time.sleep(DIFFERENCE_AFTER)

@@ -27,9 +27,9 @@ POLL_SECONDS = 0.5
 def read_led_cluster(
     system: SystemApi, known_names: Collection[str] = (), assets: bool = True, account: str | None = None
 ) -> Cluster:
-    """Return the cluster, with the meta leader's max_ha_assets, which only VARZ tells before 2.11.
+    """Return the cluster, with the meta leader's max_ha_assets, which only VARZ reports before 2.11.
 
-    An election of the meta leader is waited for, since nobody else can choose servers. `known_names`: names of servers that may
+    Waits for an election of the meta leader, which alone can place replicas. `known_names`: names of servers that may
     be down.
     """
     cluster = wait_until(
@@ -57,10 +57,10 @@ RATE_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Cluster, dict[tuple[str, str], float], str]:
-    """Return the cluster, what is written to its streams, (account, stream) → bytes a second, and from where that is known.
+    """Return the cluster, the write rates of its streams, (account, stream) → bytes a second, and their origin.
 
-    `params`: those of the module, RATE_OPTIONS and `cluster` among them. What a report recorded over a day counts more than what
-    two looks see. Raises NatsFailure where no server of the cluster with this name answers, and for a report that cannot be used.
+    `params`: the module's, with RATE_OPTIONS and `cluster`. Rates that a report recorded over a day take precedence
+    over those measured now. Raises NatsFailure when no server of this cluster answers, and for an unusable report.
     """
     recorded = _recorded(params)
     name, sample = params["cluster"], params["sample"]

@@ -37,7 +37,7 @@ FILTER_SPEC: dict[str, dict[str, Any]] = {
 OPEN, CLOSED, ANY = "open", "closed", "any"
 _STATES = {OPEN: 0, CLOSED: 1, ANY: 2}
 
-#: What a server says of a connection that is no secret (monitor.go ConnInfo); `jwt` is one.
+#: Fields of a connection that hold no secrets (monitor.go ConnInfo); `jwt` does.
 _AS_REPORTED = (
     "cid",
     "type",
@@ -66,13 +66,15 @@ _AS_REPORTED = (
 #: The account of who connects without naming one (server.go globalAccountName); it is not reported.
 _GLOBAL_ACCOUNT = "$G"
 
-#: Up to here a server tells a token in the place of the user (client.go getRawAuthUser); only the global account has tokens.
+#: Up to this version, servers report a token as the user (client.go getRawAuthUser); only the global account has
+#: tokens.
 _TELLS_TOKENS = (2, 11, 3)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The matching connections; the servers that reported theirs; those asked for that are missing; what was not answered."""
+    """The matching connections; the servers that reported theirs; the requested servers that are missing; the failed
+    requests."""
 
     connections: list[dict[str, Any]]
     servers: list[Server]
@@ -149,7 +151,7 @@ def matches(
     kinds: Sequence[str],
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None,
 ) -> bool:
-    """Return whether a connection matches what the servers were not asked for already."""
+    """Return whether a connection passes the filters that are not part of the request to the servers."""
     if row["kind"] not in kinds:
         return False
     for name in ("name", "lang", "version"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Consumers that were created to go on where others were."""
+"""Create consumers that continue at a given position."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def place_consumers(
     retention: str,
     timeout: float,
 ) -> list[str]:
-    """Wait until consumers that were created with these configurations begin where these say, and return why some do not.
+    """Wait until new consumers with these configurations begin at their positions, and return why some do not.
 
-    One that begins earlier is created again: another server may lead it then, or its replica be complete. One that has delivered
-    stays, since its clients are at work, and so does each of a stream where acknowledgements remove messages: deleting it may do
-    so, too. `retention`: the stream's; `last_seq`: its last message when they were created.
+    A consumer that begins earlier is created again, because its stream's leader or replica may have changed. One that
+    has delivered messages stays, because clients use it. So does every consumer of a stream where acknowledgements
+    remove messages, because deleting a consumer may remove some too. `retention`: the stream's; `last_seq`: its last
+    message when they were created.
     """
 
     def again() -> list[str]:

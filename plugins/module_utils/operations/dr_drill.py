@@ -356,7 +356,7 @@ class _DrillRun(FailoverRun):
         for number, message in zip(numbers, drilled.values()):
             original = copied.get(number or 0)
             if original is None:
-                continue  # the site removed it meanwhile, or the origin's limits did
+                continue  # removed since, by the site or by the origin's limits
             wrong = another(original, message)
             if wrong:
                 return f"the {wrong} of message {number} differs from the site's copy"

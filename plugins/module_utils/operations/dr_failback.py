@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Failing back: what a site wrote since a failover comes to the origin, each step seen before the next.
+"""Fail back: return the site's writes since a failover to the origin, confirming each step before the next.
 
-Where it is shows in both streams: the origin is fenced, it sources the site, the site is fenced, the origin serves.
+The configurations of both streams show the progress: the origin is fenced, it sources the site, the site is fenced, the
+origin serves.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_st
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: How many messages after the failover have their ids compared, where producers send again what they are not sure of, and how
-#: many before it.
+#: Numbers of messages after and before the failover whose message ids are compared, because producers may have sent
+#: them to both sides.
 _COMPARED, _BEFORE = 20_000, 1000
 
 
@@ -91,7 +92,7 @@ def _why_not(row: Row) -> str:
 
 
 def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
-    """Return for people what will be done."""
+    """Return the plan for people."""
     found: list[list[str]] = []
     worst: set[int] = set()
     for row, failover in [(row, row.failover) for row in rows if row.failover is not None]:
@@ -227,11 +228,12 @@ class _Run:
             self._origin.update_stream(returning)
 
     def _forget_ids(self, window: int) -> None:
-        """Let the origin forget the message ids that are older than `window` nanoseconds: what producers sent again to the site
-        would be dropped.
+        """Make the origin drop the message ids that are older than `window` nanoseconds; otherwise it would reject
+        messages that producers sent again to the site.
 
-        A changed window purges them, but the purge may still read the window before it, and then comes only when that is over
-        (stream.go updateWithAdvisory, purgeMsgIds). So the window is changed once more, from one that is short already.
+        A changed window starts a purge, but the purge may still use the previous window and so run only when that has
+        passed (stream.go updateWithAdvisory, purgeMsgIds). A second change, from a window that is already short,
+        prevents that.
         """
         for shortened in (window + 1_000_000, window):
             self._update(self._origin, self._stream, {"duplicate_window": shortened})
@@ -257,7 +259,7 @@ class _Run:
             )
 
     def _missing(self, record: Failback) -> list[int]:
-        """Return the sequences of what the site wrote and the origin has not."""
+        """Return the sequences of the site's messages that the origin lacks."""
         here = self._site.stream(self._target)["state"]
         last = int(self._origin.stream(self._stream)["state"]["last_seq"])
         if last - record.origin_last == here["last_seq"] - self._failover.last_copied:
@@ -269,7 +271,7 @@ class _Run:
             returned.update(map(source_sequence, _messages(self._origin, self._stream, origin_at, end)))
             origin_at = end + 1
         lacking = [sequence for sequence in range(begin, here["last_seq"] + 1) if sequence not in returned]
-        # What was deleted at the site is not missing.
+        # Messages that were deleted at the site are not missing.
         return [sequence for sequence in lacking if _messages(self._site, self._target, sequence, sequence)]
 
     def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
@@ -351,7 +353,7 @@ def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:
 
 
 def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
-    """Return for people what came back."""
+    """Return the result for people."""
     worst = {place for place, row in enumerate(rows) if row["stranded"] or row["twice"]}
     return blocks([_done_lines(row) for row in rows], worst)
 

@@ -454,10 +454,11 @@ class FailoverRun:
 def last_at_or_before(
     source_of: Callable[[int], Optional[tuple[int, int]]], first: int, last: int, sequence: int
 ) -> int:
-    """Return the last of our sequences whose message had at most that sequence where it came from; one below the first without.
+    """Return the last sequence of this stream whose message had at most that sequence at its source; without one, the
+    sequence before the first.
 
-    `source_of(number)`: of the first message at or after a number, its own sequence and the one where it came from, None when
-    there is none that came from elsewhere. Both grow together, so that halving finds it.
+    `source_of(number)`: this stream's and the source's sequence of the first message at or after a number, None without
+    one from a source. Both sequences increase together, so a binary search works.
     """
     low, high = max(first, 1) - 1, last
     while low < high:

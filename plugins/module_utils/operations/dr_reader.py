@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Both sides of streams that have a copy at a second site: how to reach them, what they answer, and what is recorded there."""
+"""Read the streams of both sites: connections, stream states, and the records at the second site."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Pair:
 
 @contextmanager
 def connected(options: ConnectionOptions, params: Mapping[str, Any]) -> Iterator[Pair]:
-    """Give both sides, each with what its option has in place of the task's connection. Raises NatsFailure invalid_option."""
+    """Yield both sides, whose own connection options override the task's. Raises NatsFailure invalid_option."""
     if params["origin"]["name"] == params["site"]["name"]:
         raise NatsFailure("invalid_option", f"origin and site have the same name, {params['site']['name']}")
     try:
@@ -130,7 +130,7 @@ def _side(options: ConnectionOptions, given: Mapping[str, Any], params: Mapping[
 
 
 def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
-    """Return the streams that were asked for. Raises NatsFailure invalid_option."""
+    """Return the requested streams. Raises NatsFailure invalid_option."""
     found = [
         Protected(
             entry["account"],
@@ -150,7 +150,8 @@ def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
 
 
 def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) -> list[tuple[Reading, Reading]]:
-    """Return what origin and site answer for each stream of an account, the site first, so that all that it lacks is seen."""
+    """Return the readings of origin and site for each stream of an account. The site is read first, so the difference
+    shows every message that it lacks."""
     sites = read_site(pair.site, account, streams)
     origins = _infos(pair.origin, account, [one.stream for one in streams])
     if any(not reading.problem for reading in origins):
@@ -160,7 +161,7 @@ def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) 
 
 
 def read_site(site: Side, account: Optional[str], streams: Sequence[Protected]) -> list[Reading]:
-    """Return what the site answers for each stream of an account."""
+    """Return the site's reading for each stream of an account."""
     readings = _infos(site, account, [one.copy for one in streams])
     return [_with_position(site, one, reading) for one, reading in zip(streams, readings)]
 

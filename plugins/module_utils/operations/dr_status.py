@@ -85,7 +85,7 @@ def _returns(origin: Reading, failover: Optional[Failover]) -> bool:
 
 
 def make_checkpoint(origin: Reading) -> Checkpoint:
-    """Return what is to be kept of an origin that answered."""
+    """Return the checkpoint of an origin that answered."""
     info = origin.info or {}
     consumers = [saved_consumer(row) for _name, row in sorted(origin.consumers.items())]
     return Checkpoint(info["ts"], origin.last_seq, info["state"]["messages"], dict(info["config"]), tuple(consumers))
@@ -118,7 +118,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
 
 
 def _why_not(row: Row) -> str:
-    """Return why there is no new checkpoint, empty when there is."""
+    """Return why no checkpoint is taken; empty if one is."""
     if row.status.state == PROMOTED:
         return "the site has replaced the origin"
     if row.failover is not None:

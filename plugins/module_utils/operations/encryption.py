@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives that are encrypted where they are kept, in the format of age (age-encryption.org/v1), by pyrage.
+"""Encryption of stored archives in the age format (age-encryption.org/v1), with pyrage.
 
-Both directions go through a pipe to a thread, so that no more than some 100 KB of an archive are in memory. The library is
-imported when keys are used.
+Both directions use a pipe to a thread, which limits the memory to about 100 KB of an archive. The library is imported
+only when keys are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 
 METHOD = "age"
 _SECRET = "AGE-SECRET-KEY-"
-#: What pyrage says when no identity opens the header.
+#: pyrage's error when no identity opens the header.
 _NO_MATCH = "No matching keys"
 
 
@@ -39,8 +39,9 @@ def _library() -> Any:
 
 @dataclass(frozen=True)
 class Keys:
-    """Whom archives are encrypted to, none for plain ones, and the file with the identities that open them. `passing`: an
-    identity of this process, which nobody keeps: what is written can be read back where no identity is."""
+    """The recipients to encrypt archives to, empty for plain ones, and the file with identities that decrypt them.
+    `passing`: an identity that exists only in this process, with which it can read back its own archives without an
+    identity file."""
 
     recipients: tuple[str, ...] = ()
     identity_file: Optional[Path] = None
@@ -51,7 +52,7 @@ class Keys:
         return bool(self.recipients) or self.passing is not None
 
     def require(self) -> None:
-        """Raise NatsFailure invalid_option for what is no recipient, MissingLibrary."""
+        """Raise NatsFailure invalid_option for an invalid recipient, and MissingLibrary."""
         _recipients(self.recipients)
 
     def with_passing(self) -> Keys:
@@ -64,7 +65,7 @@ NO_KEYS = Keys()
 
 
 def only_passing() -> Keys:
-    """Return keys for what is read by this process only."""
+    """Return keys for data that only this process reads."""
     return Keys(passing=_library().x25519.Identity.generate())
 
 
@@ -91,7 +92,8 @@ def _recipient(text: str) -> Any:
 
 
 def _identities(path: Path) -> list[Any]:
-    """Return the identities in a file, as `age-keygen` or `ssh-keygen` writes it. Raises NatsFailure, without what is in it."""
+    """Return the identities in a file written by `age-keygen` or `ssh-keygen`. Raises NatsFailure, without the file's
+    contents."""
     library = _library()
     try:
         data = path.read_bytes()
@@ -115,7 +117,7 @@ def _identities(path: Path) -> list[Any]:
 
 
 class _Pump:
-    """A thread that encrypts or decrypts on the other side of a pipe, and what it failed with."""
+    """A thread that encrypts or decrypts at the other end of a pipe, and the exception that it raised."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.error: Optional[BaseException] = None
@@ -133,7 +135,7 @@ class _Pump:
 
 
 class _Remembering:
-    """A file that keeps what it failed with: the library wraps that into words of its own."""
+    """A file that keeps the exception it raised, because the library replaces the message."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -157,7 +159,7 @@ class _Remembering:
 
 
 class _Encrypting:
-    """What is written to it arrives encrypted in another file."""
+    """Encrypts everything written to it and writes the result to a different file."""
 
     def __init__(self, file: BinaryIO, keys: Keys) -> None:
         library, recipients = _library(), _recipients(keys.recipients)
@@ -180,7 +182,7 @@ class _Encrypting:
             raise
 
     def close(self) -> None:
-        """Encrypt what is left. Raises what the file raised."""
+        """Encrypt the remaining data. Raises the exception of the underlying file, if any."""
         with contextlib.suppress(BrokenPipeError):
             self._sink.close()
         self._finish()
@@ -199,7 +201,7 @@ class _Encrypting:
 
 @contextlib.contextmanager
 def encrypted(file: BinaryIO, keys: Keys) -> Iterator[BinaryIO]:
-    """Give a file whose content arrives in another one, encrypted where there are recipients. Raises what that one raises."""
+    """Yield a file that writes to `file`, encrypting if there are recipients. Raises the exceptions of `file`."""
     if not keys.encrypt:
         yield file
         return
@@ -213,7 +215,7 @@ def encrypted(file: BinaryIO, keys: Keys) -> Iterator[BinaryIO]:
 
 
 class _Decrypting:
-    """Reads what another file has encrypted."""
+    """Decrypts the contents of an encrypted file."""
 
     def __init__(self, file: BinaryIO, identities: Sequence[Any], hint: str) -> None:
         library = _library()
@@ -252,9 +254,10 @@ class _Decrypting:
 
 @contextlib.contextmanager
 def decrypted(file: BinaryIO, keys: Keys, encrypted_to: Sequence[str], where: str) -> Iterator[BinaryIO]:
-    """Give a file with what another one has encrypted. `encrypted_to` and `where` are for people.
+    """Yield a file with the decrypted contents of `file`. `encrypted_to` and `where` are for messages.
 
-    Raises NatsFailure, no_identity without the right identity; when read, also ArchiveError for what was altered or truncated.
+    Raises NatsFailure, no_identity without the right identity; while reading, also ArchiveError for altered or
+    truncated data.
     """
     identities = [keys.passing] if keys.passing is not None else []
     names = ", ".join(text.split(" ")[-1] if text.startswith("ssh-") else text for text in encrypted_to)

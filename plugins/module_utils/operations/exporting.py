@@ -94,7 +94,7 @@ class _Document(Generic[T]):
 
 
 class Sweeper:
-    """Sweeps in its own thread. `say` receives a line when an input starts or stops failing."""
+    """Sweeps in its own thread, and passes a line to `say` when an input starts or stops failing."""
 
     def __init__(self, options: ConnectionOptions, wanted: SweepOptions, say: Callable[[str], None]) -> None:
         self._options = options

@@ -41,7 +41,7 @@ TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
 #: Seconds without progress after which a replica that lacks messages counts as one that does not get them.
 DIFFERENCE_AFTER = 2.0
 
-#: What the judgement of one sample needs, beside the servers to stop.
+#: Options for evaluating one sample, apart from the servers to stop.
 SAMPLE_SPEC: dict[str, dict[str, Any]] = {
     "expected_servers": {"type": "list", "elements": "str"},
     "expected_jetstream_servers": {"type": "list", "elements": "str"},
@@ -56,7 +56,8 @@ SAMPLE_SPEC: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at the cluster; `cluster` is None when it could not be reached at all. `scene`: what explains the problems."""
+    """One sample of the cluster; `cluster` is None when it could not be reached at all. `scene`: the context that
+    explains the problems."""
 
     cluster: Cluster | None
     errors: tuple[Problem, ...]
@@ -66,7 +67,7 @@ class Sample:
 
     @property
     def state(self) -> frozenset[object]:
-        """Return what is wrong, to be compared with another look."""
+        """Return the errors in a form that can be compared between samples."""
         return frozenset(problem.state for problem in self.errors)
 
     @property
@@ -106,9 +107,9 @@ def evaluate(
 
 
 def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapping[str, Any]) -> Sample:
-    """Return the sample with its problems parted into errors, warnings and what is tolerated.
+    """Return the sample with its problems split into errors, warnings and tolerated ones.
 
-    What only servers in maintenance cause is tolerated, and that they are in maintenance is a warning.
+    Problems caused only by servers in maintenance are tolerated; the maintenance itself is a warning.
     """
     marks, now = parse_marks(params.get("maintenance") or ()), time.time()
     shown = map(cluster.displayed, params["tolerate"]) if cluster else ()
@@ -145,12 +146,12 @@ class Earlier:
 
 
 def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = False) -> Callable[[], Sample]:
-    """Return a function that reads the cluster once and judges it, by what it read before, too; `elections`: a group that has
-    another leader than then is a problem.
+    """Return a function that reads and evaluates the cluster once, also in comparison with its previous call;
+    `elections`: a leader that changed since then is a problem.
 
-    Expected servers that do not answer are looked for at their own addresses; if more of them are there, that is the cluster.
-    A cluster that cannot be reached is a problem. Credentials that do not work are a failure, unless they worked before:
-    then it is a server on its way down that refuses them.
+    Expected servers that do not answer are queried at their own addresses; if more of them form a cluster there, that
+    one is evaluated. An unreachable cluster is a problem. Rejected credentials are a failure unless they worked before:
+    then the server that rejects them is shutting down.
     """
     known = {
         *(params["expected_servers"] or ()),

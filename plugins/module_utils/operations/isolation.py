@@ -15,13 +15,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: Seconds between two looks at the addresses of the same servers, and for which one is waited for.
+#: Seconds between two probes of the addresses of the same servers, and timeout of each probe.
 LOOK_INTERVAL = 10.0
 LOOK_TIMEOUT = 2.0
 
 
 class Isolation:
-    """Looks for servers that are up and that the cluster does not reach."""
+    """Finds servers that run but that the cluster does not reach."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replies of servers as JSON: by msgspec where it is installed, otherwise by the standard library, which takes longer.
+"""Parse the servers' JSON replies with msgspec if it is installed, otherwise with the slower standard library.
 
-With msgspec, what there is most of (streams, consumers, Raft groups) is not read but kept as the text that it came as: a `Text`.
+With msgspec, the most numerous parts (streams, consumers, Raft groups) stay unparsed, as a `Text`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if msgspec is not None:
         retention: Any = None
 
 
-#: What keeps the text of a value, see `is_text`.
+#: The unparsed text of a value, see `is_text`.
 Text = Any
 
 
@@ -106,7 +106,7 @@ def name_of(text: Text) -> str | None:
 
 
 def replicas_and_retention(config: Text) -> tuple[Any, Any]:
-    """Return what the configuration of a stream says of both, None for nothing."""
+    """Return num_replicas and retention from a stream's configuration, None for a missing one."""
     found = msgspec.json.decode(config, type=_Config)
     return found.num_replicas, found.retention
 

@@ -22,9 +22,9 @@ def problem_folder(directory: str | None) -> str:
 
 
 def write_problem_file(directory: str | None, name: str, content: Mapping[str, Any]) -> str:
-    """Write the content as JSON that only its owner may read, in place of what was there; return the path. Raises OSError.
+    """Write the content as JSON that only its owner may read, replacing the file; return the path. Raises OSError.
 
-    `directory`: as of `problem_folder`. The name of a cluster may hold what a file's name may not.
+    `directory`: as in `problem_folder`. `name` may contain characters that a file name may not.
     """
     path = _path(directory, f"{name}.json")
     write_json(path, {"schema": SCHEMA, **content})
@@ -39,7 +39,7 @@ def write_lines_file(directory: str | None, name: str, lines: Iterable[str]) -> 
 
 
 def write_json(path: str, content: Mapping[str, Any]) -> None:
-    """Write the content as JSON that only its owner may read, in place of what was there. Raises OSError."""
+    """Write the content as JSON that only its owner may read, replacing the file. Raises OSError."""
     _write(path, f"{json.dumps(content, indent=1)}\n")
 
 
@@ -50,7 +50,8 @@ def _path(directory: str | None, name: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    # Made by mkstemp, so that it is never readable by others, and replaced whole, so that two runs do not mix.
+    # mkstemp makes it unreadable for others from the start; the rename replaces it atomically, so concurrent runs do
+    # not mix.
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".natsops-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

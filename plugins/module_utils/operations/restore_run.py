@@ -57,22 +57,23 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: How a restored stream is compared: what the servers say of it, or all that it holds, read back.
+#: How a restored stream is compared: by the state that servers report, or by reading back all messages.
 STATE, READ_BACK = "state", "contents"
 COMPARISONS = (STATE, READ_BACK)
 #: Streams that are restored at a time: most of it is waiting, for elections and for replicas that catch up.
 AT_ONCE = 16
 #: Failures of a run rather than a stream.
 _HOPELESS = ("unreachable", "authorization", "tls")
-#: What is done about streams that exist and are not what was saved.
+#: The choices for existing streams that differ from the backup.
 REFUSE, SKIP = "refuse", "skip"
 EXISTING = (REFUSE, SKIP)
 
 
 @dataclass(frozen=True)
 class WantedRestores:
-    """What is restored, from where and how. `account`: the one to restore into, None for each stream's own; `names_accounts`:
-    whether the connection has users of accounts, or is itself one of the owning account."""
+    """The requested restores: the store, the streams and the procedure. `account`: the target account, None for each
+    stream's own; `names_accounts`: whether the connection has users of accounts, or is itself a user of the owning
+    account."""
 
     store: Store
     wanted: Sequence[str]
@@ -86,17 +87,18 @@ class WantedRestores:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`result` has a row for each stream; `failure` is what stopped the run."""
+    """The result of a run. `result` has a row for each stream; `failure` is the reason why the run stopped."""
 
     result: dict[str, Any]
     failure: Optional[NatsFailure]
 
 
 def restore_streams(connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool) -> Outcome:
-    """Restore every stream that is asked for, many at a time, those first that are no copies of others.
+    """Restore every selected stream, many at a time; streams that copy others come last.
 
-    A damaged backup fails its own stream only, and so does what fails once its stream is created. Raises NatsFailure, before
-    anything is created: invalid_option, and the code of the first stream that cannot be restored for another reason.
+    A damaged backup fails only its own stream, and so does any failure after the stream was created. Raises
+    NatsFailure, before anything is created: invalid_option, and the code of the first stream that cannot be restored
+    for another reason.
     """
     backups, damaged = _chosen(wanted, connections.names)
     for account in {_account(connections, wanted, backup) for backup in backups}:
@@ -164,7 +166,7 @@ class _Run:
 
 
 def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Optional[NatsFailure]:
-    """Return what tells which streams were not restored, None where all were."""
+    """Return the failure that lists the streams that were not restored, None if all were."""
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None
@@ -231,7 +233,7 @@ def _account(connections: Connections, wanted: WantedRestores, backup: Backup) -
     return connections.identity(account) if wanted.names_accounts and account else None
 
 
-#: A row of which nothing is known yet.
+#: The row of a stream before its restore.
 _ROW: dict[str, Any] = {
     "taken": None,
     "changed": False,
@@ -280,8 +282,8 @@ def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> d
 def _with_repetitions(
     connections: Connections, backups: Sequence[Backup], rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the rows with what streams will take again from sources that are new: restored in this run, or created since the
-    backup."""
+    """Return the rows with the number of messages that streams will copy again from new sources: restored in this run,
+    or created since the backup."""
     restored = {(row["account"], row["stream"]): row["messages"] for row in rows if row["changed"]}
 
     def again(backup: Backup, row: Mapping[str, Any]) -> dict[str, int]:
@@ -309,7 +311,7 @@ def _restore(
     plan: Mapping[str, Any],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Restore one stream and return its row with what was compared. Raises NatsFailure."""
+    """Restore one stream and return its row with the comparison. Raises NatsFailure."""
     if plan["skipped"] or not plan["changed"]:
         return dict(plan)
     client, api = connections.client(plan["account"]), connections.account(plan["account"])
@@ -328,14 +330,14 @@ def _restore(
 def _compared(
     connections: Connections, wanted: WantedRestores, backup: Backup, plan: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what the restored stream has beside what was saved: messages, sequences, gaps, digest and ack floors."""
+    """Compare the restored stream with its backup: messages, sequences, gaps, digest and ack floors."""
     api, manifest = connections.account(plan["account"]), backup.manifest
     before = manifest.contents or manifest.state
     state = api.stream(plan["stream"])["state"]
     floors = {info["name"]: position(info) for info in api.consumers_soon(plan["stream"], ELECTED).rows}
     return {
         "messages": [before.get("messages", 0), state.get("messages", 0)],
-        # Of a stream that never had a message it is 0, and 1 once that was restored.
+        # An empty stream starts at 0, and at 1 after a restore.
         "first_seq": [max(before.get("first_seq", 0), 1), max(state.get("first_seq", 0), 1)],
         "last_seq": [before.get("last_seq", 0), state.get("last_seq", 0)],
         "gaps": [_gaps(before), _gaps(state)],
@@ -436,7 +438,7 @@ def _what(row: Mapping[str, Any], planned: bool) -> str:
 
 
 def _deviates(row: Mapping[str, Any]) -> list[str]:
-    """Return in which figures a restored stream differs from what was saved."""
+    """Return the figures in which a restored stream differs from its backup."""
     compared = row["compared"]
     names = (("messages", "messages"), ("first_seq", "first"), ("last_seq", "last"), ("gaps", "gaps"))
     return [

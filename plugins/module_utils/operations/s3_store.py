@@ -40,7 +40,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pr
 T = TypeVar("T")
 
 SCHEME = "s3://"
-#: The smallest part of an upload and its growth, so that 10,000 parts, the maximum, can store 440 GB.
+#: Smallest part of an upload, and the number of parts after which the size grows: the maximum of 10,000 parts holds 440
+#: GB.
 PART, _GROWS_EVERY = 8 << 20, 1000
 _MOST_PARTS = 10_000
 #: Parts that are sent at a time; those that are on their way before the servers of NATS are slowed down, and at most.

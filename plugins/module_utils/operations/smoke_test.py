@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Do what clients do: send messages from every server to every other one, and write and read a stream.
+"""Test a cluster as a client: send messages between all servers, then write and read a stream.
 
-There is one connection to each server, and one to each further address advertised to clients. Nothing is left behind.
+There is one connection to each server, and one to each further address advertised to clients. Everything created is
+deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 
 #: Seconds between two rounds of messages: interest takes a moment from one server to the others.
 _ROUND = 0.2
-#: Seconds for the API to answer a user who may not be allowed to ask it: a refusal looks like silence.
+#: Seconds to wait for a reply from the API; a user without permission gets none.
 _PROBE = 2.0
 #: Connections that are made at once.
 _CONCURRENT = 32
@@ -63,13 +64,14 @@ class User:
 
     @property
     def name(self) -> str:
-        """Return how people call it."""
+        """Return the user's display name."""
         return self.options.user or ("the user of a credentials file" if self.options.credentials else "the user")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Who sends the messages, who manages the stream (None: nobody may), and why the users before were passed over."""
+    """The user who sends the messages, the user who manages the stream (None without one), and why earlier users were
+    skipped."""
 
     sender: User | None = None
     manager: User | None = None
@@ -143,7 +145,7 @@ def _require_messages(client: Client, subject: str) -> None:
 
 
 class _Endpoint:
-    """A connection that sends and hears the messages of one run."""
+    """A connection that sends and receives the messages of one run."""
 
     def __init__(self, label: str, listener: Listener) -> None:
         self.label = label
@@ -152,9 +154,9 @@ class _Endpoint:
 
 
 async def exchange(options: ConnectionOptions, expected: frozenset[str], subject: str, timeout: float) -> Flow:
-    """Return what arrives where, at most `timeout` seconds after all have connected: from each of the options' servers and each
-    further address advertised to clients to each other one. The subject is this run's alone; without one nothing is sent, and
-    all counts as heard."""
+    """Return which endpoints receive whose messages, at most `timeout` seconds after all have connected. The endpoints
+    are the options' servers and the further addresses advertised to clients. The subject belongs to this run alone;
+    without a subject nothing is sent, and every message counts as received."""
     async with contextlib.AsyncExitStack() as stack:
         limit = asyncio.Semaphore(_CONCURRENT)
 
@@ -202,7 +204,7 @@ async def exchange(options: ConnectionOptions, expected: frozenset[str], subject
 
 
 async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) -> None:
-    """Let each endpoint publish until all have heard all, or for `timeout` seconds."""
+    """Publish from each endpoint until all have received all messages, or for `timeout` seconds."""
     complete = asyncio.Event()
     labels = {endpoint.label for endpoint in endpoints}
     waiting = set(labels)
@@ -219,7 +221,7 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
             if not waiting:
                 complete.set()
 
-        with contextlib.suppress(NatsFailure):  # what it does not hear is what counts
+        with contextlib.suppress(NatsFailure):  # a failed publish shows as a missing message
             await endpoint.listener.subscribe([subject])
             await endpoint.listener.deliver(note)
 
@@ -244,7 +246,8 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
 def try_stream(
     manager: Client, sender: Client, account: str, name: str, subject: str, replicas: int, timeout: float
 ) -> StreamTest:
-    """Create a stream, write a message, read it, delete the stream. What the account or the users may not is no failure."""
+    """Create a stream, write a message, read it, delete the stream. A missing permission or an account limit does not
+    count as a failure."""
     api = JetStreamApi(manager, account or None)
     try:
         replicas = _create(api, name, subject, replicas, timeout)
@@ -344,8 +347,8 @@ def _announcement(listener: Listener) -> Announcement:
 
 
 def _at(options: ConnectionOptions, address: str) -> ConnectionOptions:
-    """Return how clients connect to an advertised address: as to the server that advertises it. A certificate is compared
-    with the name of that server where the address is a number, as clients do."""
+    """Return the options for connecting to an advertised address as to the server that advertises it. For a numeric
+    address, the certificate must match the name of that server, as in clients."""
     first = urlsplit(options.servers[0] if "://" in options.servers[0] else f"nats://{options.servers[0]}")
     name = options.tls_server_name
     if options.wants_tls and not name and _is_ip(address.rpartition(":")[0].strip("[]")):

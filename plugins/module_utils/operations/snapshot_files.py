@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations impor
 
 #: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
 FILE_SIZE = 64 << 20
-#: Of JSON lines: how well they are compressed, and how many bytes are compressed at once.
+#: Compression level of JSON lines, and the number of bytes compressed at once.
 _GZIP_LEVEL = 3
 _BUFFER = 256 << 10
 
@@ -65,7 +65,7 @@ class Table:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write what is left. May be called again."""
+        """Write the remaining data. May be called again."""
         raise NotImplementedError
 
     def draft(self, number: int) -> Path:
@@ -102,7 +102,7 @@ class Lines(Table):
         self.failures += 1
 
     def _of(self, origin: Origin) -> bytes:
-        """Return how the lines of a server's answer begin, which is written once for all of them."""
+        """Return the common start of all lines from one reply, encoded once."""
         if origin is not self._origin:
             self._origin = origin
             self._envelope = self._whole + b"," + json_text.encoded(asdict(origin))[1:-1]
@@ -145,7 +145,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def close_durably(file: IO[bytes]) -> None:
-    """Close a file whose content then is on the disk, so that no manifest names what a power failure took."""
+    """Sync and close a file, so no manifest names a file that a power failure could have lost."""
     with file:
         file.flush()
         os.fsync(file.fileno())

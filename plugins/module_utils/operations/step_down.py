@@ -46,8 +46,8 @@ CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
     "wait_timeout": {"type": "float", "default": 60},
 }
 
-#: Seconds for which a group may be without a leader, or its members not current, before it is refused: an election
-#: after a crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not heard from its followers yet.
+#: Seconds for which a group may be leaderless, or its members not current, before it is refused: an election after a
+#: crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not received replies from its followers yet.
 SETTLE_SECONDS = 10.0
 
 #: Seconds after which the request is repeated if the same server still leads.

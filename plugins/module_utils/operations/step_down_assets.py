@@ -328,7 +328,7 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
 
 
 def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) -> None:
-    """Raise NatsFailure wrong_account where the tags of servers matter that nobody tells."""
+    """Raise NatsFailure wrong_account when placement uses tags and the servers' tags are unknown."""
     if constraints.tags:
         names = ", ".join(server.name for server in servers)
         raise NatsFailure(
@@ -341,8 +341,8 @@ def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) 
 def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
     """Return the servers that answer the task's user, one of the system account or of the owning account.
 
-    A server that has reloaded its configuration lets one answer through to a user of the owning account, mostly its own (seen
-    with 2.10.27 and 2.15.1): then one is alone in the result, although the server tells the addresses of others.
+    After a reload, a server may forward only one reply to a user of the owning account, usually its own (seen with
+    2.10.27 and 2.15.1); the result then has that server alone, although it reports the addresses of others.
     """
     if system:
         return SystemApi(connections.own).discover().servers
@@ -358,7 +358,7 @@ def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
 
 
 def _plan(asset: Asset, reading: Reading, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
-    """Return what to do with an asset; silence may end in a moment."""
+    """Return the plan for an asset; a missing reply may be transient."""
     if isinstance(reading, NatsFailure):
         unknown = RaftGroup(kind=STREAM if asset.consumer is None else CONSUMER, subject=asset.label, size=0)
         return Plan(
@@ -376,7 +376,7 @@ def _unknown(why: str) -> NatsFailure:
 
 
 def _with_context(asset: Asset | None, failure: NatsFailure) -> NatsFailure:
-    """Return the failure with what was asked for, and what to do about an account without JetStream."""
+    """Return the failure with the asset's name and, for an account without JetStream, the remedy."""
     if asset is not None:
         failure.description = f"{asset.label}: {failure.description}"
     if failure.err_code == _NO_JETSTREAM:
@@ -402,13 +402,13 @@ def _result(asset: Asset, plan: Plan, refused: bool, job: Job[Asset] | None, che
 
 
 def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many assets were meant, and what became of them."""
+    """Return the number of selected assets, and of each outcome."""
     totals = {key: sum(1 for item in results if item[key]) for key in ("changed", "skipped", "refused", "failed")}
     return {"groups": len(results), **totals}
 
 
 def _diff(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the leaders of what changed, or will."""
+    """Return the leaders of the changed assets, before and after."""
     changed = [item for item in results if item["changed"]]
     return {
         when: {

@@ -327,7 +327,7 @@ def _save(
 
 
 def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
-    """Return how the loaded stream falls short of its files, empty if it is complete."""
+    """Return the differences between the loaded stream and its files; empty if it is complete."""
     keys = _REPORTED if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
     reported = {key: getattr(stored, key) for key in keys}
     return ", ".join(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Saving a stream: its archive from the servers, read back, with all that an archive lacks beside it."""
+"""Save a stream: fetch its archive from the servers, verify it, and record the data that an archive lacks."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ Info = dict[str, Any]
 
 @dataclass
 class Patience:
-    """Seconds for which elections are still waited for by all that share it: many streams of which a consumer has lost its
-    leader for good take no longer than one."""
+    """Seconds left for waiting on elections, shared by all streams of a run, so many consumers without a leader take no
+    longer than one."""
 
     left: float = ELECTION_SECONDS
 
     def wait(self, read: Callable[[], T], done: Callable[[T], bool]) -> T:
-        """Return the last reading of a wait that takes no more than what is left. Raises NatsFailure as wait_until."""
+        """Wait within the remaining time and return the last reading. Raises NatsFailure as wait_until."""
         started = time.monotonic()
         try:
             return wait_until(read, done, self.left).value
@@ -67,8 +67,8 @@ class Patience:
 
 @dataclass(frozen=True)
 class WantedBackup:
-    """What is to be saved, where to, and how. `level`: how the archive is verified when it is there. `report` is called with the
-    bytes of the archive as they come. `patience`: with consumers that are electing a leader."""
+    """The stream to save, the store and the procedure. `level`: how the finished archive is verified. `report` is
+    called with the number of bytes received. `patience`: time to wait for consumers that are electing a leader."""
 
     stream: str
     store: Store
@@ -114,7 +114,7 @@ def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info
 def _reason(
     newest: Backup | None, wanted: WantedBackup, account: str | None, info: Info, consumers: Sequence[Info] | None
 ) -> str:
-    """Return why a new backup is taken, empty where the newest one is whole and has all that the stream has."""
+    """Return why a new backup is needed; empty if the newest one is intact and up to date."""
     if newest is None:
         return "there is no backup yet"
     if wanted.force:
@@ -172,7 +172,7 @@ def _endless(excess: str) -> NatsFailure:
 
 
 class _Counted:
-    """A file that knows size and SHA-256 of what was written to it."""
+    """A file that counts and hashes (SHA-256) the bytes written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -247,7 +247,7 @@ def _take(
 
 
 def _require_readable(text: str, archive: str, stream: str) -> None:
-    """Raise NatsFailure for a manifest that no restore could read: it holds what the servers sent."""
+    """Raise NatsFailure for a manifest that no restore could read, because the servers' replies are invalid."""
     try:
         read_manifest(text, [archive])
     except ManifestError as error:
@@ -302,7 +302,7 @@ def _result(changed: bool, before: Backup | None, after: Backup, reason: str) ->
 
 
 def _shown(backup: Backup | None) -> dict[str, Any]:
-    """Return what a diff shows of a backup."""
+    """Return a backup's fields for the diff."""
     if backup is None:
         return {}
     held = backup.manifest.contents or backup.manifest.state

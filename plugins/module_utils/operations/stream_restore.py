@@ -219,7 +219,7 @@ def _left(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
 
 
 def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
-    """Delete the remains of a failed restore, and return the result. There was no stream of that name before."""
+    """Delete the remains of a failed restore and return the outcome. The stream did not exist before the restore."""
     absent_since: float | None = None
 
     def gone() -> bool:
@@ -322,8 +322,8 @@ def in_step(info: Mapping[str, Any], replicas: int, waited: float) -> bool:
 
 
 def _is_silent(peer: Mapping[str, Any]) -> bool:
-    """Return whether the leader of a group receives nothing from a replica. It reports 0 nanoseconds for one that it
-    never heard from."""
+    """Return whether the leader of a group receives nothing from a replica. A leader reports 0 nanoseconds for a
+    replica that never replied."""
     active = peer.get("active") or 0
     return not peer.get("current") and (not active or active > _SILENT)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A nats-server on loopback that lives as long as it is used, and never longer than this process."""
+"""A temporary nats-server on loopback that never outlives this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACES = ("/usr/sbin", "/usr/local/bin")
 _USER = "drill"
 #: Its only account.
 ACCOUNT = "DRILL"
-#: What a server's own files may take beside the streams, in bytes.
+#: Bytes for a server's own files in addition to the streams.
 SLACK = 64 << 20
 #: Seconds that it may take until it listens, until it answers, until it has ended in order, and until it is gone when it ends.
 _START, _ANSWER, _STOP, _END = 60.0, 30.0, 10.0, 1.0
@@ -51,7 +51,7 @@ def find_binary(given: Optional[str]) -> tuple[str, str]:
 
 
 def nearest(directory: Path) -> Path:
-    """Return a directory, or of what it lies in the nearest that is there."""
+    """Return the directory, or its nearest existing parent."""
     absolute = directory.absolute()
     return next(path for path in (absolute, *absolute.parents) if path.is_dir())
 
@@ -69,10 +69,10 @@ def require_room(directory: Path, needed: int, purpose: str) -> None:
 def throwaway_server(
     binary: str, directory: Path, options: Mapping[str, Any], store_bytes: int
 ) -> Iterator[ConnectionOptions]:
-    """Run a server with JetStream in a directory that only its owner may read, and yield how to connect.
+    """Run a server with JetStream in a private directory, and yield the connection options.
 
-    `options`: more keys of its configuration. What fails while it is used names its last words where it has ended. Raises
-    NatsFailure not_started.
+    `options`: more keys of its configuration. If the server has ended, failures during its use include its last log
+    lines. Raises NatsFailure not_started.
     """
     password = secrets.token_urlsafe(32)
     _write_config(directory, {**_config(password, store_bytes), **options})
@@ -98,7 +98,7 @@ def throwaway_server(
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let signals that would end this process end it by SystemExit, so that what it began is cleaned up."""
+    """Convert terminating signals to SystemExit, so cleanup runs."""
 
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
@@ -113,13 +113,13 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _config(password: str, store_bytes: int) -> dict[str, Any]:
-    # Paths are relative to its own directory: the text knows fewer escapes than JSON.
+    # Paths are relative to the server's directory: nats-server's syntax has fewer escapes than JSON.
     return {
         "server_name": "drill",
         "host": "127.0.0.1",
         "port": -1,
         "ports_file_dir": ".",
-        # By default it takes a part of what is free, which may be less than is needed.
+        # The default is a share of the free space, which may be too little.
         "jetstream": {"store_dir": "store", "max_file_store": store_bytes, "max_memory_store": 64 << 20},
         "accounts": {ACCOUNT: {"jetstream": "enabled", "users": [{"user": _USER, "password": password}]}},
     }
@@ -154,13 +154,13 @@ def _start(binary: str, directory: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _ends_with(parent: int) -> Callable[[], None]:
-    """Return what a child does so that the kernel kills it when its parent ends, however that ends."""
+    """Return a function for the child that makes the kernel kill it when its parent ends."""
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(1)  # it ended before the kernel knew
+            os._exit(1)  # the parent ended before the call
 
     return prepare
 

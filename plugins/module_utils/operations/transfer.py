@@ -25,7 +25,7 @@ _SLOWEST = 2 * CHUNK
 
 
 def requested_pace(params: Mapping[str, Any]) -> TransferPace:
-    """Return how an archive is to be transferred. Raises NatsFailure invalid_option."""
+    """Return the transfer options of an archive. Raises NatsFailure invalid_option."""
     rate = None
     if params["rate_limit"]:
         try:

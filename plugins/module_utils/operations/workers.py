@@ -23,7 +23,7 @@ class Workers:
     def __init__(self, connections: Connections, count: int) -> None:
         self._count = count
         self._made = [connections.another() for _number in range(count - 1)]
-        # The one that was used last is taken first: what is not needed never connects.
+        # Last in, first out: unused connections are never opened.
         self._free: queue.LifoQueue[Connections] = queue.LifoQueue()
         for own in [*self._made, connections]:
             self._free.put(own)
@@ -37,8 +37,8 @@ class Workers:
                 stack.enter_context(own)
 
     def map(self, work: Callable[[Connections, Job], Done], jobs: Iterable[Job]) -> list[Done]:
-        """Return what the work returns for each job, in the order of the jobs. What one raises is raised once those that have
-        begun are done; the rest is not begun."""
+        """Run the work for each job and return the results in the order of the jobs. After an exception no further job
+        starts; it is raised once the running ones are done."""
 
         def one(job: Job) -> Done:
             own = self._free.get()
