@@ -32,7 +32,7 @@ _LARGEST_META = 64 << 20
 _LARGEST_PAX = 1 << 20
 _WINDOW = 64 << 10
 _TAR_BLOCK = 512
-#: What ends a tar.
+#: The end of a tar archive.
 TAR_END = bytes(2 * _TAR_BLOCK)
 
 #: A record of a block: length, sequence, time and length of the subject; a hash ends it (server/filestore.go msgHdrSize).
@@ -60,7 +60,7 @@ class Message:
 
 
 def detect_format(reader: Reader) -> tuple[str, bytes]:
-    """Return the format of an archive and the bytes that were read to tell. Raises ArchiveError for one of neither."""
+    """Return the format of an archive and the bytes read to detect it. Raises ArchiveError for an unknown format."""
     start = reader.take(len(MAGIC))
     return (ENTRIES if start == MAGIC else TAR), start
 
@@ -99,7 +99,7 @@ def read_entry(reader: Reader) -> Entry:
 
 
 def encode_entry(name: bytes, time: int, payload: bytes) -> bytes:
-    """Return an entry that is no message, as it stands in an archive."""
+    """Return an entry other than a message, as encoded in an archive."""
     zigzag = (time << 1) ^ (time >> 63)
     numbers = (len(name), zigzag & 0xFFFFFFFFFFFFFFFF, 0, 0, len(payload))
     return b"".join(map(_uvarint, numbers)) + name + payload
@@ -193,8 +193,8 @@ def _pax(data: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a block. `dead`: it was erased, or only tells that its sequence was removed (`tombstone`). `hashed`: the bytes
-    that its `checksum` is made from."""
+    """A record of a block. `dead`: it was erased, or only marks its sequence as removed (`tombstone`). `hashed`: the
+    input of its `checksum`."""
 
     message: Message
     dead: bool
@@ -238,8 +238,8 @@ def records(member: Member) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class Index:
-    """What index.db says: the stream's range, of each block its first sequence and what was removed from it, and the checksum of
-    the last record of the last block, by which a server tells whether it is still true."""
+    """The content of index.db: the stream's range, each block's first sequence and removed sequences, and the checksum
+    of the last record of the last block, with which a server checks that the index is current."""
 
     messages: int
     first_seq: int

@@ -87,8 +87,8 @@ def stream_key(account: str | None, stream: str) -> str:
 
 
 def account_names(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of accounts by identity. `rows`: backups with account and account_name, of which the last one
-    counts."""
+    """Return the names of accounts by identity. `rows`: backups with account and account_name; for each account, the
+    last one counts."""
     return {row["account"]: row.get("account_name") or row["account"] for row in rows if row.get("account")}
 
 

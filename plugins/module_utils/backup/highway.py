@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HighwayHash of 64 bits, by which nats-server checks its files. Pure.
+"""HighwayHash of 64 bits, with which nats-server checks its files. Pure.
 
-Written here because the one package on PyPI (highwayhash-cffi) has had no release since 2020 and compiles C. About 3 MB in a
-second: enough for meta files, and for the records of an archive where somebody asks for that. Algorithm:
+Implemented here because the one package on PyPI (highwayhash-cffi) has had no release since 2020 and compiles C. It
+hashes about 3 MB in a second: enough for meta files and, on request, for the records of an archive. Algorithm:
 github.com/google/highwayhash.
 """
 

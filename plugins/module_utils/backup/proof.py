@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What it takes to prove a backup by a restore, and whether what was saved again proves it. Pure."""
+"""The requirements for proving a backup by a restore, and the comparison of the backup with one taken after the
+restore. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
 
-#: What a server takes in one message by default (server/const.go), and what it may owe a client.
+#: Default maximum size of a message (server/const.go), and of a client's pending data.
 _MAX_PAYLOAD, _MAX_PENDING = 1 << 20, 64 << 20
 _TTL = re.compile(rb"\r\nNats-TTL:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
@@ -33,10 +34,10 @@ def message_limits(manifest: Manifest) -> dict[str, int]:
 
 
 def unproven(saved: Manifest, restored: Manifest) -> list[str]:
-    """Return in which way a restored stream, saved again, is not what was saved; nobody has used it in between.
+    """Return the differences between a stream's backup and a backup taken after its restore, with no use in between.
 
-    Messages may be fewer where the archive leaves it to the server which were removed while it was written, and where some have
-    expired since (`expired_since`): then the digest is another.
+    Messages may be fewer if the server itself detects which were removed while the archive was written, or if some have
+    expired since (`expired_since`): the digest then differs, too.
     """
     want, have = saved.contents or {}, restored.contents or {}
     tolerated = expired_since(saved, restored) or (_fewer(saved, restored) and not want.get("exact", True))
@@ -51,7 +52,8 @@ def unproven(saved: Manifest, restored: Manifest) -> list[str]:
 
 
 def expired_since(saved: Manifest, restored: Manifest) -> bool:
-    """Return whether what is missing may have expired since the backup, for `lost` to tell: a restore from 2.15 leaves it out."""
+    """Return whether missing messages may have expired since the backup: a restore from 2.15 leaves expired ones out.
+    `lost` decides."""
     return saved.format == ENTRIES and bool(saved.config.get("allow_msg_ttl")) and _fewer(saved, restored)
 
 
@@ -75,7 +77,7 @@ def _expired(message: Message, now: float) -> bool:
         seconds = duration_seconds(found.group(1).decode().strip()) if found else 0
     except ValueError:  # such as `never`
         return False
-    # Servers count whole seconds (server/stream.go parseMessageTTL).
+    # Servers count in seconds without fractions (server/stream.go parseMessageTTL).
     return int(seconds) > 0 and message.time / 1e9 + int(seconds) <= now
 
 

@@ -25,12 +25,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 
 @dataclass(frozen=True)
 class Protection:
-    """What is known of a stream's backups. Times are in UTC, None for never.
+    """The state of a stream's backups. Times are in UTC, None for never.
 
-    `excluded`: the last run was to leave it out. `saved`: when it was last seen to be as its newest backup has it.
-    `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed, `proven`: the last
-    one that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the place of a backup that is dated in the
-    future. A text is empty where there is nothing to say.
+    `excluded`: the last run left it out on request. `saved`: when its newest backup was last seen to be up to date.
+    `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed, `proven`:
+    the last drill that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the place of a backup
+    that is dated in the future. Texts are empty without a value.
     """
 
     account: str
@@ -51,7 +51,7 @@ class Protection:
 
     @property
     def label(self) -> str:
-        """Return how the stream is displayed, such as APP/ORDERS."""
+        """Return the stream's display name, such as APP/ORDERS."""
         return stream_key(self.account_name, self.stream)
 
     def as_dict(self) -> dict[str, Any]:
@@ -61,8 +61,9 @@ class Protection:
 def protections(
     catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None, now: datetime | None = None
 ) -> list[Protection]:
-    """Return how streams are protected, by account and name: those that the last runs saw, or exactly these. Backups, runs and
-    drills that are dated in the future, because a clock was ahead, do not count: no threshold of an age would ever fire."""
+    """Return the protection of streams, by account and name: of those that the last runs saw, or exactly of these.
+    Backups, runs and drills that are dated in the future, because a clock was ahead, do not count: no threshold of an
+    age would ever fire."""
     present = now or datetime.now(timezone.utc)
     if streams is None:
         streams = [(name.partition("/")[0], name.partition("/")[2]) for name in catalogue.streams]

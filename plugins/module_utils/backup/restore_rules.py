@@ -373,7 +373,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
     contents = manifest.contents
     found = []
     if contents is not None:
-        # From 2.15 a restore omits messages that have expired by then, whatever the configuration is.
+        # From 2.15 a restore omits messages that have expired since, whatever the configuration is.
         expires = bool(plan.config.get("max_age") or manifest.config.get("allow_msg_ttl"))
         limited = expires or any(
             (plan.config.get(key) or -1) > 0 for key in ("max_msgs", "max_bytes", "max_msgs_per_subject")

@@ -28,10 +28,10 @@ class Keep:
 
 
 def expired(taken: Sequence[datetime], keep: Keep, now: datetime, own: Collection[int] = ()) -> list[int]:
-    """Return the places of those backups of one stream that are to be removed.
+    """Return the places of the backups of one stream that should be removed.
 
-    The newest one always stays, and so do those at the places `own`, which this run has taken. One that is dated in the future
-    was taken while the clock was wrong: it stays and takes nobody's place.
+    The newest one always stays, and so do those at the places `own`, which this run has taken. A backup dated in the
+    future was taken while the clock was wrong: it stays and does not count towards the limits.
     """
     if keep.everything:
         return []

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""S2, the compression of every archive of a stream. Pure.
+"""S2, the compression of every stream archive. Pure.
 
-Written here because no package on PyPI reads it: S2 extends Snappy by larger blocks and by copies that repeat the last offset,
-which cramjam and python-snappy refuse. Format: github.com/klauspost/compress/tree/master/s2. A backup is read back, and an
-archive verified, by this; a restore sends the archive as it is, and needs it only for what it changes.
+Implemented here because no package on PyPI reads it: S2 extends Snappy by larger blocks and by copies that repeat the
+last offset, which cramjam and python-snappy reject. Format: github.com/klauspost/compress/tree/master/s2. It is needed
+to verify backups and archives; a restore sends an archive unchanged, except for the parts that it modifies.
 
-About 15 MB in a second, of which the checksums (CRC-32C) take a sixth.
+It reads about 15 MB in a second; the checksums (CRC-32C) take a sixth of the time.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 _LARGEST_BLOCK = 4 << 20
 #: Bytes of a lane of `crc32c`, and from how many lanes on they are worth it.
 _LANE, _WORTH_IT = 128, 32
-#: What a plain chunk of ours holds at most, as in the Snappy frame format.
+#: Maximum size of a plain chunk written here, as in the Snappy frame format.
 _PLAIN_BLOCK = 64 << 10
 
 
 class ArchiveError(Exception):
-    """The archive is not whole, or not what a server writes. The message says where and why."""
+    """The archive is incomplete, or not in a server's format. The message has the place and the reason."""
 
 
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli) of some bytes.
 
-    Long ones are cut into lanes of equal length, and a byte of all lanes is taken at a time: the four bytes of the lanes' sums
-    are four rows of bytes, which `translate` and `^` work on as a whole. That is ten times as fast as byte after byte.
+    Long input is cut into lanes of equal length, and one byte of all lanes is processed at a time: the four bytes of
+    the lanes' sums are four rows of bytes, each processed as a unit by `translate` and `^`. That is ten times as fast
+    as byte after byte.
     """
     crc, lanes = 0xFFFFFFFF, len(data) // _LANE
     if lanes >= _WORTH_IT:
@@ -86,7 +87,7 @@ def _byte_rows() -> tuple[bytes, ...]:
 
 @lru_cache
 def _shifts() -> tuple[tuple[int, ...], ...]:
-    """Return what each byte of a CRC becomes by a lane of zeros after it."""
+    """Return the table that advances each byte of a CRC over a lane of zeros."""
     table, found = _byte_table(), []
     for place in range(4):
         becomes = [0] * 256
@@ -188,10 +189,11 @@ def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def chunks(file: BinaryIO) -> Iterator[tuple[str, int, bytes]]:
-    """Yield where each chunk of a compressed file is, its kind and its content, without the identifier. Raises ArchiveError.
+    """Yield the position, kind and content, without the identifier, of each chunk of a compressed file. Raises
+    ArchiveError.
 
-    Of the kinds that the format has, only those are taken that servers write: a reader that skips others, as servers do, would
-    not see that a flipped bit makes one of what holds messages.
+    Only the kinds that servers write are accepted: a reader that skips others, as servers do, would not detect a
+    flipped bit that turns a chunk of messages into one of them.
     """
     position = 0
     while True:
@@ -232,9 +234,9 @@ def _plain(where: str, kind: int, body: bytes) -> bytes:
 
 
 def splice(file: BinaryIO, start: int, end: int | None, replacement: bytes) -> Iterator[bytes]:
-    """Yield a compressed file with other plain bytes in place of those from `start` to `end` (None: all that follow).
+    """Yield a compressed file whose plain bytes from `start` to `end` (None: to the end) are replaced.
 
-    Only the chunks that this cuts are decompressed. Raises ArchiveError.
+    Only the chunks at the edges are decompressed. Raises ArchiveError.
     """
     yield STREAM_ID
     position, replaced = 0, False
@@ -258,7 +260,7 @@ def splice(file: BinaryIO, start: int, end: int | None, replacement: bytes) -> I
 
 
 def plain_chunks(data: bytes) -> Iterable[bytes]:
-    """Yield bytes as chunks that are not compressed, for what is changed in an archive."""
+    """Yield bytes as uncompressed chunks, for modified parts of an archive."""
     for start in range(0, len(data), _PLAIN_BLOCK):
         part = data[start : start + _PLAIN_BLOCK]
         yield struct.pack("<II", PLAIN | (len(part) + 4) << 8, _masked(crc32c(part))) + part

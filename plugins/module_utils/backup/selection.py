@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which streams are saved, and which backups are meant by `ACCOUNT/STREAM@time`. Pure."""
+"""Selection of the streams to save, and of backups by `ACCOUNT/STREAM@time`. Pure."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _DAY = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
 _STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})?(\.\d{1,6})?Z")
 
 
-#: By how much the clocks of two machines that take backups may differ. A backup that is dated later than this is in the future:
-#: the clock was wrong when it was taken, so that its date says nothing about its age.
+#: Permitted difference between the clocks of two machines that take backups. A backup dated later than this is in the
+#: future: the clock was wrong when it was taken, so its date proves nothing about its age.
 CLOCK_SKEW = timedelta(hours=1)
 
 
 class SelectionError(ValueError):
-    """What was asked for is not understood, or there is nothing of it."""
+    """The selection is invalid, or matches nothing."""
 
 
 def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
@@ -78,8 +78,8 @@ def is_future(taken: str | None, now: datetime) -> bool:
 
 
 def by_age(taken: str | None, now: datetime) -> tuple[bool, datetime]:
-    """Return what sorts backups from the oldest to the newest. Those that are dated in the future, or whose date cannot be read,
-    come first: any other one is preferred to them."""
+    """Return the key that sorts backups from the oldest to the newest. Backups that are dated in the future or have an
+    unreadable date come first: every other backup is preferred to them."""
     moment = _moment(taken)
     return not is_future(taken, now) and moment > _NEVER, moment
 
@@ -97,11 +97,11 @@ def _moment(taken: str | None) -> datetime:
 def choose(
     backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
 ) -> list[int]:
-    """Return the places of the backups that are meant: of each stream that matches the newest one, of `ACCOUNT/STREAM@time` or
-    with `at` the newest one that was taken by then. One that is dated in the future is chosen only if there is no other.
+    """Return the places of the selected backups: the newest of each stream that matches; for `ACCOUNT/STREAM@time` or
+    with `at`, the newest one up to that time. A backup dated in the future is chosen only if there is no other.
 
-    `backups`: rows with account, account_name, stream, taken. Raises SelectionError for what nothing matches, and for the name
-    of several accounts.
+    `backups`: rows with account, account_name, stream, taken. Raises SelectionError for a selection without a match,
+    and for an account name that is ambiguous.
     """
     names = account_names(backups)
     present = now or datetime.now(timezone.utc)
@@ -131,7 +131,7 @@ def choose(
 
 @dataclass(frozen=True)
 class FolderName:
-    """What the name of a backup's folder says of it. Long names of streams and accounts are shortened there."""
+    """The parts of a backup's folder name. Long names of streams and accounts are shortened there."""
 
     account: Optional[str]
     stream: str
@@ -139,7 +139,7 @@ class FolderName:
 
 
 def folder_name(folder: str) -> FolderName | None:
-    """Return what `<account>/<stream>@<time>` says, None for any other name."""
+    """Return the parts of `<account>/<stream>@<time>`, None for any other name."""
     above, _slash, name = folder.rpartition("/")
     stream, at, stamp = name.rpartition("@")
     try:
@@ -153,8 +153,8 @@ def folder_name(folder: str) -> FolderName | None:
 def asked_for(
     folders: Sequence[str], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
 ) -> dict[str, str]:
-    """Return the newest of these folders of each stream that is asked for as in `choose`, by the name of the stream. Those that
-    are dated in the future are left out. Raises SelectionError."""
+    """Return the newest of these folders for each stream selected as in `choose`, by the name of the stream. Folders
+    dated in the future are left out. Raises SelectionError."""
     latest = (now or datetime.now(timezone.utc)) + CLOCK_SKEW
     found: dict[str, tuple[datetime, str]] = {}
     for text in wanted:

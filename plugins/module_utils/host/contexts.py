@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Contexts of the nats command that follow the streams of a failover. Pure.
 
-What a context said before is kept beside it, in a file that the nats command does not take for a context. A failback finds it
-there, and what writes contexts leaves these keys alone.
+The previous values of a context are kept next to it, in a file that the nats command does not read as a context. A
+failback restores them from there, and other writers of contexts leave these keys unchanged.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-#: What is added to the name of a context's file; the nats command reads only `.json` (jsm.go natscontext).
+#: Suffix of the file name of a saved context; the nats command reads only `.json` (jsm.go natscontext).
 SAVED = ".before_failover"
 
-#: What a failover changes in a context.
+#: Keys of a context that a failover changes.
 KEYS = ("url", "description", "jetstream_domain")
 
 Context = Mapping[str, Any]
@@ -34,7 +34,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Switch:
-    """A context and what is kept beside it, None for nothing."""
+    """A context and its saved values, None without any."""
 
     context: dict[str, Any]
     saved: Optional[dict[str, Any]]
@@ -78,7 +78,7 @@ def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side
 
 
 def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
-    """Return a context as it was before the failover, unless somebody has pointed it elsewhere meanwhile."""
+    """Return a context as it was before the failover, unless it has been changed to a different address since."""
     if saved is None or not points_at(context, site):
         return Switch(dict(context), None)
     result = {key: value for key, value in context.items() if key not in KEYS or key in saved}

@@ -14,11 +14,11 @@ _PROC = Path("/proc")
 
 
 def run_identity(pid: int, user: str, name: str = "", proc: Path = _PROC) -> dict[str, Any]:
-    """Return what tells a run of Ansible, the process `pid` of this controller, from every other.
+    """Return the identity of a run of Ansible, the process `pid` of this controller.
 
-    Processes are numbered alike in every container and after every boot, so that the number is one of the PID namespace of that
-    boot; `started` (clock ticks since the boot) tells it from an earlier process of the same number. `name` is of whatever starts
-    runs. What cannot be read, as without /proc, is empty.
+    Process ids repeat in every container and after every boot, so the id belongs to the PID namespace and the boot;
+    `started` (clock ticks since the boot) distinguishes it from an earlier process with the same id. `name` is the name
+    of the scheduler that starts runs. Values that cannot be read, as without /proc, are empty.
     """
     return {
         "name": name,
@@ -32,7 +32,7 @@ def run_identity(pid: int, user: str, name: str = "", proc: Path = _PROC) -> dic
 
 
 def run_is_alive(owner: Mapping[str, Any] | str, proc: Path = _PROC) -> bool | None:
-    """Return whether the run with this identity goes on; None where this controller cannot know."""
+    """Return whether the run with this identity is still running; None if this controller cannot find out."""
     if isinstance(owner, str) or not owner.get("boot") or not owner.get("pid_namespace"):
         return None
     if (owner["boot"], owner["pid_namespace"]) != (_boot(proc), _pid_namespace(proc)):
@@ -66,7 +66,7 @@ def _started(process: Path) -> int | None:
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        # Mounted with hidepid=2, /proc does not show the processes of others; the kernel tells of them all the same.
+        # With hidepid=2, /proc hides the processes of other users; a signal 0 still finds them.
         try:
             os.kill(int(process.name), 0)
         except ProcessLookupError:

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A nats-server that somebody else set up: its process, unit, configuration, store and TLS files, as the host tells them."""
+"""An existing nats-server that the role does not manage: its process, unit, configuration, store and TLS files, read
+from the host."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "co
 
 
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
-    """Return what nats_server_discovery_info documents. `config`: which server is meant, by its file; empty for the only one."""
+    """Return the result documented in nats_server_discovery_info. `config`: selects a server by its file; empty for the
+    only one."""
     meant = read_servers(config)
     own = [one for one in meant if not one.contained]
     contained = [one.process.pid for one in meant if one.contained]
@@ -100,8 +102,8 @@ def _owner(pid: int) -> dict[str, str]:
 
 
 def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, Any]:
-    """Return the unit that the process belongs to; empty for one that somebody started by hand. `read`: the variables of the
-    environment that the configuration uses."""
+    """Return the unit of the process; empty for a manual start. `read`: the environment variables that the
+    configuration uses."""
     found = _UNIT.search((_PROC / str(pid) / "cgroup").read_text())
     if not found or found[1].startswith(("user@", "session-")):
         return {}

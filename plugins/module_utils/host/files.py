@@ -220,7 +220,7 @@ def _keep(path: str) -> str:
     kept = os.path.join(os.path.dirname(path), f"{PREFIX}{token_hex(8)}")
     try:
         os.link(path, kept, follow_symlinks=False)
-    except OSError:  # Not every file system knows links.
+    except OSError:  # Not every file system supports links.
         shutil.copy2(path, kept, follow_symlinks=False)
     return kept
 

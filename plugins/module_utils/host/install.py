@@ -29,7 +29,7 @@ _SOURCE = "source.sha256"
 
 
 class InstallError(Exception):
-    """The source is not what it should be."""
+    """The source is not a valid executable or archive."""
 
 
 def binary_path(install_dir: str, version: str) -> Path:
@@ -99,7 +99,7 @@ def unpack(source: str, target: IO[bytes]) -> None:
 
 
 def store(staged: str, install_dir: str, version: str, digest: str) -> None:
-    """Move a tried executable to its place, by rename, and record what it was made from."""
+    """Rename a tested executable into place, and record the digest of its source."""
     folder, target = version_dir(install_dir, version), binary_path(install_dir, version)
     for directory in (folder, target.parent):
         directory.mkdir(mode=0o755, exist_ok=True)
@@ -113,7 +113,7 @@ def store(staged: str, install_dir: str, version: str, digest: str) -> None:
 
 
 def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
-    """Return the versions to remove so that at most `keep` stay, the needed ones among them. `installed`: the newest first."""
+    """Return the versions to remove to keep at most `keep`, the needed ones included. `installed`: the newest first."""
     room = max(keep - len(needed & set(installed)), 0)
     return [version for version in installed if version not in needed][room:]
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a running nats-server has loaded, read from its files and proven by what it reports of itself."""
+"""The loaded configuration of a running nats-server, read from its files and proven by the server's own reports."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _TICKS = 0.02
 class LoadedConfig:
     """The configuration that a process has loaded, in the schema's form; it holds secrets.
 
-    `proof` is C(digest) where the process, or its executable, reports the digest that ours has, C(time) where none of the files
-    changed since they were loaded, and empty where `problem` says why it is not known what the process has loaded.
+    `proof` is C(digest) if the process, or its executable, reports the digest of this configuration, C(time) if none of
+    the files has changed since they were loaded, and otherwise empty, with the reason in `problem`.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class LoadedConfig:
 
     @property
     def store_path(self) -> str:
-        """Where the store is, by the configuration; empty where it does not say."""
+        """The store's path in the configuration; empty if it has none."""
         return store_path(self.config)
 
     @property
     def store_reported(self) -> str:
-        """Where the store is, by the monitoring port; empty where that does not say."""
+        """The store's path as reported by the monitoring port; empty if it reports none."""
         return str(((self.varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
 
 
@@ -67,7 +67,7 @@ def store_path(config: Mapping[str, Any]) -> str:
 
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
-    """Return what the process has loaded. `version`: that of the process."""
+    """Return the configuration that the process has loaded. `version`: that of the process."""
     reading = Reading(Block())
     if server.config:
         try:

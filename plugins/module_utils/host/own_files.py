@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The configuration of a host's nats-server, whoever wrote its files, as one text without secrets, and the files that it names.
+"""The configuration of a host's nats-server as one text without secrets, and the files that it names.
 
-What is a secret is decided by the keys of the parsed configuration, so that it makes no difference how, and in which of the
-included files, its value is written.
+The server may be managed by the role or not. The keys of the parsed configuration determine the secrets, so they are
+found in every notation and every included file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 
 @dataclass(frozen=True)
 class OwnConfig:
-    """`text` has a variable in the place of each secret, so that no server starts with it, and no comments. `secrets` are their
-    values. `unread`: keys whose values were not understood and so are not in the text. `config` is in the schema's form and
-    holds secrets. `directory`: what its relative paths are relative to."""
+    """`text` has a variable instead of each secret, so no server starts with it, and no comments. `secrets` are their
+    values. `unread`: keys whose values could not be parsed and are therefore missing from the text. `config` is in the
+    schema's form and holds secrets. `directory`: the base of its relative paths."""
 
     text: str
     secrets: frozenset[str]
@@ -81,8 +81,9 @@ def own_config(path: str) -> OwnConfig:
 
 
 def own_files(path: str) -> tuple[dict[str, str], list[str]]:
-    """Return what a backup of the cluster keeps of a host, by name, and why something is not in it: the configuration, the
-    certificates of the authorities that it names, and the JWTs of its resolver. Raises ProcessError."""
+    """Return a host's files for the backup of the cluster, by name, and the reasons why others are missing. The files
+    are the configuration, the certificates of the authorities that it names, and the JWTs of its resolver. Raises
+    ProcessError."""
     if not os.path.exists(path):
         return {}, [f"{path} does not exist"]
     try:
@@ -99,7 +100,7 @@ def own_files(path: str) -> tuple[dict[str, str], list[str]]:
             problems.append(f"{source}: {error.strerror}")
             continue
         name = os.path.basename(source)
-        # A bundle of certificates may hold somebody's private key.
+        # A bundle of certificates may contain a private key.
         found[name if name not in found else source.strip("/")] = text if name.endswith(".jwt") else redactor.text(text)
     return found, problems
 

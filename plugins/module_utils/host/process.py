@@ -27,17 +27,17 @@ _LISTEN = "0A"
 
 
 class ProcessError(Exception):
-    """What was found does not allow to say which process is meant."""
+    """The process cannot be read, controlled or identified."""
 
 
 @dataclass(frozen=True)
 class ServerProcess:
     """One running nats-server.
 
-    `started` is in epoch seconds by the host's clock as it is now, so it moves when that clock is set. `instance` stays the
-    same as long as the process lives, and no other process of this host ever has it, also after a reboot.
-    `binary` is the kernel's word for the executable: the resolved path, followed by ` (deleted)` when the file was
-    replaced or removed since; empty when it may not be read.
+    `started` is in epoch seconds of the host's current clock, so it moves when that clock is set. `instance` is
+    constant while the process lives and unique on this host, also after a reboot. `binary` is the kernel's path of the
+    executable: resolved, and followed by ` (deleted)` if the file has been replaced or removed; empty without
+    permission to read it.
     """
 
     pid: int
@@ -63,9 +63,9 @@ class RunningServer:
 
 
 def stored_config(argv: list[str]) -> str | None:
-    """Return the configuration file that a nats-server command line names, None when this is no running server.
+    """Return the configuration file that a nats-server command line names, None if this is not a running server.
 
-    Rule: Go's flag package takes `-c FILE`, `-c=FILE` and one or two dashes (nats-server main.go, server/opts.go).
+    Go's flag package accepts `-c FILE`, `-c=FILE` and one or two dashes (nats-server main.go, server/opts.go).
     """
     config = None
     for position, argument in enumerate(argv[1:], start=1):
@@ -108,7 +108,7 @@ def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool
 
 
 def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
-    """Wait up to `timeout` seconds until a server runs with that configuration file; False when none does by then."""
+    """Wait up to `timeout` seconds until a server runs with that configuration file; return whether it does."""
     deadline = time.monotonic() + timeout
     while find_server(config, proc) is None:
         if time.monotonic() >= deadline:
@@ -120,10 +120,10 @@ def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
 def read_version(binary: str) -> str:
     """Return the version that a nats-server binary reports, without the leading `v`.
 
-    Raises ProcessError when it cannot be run or says something else.
+    Raises ProcessError when it cannot be run or prints something else.
     """
     try:
-        # run_command knows no timeout, and the file may be anything.
+        # run_command has no timeout, and the file may be anything.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             [binary, "--version"], capture_output=True, text=True, timeout=30, check=False
         )
@@ -259,7 +259,7 @@ def _epoch(ticks: int) -> float:
 
 
 def _instance(pid: int, ticks: int, proc: Path) -> str:
-    """Return what tells a process from every other one of this host: the boot, its number, and when in that boot it began."""
+    """Return a key that is unique among this host's processes: the boot, the process id, and its start time."""
     return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()}/{pid}/{ticks}"
 
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the store of a nats-server holds, read from its files without a server.
+"""The contents of a nats-server's store, read from its files without a server.
 
-Only what tells how far each stream goes is read: its configuration (`meta.inf`), the head of its index (`index.db`), and the
-record headers of its last blocks. Sources: server/filestore.go (readIndexInfo, writeFullState, msgHeader). An encrypted store
-tells the names alone.
+Only the files needed for each stream's last sequence are read: its configuration (`meta.inf`), the head of its index
+(`index.db`), and the record headers of its last blocks. Sources: server/filestore.go (readIndexInfo, writeFullState,
+msgHeader). An encrypted store reveals only the names.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: What a rescue renames the directory `jetstream` of a store to, so that there may be a new one.
+#: A rescue renames the directory `jetstream` of a store to this, to make room for a new one.
 ASIDE = "jetstream.rescued"
 #: The first byte of index.db.
 _MAGIC = 11
 #: total length, sequence, timestamp, length of the subject.
 _RECORD = struct.Struct("<IQqH")
 _HAS_HEADERS = 1 << 31
-#: Bits of a sequence: the record was erased, or says that the sequence was deleted.
+#: Bits of a sequence: the record was erased, or it marks a deleted sequence.
 _FLAGS = (1 << 63) | (1 << 62)
 _SMALLEST, _LARGEST = 30, 32 << 20
-#: How much of index.db is read: what comes before the map of subjects.
+#: Bytes to read of index.db: the part before the map of subjects.
 _INDEX_HEAD = 80
 #: A block that is full may be compressed, and then begins so.
 _COMPRESSED = b"cmp"
@@ -158,12 +158,12 @@ def best_replica(held: Mapping[str, StoredStream]) -> str:
 def undeleted(
     first_seq: int, last_seq: int, deleted: Iterable[int], stores: Iterable[tuple[str, StoredStream]]
 ) -> tuple[int, str]:
-    """Return how many messages a server has loaded that were deleted, and which of the stores tells that; 0 where none does.
+    """Return how many deleted messages a server has loaded again, and the store that proves it; 0 without any.
 
-    Where a server crashed, deletions are not on its disk that it had not written yet: up to 2.14 a purge that keeps messages
-    changes no block, and the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The
-    first sequence of a stream never goes back, so that each index tells, however old, which messages were deleted.
-    `deleted`: sequences that are loaded as deleted.
+    A crash loses deletions that were not on the disk yet: up to 2.14 a purge that keeps messages changes no block, and
+    the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The first
+    sequence of a stream never decreases, so every index, however old, proves which messages were deleted. `deleted`:
+    sequences that are loaded as deleted.
     """
     gaps = sorted(deleted)
 
@@ -226,7 +226,7 @@ def _uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _sequences(path: Path) -> Iterator[int]:
-    """Yield the sequence of each record of a block, up to the first that is not whole."""
+    """Yield the sequence of each record of a block, up to the first incomplete one."""
     size = path.stat().st_size
     with path.open("rb") as file:
         at = 0

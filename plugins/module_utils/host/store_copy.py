@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A copy of what the store of a stopped nats-server holds, and a copy of that which a server without a cluster loads.
+"""Copy the store of a stopped nats-server, and prepare a copy for a server without a cluster.
 
-A server without a cluster skips streams with several replicas. They are loaded once `num_replicas` is 1 in their configuration
-and 0 in those of their consumers, and the checksums beside these fit. Sources: server/filestore.go (checkMeta, writeStreamMeta),
-server/jetstream.go (enableJetStream).
+A server without a cluster skips streams with several replicas. It loads them once `num_replicas` is 1 in their
+configuration and 0 in those of their consumers, with matching checksums. Sources: server/filestore.go (checkMeta,
+writeStreamMeta), server/jetstream.go (enableJetStream).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class WantedCopy:
-    """The store that is copied, and where to. `reserve`: bytes that stay free there. `running`: tells whether the server runs."""
+    """The store to copy, and the destination. `reserve`: bytes that stay free there. `running`: returns whether the
+    server runs."""
 
     store_dir: str
     target: str
@@ -46,7 +47,7 @@ class WantedCopy:
 def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
     """Copy the streams of a stopped server, and return whether there was no copy yet. Raises StoreError.
 
-    A copy has its name only when it is whole and on the disk, so that one that is there is not made again.
+    The copy is published only after it is complete and synced, so an existing one is never made again.
     """
     source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
     if copy.exists():
@@ -99,9 +100,9 @@ def size_of(folder: Path) -> int:
 
 
 def load_alone(store_dir: str) -> list[str]:
-    """Change the configurations in a copy so that a server without a cluster loads its streams, and return ACCOUNT/STREAM of
-    each. Nothing but its messages is left to a stream, so that none is added, expires, or is sent anywhere. All are read before
-    one is changed. Raises StoreError."""
+    """Change the configurations in a copy to make a server without a cluster load its streams, and return
+    ACCOUNT/STREAM of each. The streams keep their messages and lose all other settings, so messages are not added,
+    expired or sent. All configurations are read before the first is changed. Raises StoreError."""
     changes: list[tuple[Path, bytes, bytes]] = []
     names = []
     for path in sorted((Path(store_dir) / "jetstream").glob("*/streams/*/meta.inf")):
@@ -126,7 +127,7 @@ def load_alone(store_dir: str) -> list[str]:
 
 
 def _config(path: Path, prefix: str) -> tuple[str, dict[str, object]]:
-    """Return what the checksum of a configuration is made with, and the configuration. Raises StoreError."""
+    """Return the input of a configuration's checksum, and the configuration. Raises StoreError."""
     if path.with_suffix(".key").exists():
         raise StoreError(f"{path.parent} is encrypted: its configuration cannot be changed without the key")
     try:

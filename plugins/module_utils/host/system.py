@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host is: its memory, its service manager, its users, the file systems of a path and the disks below."""
+"""The properties of a host: its memory, service manager, users, the file systems of a path and their disks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _SYS = Path("/sys")
-#: What the names of the disks of virtual machines begin with: virtio and Xen.
+#: Name prefixes of virtual disks: virtio and Xen.
 _VIRTUAL = ("vd", "xvd")
 
 
@@ -34,7 +34,7 @@ class Mount:
 
 
 def memory_mb(proc: Path = _PROC) -> int:
-    """Return the host's memory in whole MiB."""
+    """Return the host's memory in MiB, rounded down."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)
     return int(found.group(1)) // 1024 if found else 0
 
@@ -107,8 +107,8 @@ def is_ssd(disk: str, sysfs: Path = _SYS) -> bool:
 
 
 def rotating_disks(mount: Mount, sysfs: Path = _SYS) -> list[str]:
-    """Return the names of the disks with heads below a mount. Those of a virtual machine are none: whatever lies below them, the
-    kernel takes them for such."""
+    """Return the names of the rotating disks below a mount. Virtual disks are excluded, because the kernel always
+    reports them as rotating."""
     return [disk for disk in disks_under(mount, sysfs) if not is_ssd(disk, sysfs) and not disk.startswith(_VIRTUAL)]
 
 
@@ -122,13 +122,13 @@ def _disks(node: Path) -> list[str]:
 
 
 def sizes(target: str) -> dict[str, int | None]:
-    """Return the size of a file system and what is free in it for others than root, in bytes."""
+    """Return the size of a file system and its free space for users other than root, in bytes."""
     try:
         found = os.statvfs(target)
     except OSError:
         return {"size_total": 0, "size_available": None}
     total = found.f_blocks * found.f_frsize
-    # What the kernel makes up, as below /proc, has no blocks at all.
+    # Pseudo file systems, as below /proc, have no blocks.
     return {"size_total": total, "size_available": found.f_bavail * found.f_frsize if total else None}
 
 

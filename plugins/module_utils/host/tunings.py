@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a host that matter to a store on SSDs: what could be better, and whether it can be set from here.
+"""Settings of a host that affect a store on SSDs: possible improvements, and whether they can be set from here.
 
-Each part returns `findings` (texts for people, empty where all is well), `settable`, and what the tasks need that set it.
+Each part returns `findings` (texts for people, empty without any), `settable`, and the values for the tasks that set
+it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def scheduler(mount: Mount | None, sysfs: Path) -> dict[str, Any]:
 
 
 def sysctl(wanted: Mapping[str, Any], proc: Path) -> dict[str, Any]:
-    """Judge kernel parameters by their wanted values."""
+    """Compare kernel parameters with their desired values."""
     wrong = []
     for name, value in wanted.items():
         now = _text(proc / "sys" / name.replace(".", "/"))
@@ -69,7 +70,8 @@ def sysctl(wanted: Mapping[str, Any], proc: Path) -> dict[str, Any]:
 
 
 def transparent_hugepages(sysfs: Path) -> dict[str, Any]:
-    """Judge transparent huge pages: with always, the kernel stalls the server while it collects pages that Go did not ask for."""
+    """Check transparent huge pages: with always, the kernel stalls the server while it collects pages that Go did not
+    request."""
     path = sysfs / _HUGE_PAGES
     known = _text(path)
     wrong, settable = "[always]" in known, os.access(path, os.W_OK)
@@ -81,7 +83,7 @@ def time_sync(run_command: RunCommand) -> dict[str, Any]:
     """Judge the clock, which message times, MaxAge, duplicate windows and certificates go by."""
     if _said(run_command, "timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
         return {"findings": [], "settable": False}
-    # systemctl says one word of each unit, in their order.
+    # systemctl prints one word for each unit, in their order.
     words = _said(run_command, "systemctl", "is-active", *CLOCK_SERVICES).split()
     running = [name for name, word in zip(CLOCK_SERVICES, words) if word == "active"]
     remedy = (
@@ -94,7 +96,7 @@ def time_sync(run_command: RunCommand) -> dict[str, Any]:
 def read(
     parts: list[str], store: str, sysctls: Mapping[str, Any], run_command: RunCommand
 ) -> dict[str, dict[str, Any]]:
-    """Return what each of the parts found on this host."""
+    """Return the findings of each part on this host."""
     proc, sysfs = Path("/proc"), Path("/sys")
     mount = find_mount(store, mounts((proc / "self" / "mountinfo").read_text()))
     judges: dict[str, Callable[[], dict[str, Any]]] = {

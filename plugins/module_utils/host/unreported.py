@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What checks need of a nats-server and its host, and no server reports of itself."""
+"""Properties of a nats-server and its host that checks need but no server reports."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
 def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
-    """Return the C(host) that nats_server_unreported_info documents, None where no server was found. `config`: which is meant,
-    by its file; empty for the only one."""
+    """Return the C(host) documented in nats_server_unreported_info, None if no server was found. `config`: selects a
+    server by its file; empty for the only one."""
     meant = [one for one in read_servers(config) if not one.contained]
     return _of(meant[0], run_command) if len(meant) == 1 else None
 

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A user in each JetStream account for those who operate its streams. Pure: no I/O.
+"""A user in each JetStream account for operating its streams. Pure: no I/O.
 
-A server lets only users of the owning account ask for its streams and consumers; the system account's are refused.
+A server accepts requests for an account's streams and consumers only from its own users, not from those of the system
+account.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.pa
 #: own subjects, and no reading of the replies that its other users get.
 PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": [f"{INBOX_PREFIX}.>"]}}
 
-#: What a user's name has before the name of its account, unless another prefix is asked for.
+#: Default prefix of the user's name, before the account's name.
 PREFIX = "operator-"
 
 
@@ -57,8 +58,7 @@ def operators(
 
 
 def clients(accounts: Mapping[str, Mapping[str, Any]], without: str = "") -> list[dict[str, str]]:
-    """Return the accounts' own users that can log in with what is known, a password that is no hash; those of accounts with
-    JetStream first."""
+    """Return the accounts' own users with a known plaintext password; those of accounts with JetStream first."""
     found = []
     for name, account in sorted(accounts.items(), key=lambda item: not has_jetstream(item[1])):
         for user in account.get("users") or () if name != without else ():

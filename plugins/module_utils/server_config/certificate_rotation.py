@@ -47,20 +47,20 @@ class Certificate:
 
 @dataclass(frozen=True)
 class HostCertificates:
-    """What one host has and is to get; authorities as SHA-256 fingerprints.
+    """The present and the planned files of one host; authorities as SHA-256 fingerprints.
 
     `trusted`: the authorities in ca.crt on the host
     `presented`: the certificate in server.crt on the host
     `current_ca`: the authorities of the inventory
-    `new_ca`: those that replace them; empty while they are not made yet
-    `new_certificate`: the certificate of the new authority; None while it is not made yet
+    `new_ca`: the authorities that replace them; empty before they are made
+    `new_certificate`: the certificate of the new authority; None before it is made
     `source`: nats_server_tls_source
     `rotating`: whether the inventory names a new authority
     `running`: whether nats-server runs
-    `recorded`: whether it is recorded which configuration it has loaded
-    `unloaded`: whether the files are newer than what the process loaded
+    `recorded`: whether there is a record of its loaded configuration
+    `unloaded`: whether the files are newer than those that the process loaded
     `differs`: whether the files of the inventory differ from those on the host
-    `certificate_path`: where the controller has the certificate that the host is to present
+    `certificate_path`: the host's future certificate on the controller
     `problems`: why the host cannot present that certificate
     `missing`: files of the new authority that the controller does not have, by their variable
     `bundle_complete`: whether the bundle has all authorities, old and new
@@ -121,12 +121,12 @@ class HostCertificates:
 
 @dataclass(frozen=True)
 class CertificateOptions:
-    """What the operator asked for.
+    """The operator's options.
 
     `cluster`: the cluster's name, for messages
     `missing_hosts`: hosts of the cluster that the run leaves out
     `stop_after`: the last step of this run, or `auto` for all
-    `clients_use_tls`: whether clients connect with TLS, and so have to trust what the servers present
+    `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates
     `check_mode`: whether files that a real run would make do not exist yet
     """
 
@@ -138,12 +138,12 @@ class CertificateOptions:
 
 
 def certificate_rotation(hosts: Mapping[str, HostCertificates], options: CertificateOptions) -> dict[str, Any]:
-    """Return what a run does with the certificates of a cluster.
+    """Return the plan of a run for the certificates of a cluster.
 
-    Its keys: `refusals`, why the run must not begin, and `refusal`, of them what fits a screen; `steps`, in order; `left`, the
-        steps to the end wherever this run stops; `expiry` and `lines`, when certificates expire and what the run does, for
-        people; and `hosts`, by host and step, which `ca` (`current`, `both` or `new`) and `certificate` (`current` or `new`)
-        it has; `keep` is the step that leaves each host where it is
+    Its keys: `refusals`, the reasons against starting, and `refusal`, as many of them as fit a screen; `steps`, in order;
+        `left`, the steps until the end wherever this run stops; `expiry` and `lines`, the certificates' expiry and the
+        plan, for people; and `hosts`, by host and step, its `ca` (`current`, `both` or `new`) and `certificate`
+        (`current` or `new`); the step `keep` leaves each host as it is
     """
     left = remaining_steps(list(hosts.values()))
     last = ORDER[-1] if options.stop_after == "auto" else options.stop_after
@@ -182,10 +182,10 @@ def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:
 
 
 def files_after(step: str, host: HostCertificates, hosts: Sequence[HostCertificates]) -> dict[str, str]:
-    """Return which authorities and which certificate a host has after a step.
+    """Return the authorities and the certificate of a host after a step.
 
-    Any step but those of the rotation leaves it where it is; a host without files gets what all others accept and trusts whatever
-    they have.
+    A step outside the rotation changes nothing; a host without files gets a certificate that all others accept, and
+    trusts all of theirs.
     """
     if step == "trust_new_ca":
         return {"ca": "both", "certificate": "new" if host.presents_new else "current"}
@@ -237,7 +237,7 @@ def _nothing_to_do(hosts: Mapping[str, HostCertificates], options: CertificateOp
 def _refusals(
     hosts: Mapping[str, HostCertificates], options: CertificateOptions, steps: Sequence[str], left: Sequence[str]
 ) -> Iterator[str]:
-    """Yield every reason not to begin, in whole sentences."""
+    """Yield every reason against starting, in complete sentences."""
     if options.missing_hosts:
         yield (
             f"All servers of {options.cluster} must take part: run without --limit and slices."
@@ -287,7 +287,7 @@ def _state_refusals(hosts: Mapping[str, HostCertificates]) -> Iterator[str]:
 
 
 def _file_refusals(hosts: Mapping[str, HostCertificates]) -> Iterator[str]:
-    """Yield what is wrong with the files that the operator supplied."""
+    """Yield the problems of the files that the operator supplied."""
     supplied = {name: host for name, host in hosts.items() if host.source == "files"}
     for name, host in supplied.items():
         for problem in host.problems:

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a nats-server has loaded: its configuration file, under the flags of its command line. Pure: no I/O.
+"""The configuration that a nats-server has loaded: its file, overridden by the flags of its command line. Pure: no I/O.
 
-A flag overrides the file, also at every reload (server/opts.go MergeOptions), and is in no digest. Some values mean in a file
-what they do not mean elsewhere (server/opts.go): a quoted size of JetStream's own limits is binary, a list of accounts names
-accounts without users, and the store may stand outside of the jetstream block. They are returned in the schema's usual form.
+A flag overrides the file, also at every reload (server/opts.go MergeOptions), and is in no digest. Some values have a
+special meaning in a file (server/opts.go): a quoted size of JetStream's own limits is binary, a list of accounts names
+accounts without users, and the store may be outside of the jetstream block. They are returned in the schema's usual
+form.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SWITCHES: dict[str, tuple[Path, ...]] = {
     **dict.fromkeys(("s", "syslog"), (("syslog",),)),
     **dict.fromkeys(("js", "jetstream"), (("jetstream", "enabled"),)),
 }
-# What a flag takes the place of, in the file.
+# Keys of the file that a flag replaces.
 _INSTEAD: dict[Path, tuple[str, ...]] = {
     ("host",): ("listen",),
     ("port",): ("listen",),
@@ -58,7 +59,7 @@ _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Loaded(NamedTuple):
-    """What a process has loaded, in the schema's form, and what of it was not understood."""
+    """The loaded configuration of a process, in the schema's form, and notes on the parts that could not be read."""
 
     config: dict[str, Any]
     notes: list[Note]
@@ -67,7 +68,7 @@ class Loaded(NamedTuple):
 
 
 def loaded_config(config: Block, argv: Sequence[str]) -> Loaded:
-    """Return what a process with this command line has loaded from a file that was read as `config`."""
+    """Return the loaded configuration of a process with this command line, given its file as `config`."""
     normal, notes = examine(_in_usual_form(_without_variables(config, SCHEMA)))
     flags, unknown = _flags(argv)
     for path, value in flags:
@@ -87,7 +88,7 @@ def loaded_config(config: Block, argv: Sequence[str]) -> Loaded:
 
 
 def _replace(config: dict[str, Any], key: str, path: Path) -> None:
-    """Remove a key for which a flag stands in; of an address the other half stays."""
+    """Remove a key that a flag replaces; the other half of an address stays."""
     value = config.pop(key, None)
     if key == "listen" and value is not None:
         host, _colon, port = str(value).rpartition(":")
@@ -120,8 +121,8 @@ def _flags(argv: Sequence[str]) -> tuple[list[tuple[Path, Any]], list[str]]:
 
 
 def _without_variables(value: Any, key: Key | None) -> Any:
-    """Return the value without the keys that only define a variable: those that nats-server does not know, and in the accounts
-    block all."""
+    """Return the value without the keys that only define a variable: those unknown to nats-server and, in the accounts
+    block, all."""
     if isinstance(value, list):
         return [_without_variables(item, key) for item in value]
     if not isinstance(value, Block):

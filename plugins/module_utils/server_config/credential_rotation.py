@@ -33,12 +33,12 @@ _ROUTE_LINES = {
 
 @dataclass(frozen=True)
 class HostCredentials:
-    """What one host has loaded and shall have.
+    """The loaded and the desired configuration of one host.
 
     `running`: whether its nats-server runs
-    `loaded`: the configuration that the running process has loaded; None when that is not known
+    `loaded`: the configuration that the running process has loaded; None if unknown
     `wanted`: the configuration of the inventory, with hashed passwords
-    `given`: the same with the passwords as they were given
+    `given`: the same with the original passwords
     `restart_pending`: whether the service definition is newer than the process
     """
 
@@ -51,7 +51,7 @@ class HostCredentials:
 
 @dataclass(frozen=True)
 class CredentialOptions:
-    """What the operator asked for.
+    """The operator's options.
 
     `cluster`: the cluster's name, for messages
     `missing_hosts`: hosts of the cluster that the run leaves out
@@ -92,11 +92,11 @@ class Changes:
 def credential_rotation(
     hosts: Mapping[str, HostCredentials], options: CredentialOptions, same_password: Callable[[str, str], bool]
 ) -> dict[str, Any]:
-    """Return what a run does with the credentials of a cluster.
+    """Return the plan of a run for the credentials of a cluster.
 
     `same_password`: whether a hash (second) is one of a password (first)
-    Its keys: `refusals`, why the run must not begin; `steps`, in order; `lines`, the same for people; `remaining`, what
-        people have to know when the steps are done; `removed`, account and user of those that the run removes;
+    Its keys: `refusals`, the reasons against starting; `steps`, in order; `lines`, the same for people; `remaining`,
+        notes for people after the last step; `removed`, account and user of the users that the run removes;
         `wait_seconds`; and `hosts`, for each host `configurations` by step and `logins`, by step and for `start`: the
         names that must be `accepted` and `refused`, and the credentials to `attempt`
     """
@@ -346,13 +346,13 @@ def user_plan(
     remove: Sequence[str],
     same_password: Callable[[str, str], bool],
 ) -> dict[str, Any]:
-    """Return how the users of one server differ, and its configuration after each step.
+    """Return the differences between the users of one server, and its configuration after each step.
 
-    `remove`: users that go although the inventory still has them
+    `remove`: users to remove although the inventory still has them
     Its keys: `added`, `removed`, `changed` (the name stays, the password differs), as lists of account and user; `other`,
-        the paths of everything else that differs; `add_users` and `remove_users`, the configurations with the users of both
+        the paths of all other differences; `add_users` and `remove_users`, the configurations with the users of both
         sides and without the old ones; `loaded`, `during` and `after`, the names of the users in each; `known`, account,
-        user and password of those whose password is known
+        user and password of users with a known password
     """
     before, after, plain = configured_users(loaded), configured_users(wanted), configured_users(given)
     named = set(remove)
@@ -445,9 +445,9 @@ def _other_changes(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
 
 
 def route_plan(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the route credentials of one server differ, and its configuration after each step.
+    """Return the differences between the route credentials of one server, and its configuration after each step.
 
-    Its keys: `credentials` is `same`, `open` (the server asks for none at present) or `other`; `urls` is `same` or
+    Its keys: `credentials` is `same`, `open` (the server requires none at present) or `other`; `urls` is `same` or
         `other`; `unknown_routes`, whether more than the credentials in the URLs differs; `open_routes`, `renew_routes`
         and `close_routes`, the configurations of the three steps
     """
@@ -466,10 +466,10 @@ def route_plan(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
 
 
 def route_steps(plans: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the steps that the servers with these plans still have to take, in order; all of them take each.
+    """Return the remaining steps of servers with these plans, in order; every server takes each of them.
 
-    `open_routes` accepts every route and disturbs none; `renew_routes` reconnects the routes with the new credentials, server by
-    server; `close_routes` asks for the new credentials, which every route was then made with.
+    `open_routes` accepts every route and disturbs none; `renew_routes` reconnects the routes with the new credentials,
+    server by server; `close_routes` requires the new credentials, which every route now has.
     """
     steps = []
     if any(plan["credentials"] == "other" for plan in plans):

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of the options of a systemd unit that somebody else wrote when the role writes its own in its place. Pure.
+"""The options of an existing systemd unit when the role replaces it with its own. Pure.
 
-The role decides how the server is started and stopped, as whom, and what it may do. Limits, shares of the machine, logs and
-dependencies are the host's matter: they are carried over, as they are written. All else is named, because it would be lost.
+The role decides how the server is started and stopped, its user and its permissions. Limits, resource shares, logs and
+dependencies belong to the host, so they are carried over unchanged. All other options are reported, because they would
+be lost.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
-#: What the role's unit sets (roles/nats_server/templates/nats-server.service.j2), or the type of its service makes void.
+#: Options that the role's unit sets (roles/nats_server/templates/nats-server.service.j2), or that its service type
+#: ignores.
 DECIDED = frozenset(
     {
         "Description", "Documentation", "WantedBy", "Type", "User", "Group", "DynamicUser", "EnvironmentFile", "Environment",
@@ -30,7 +32,7 @@ DECIDED = frozenset(
         "RestrictSUIDSGID", "SystemCallArchitectures", "SystemCallFilter", "SystemCallErrorNumber",
     }
 )  # fmt: skip
-#: Lists of the section Unit to which the role's unit adds, and what it has in them itself or what says less than that.
+#: Lists in the section Unit that the role's unit extends, with the values that it already has or that add nothing.
 _ADDED = {
     "After": {"network.target", "network-online.target", "time-sync.target"},
     "Wants": {"network.target", "network-online.target"},
@@ -46,7 +48,7 @@ _CARRIED = re.compile(
     # Logs
     r"|StandardOutput|StandardError|Syslog\w+|Log(Level|RateLimit|Namespace|ExtraFields)\w*"
 )
-#: Of the environment of a process, what systemd sets by itself.
+#: Environment variables that systemd sets by itself.
 _OF_SYSTEMD = re.compile(
     r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
     r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
@@ -73,8 +75,8 @@ class Carried:
 
 
 def carry_over(settings: Sequence[Mapping[str, str]]) -> Carried:
-    """Return what becomes of the options of a unit's own file. `settings`: each its `section`, `option` and `value`, in the order
-    of the file."""
+    """Return which options of a unit's own file are carried over or lost. `settings`: the `section`, `option` and
+    `value` of each, in the order of the file."""
     overrides: dict[str, dict[str, Values]] = {}
     files: Optional[int] = None
     lost = []
@@ -93,7 +95,7 @@ def carry_over(settings: Sequence[Mapping[str, str]]) -> Carried:
 
 
 def _effective(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, str, list[str]]]:
-    """Return the options that have a value; an empty one takes back what was before it."""
+    """Return the options that have a value; an empty one resets the values before it."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in settings:
         key = (one["section"], one["option"])
@@ -102,8 +104,8 @@ def _effective(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, str, li
 
 
 def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict[str, str]:
-    """Return what a unit adds to the environment of its process, but for what the configuration has `read`: the inventory has
-    that as values of the configuration."""
+    """Return the variables that a unit adds to the environment of its process, except those `read` by the
+    configuration, whose values are in the inventory."""
     return {name: value for name, value in environment.items() if name not in read and not _OF_SYSTEMD.fullmatch(name)}
 
 
@@ -113,7 +115,7 @@ def may_be_secret(name: str) -> bool:
 
 
 def notes(unit: Mapping[str, Any], carried: Carried) -> list[str]:
-    """Return what an operator has to see to before the unit is taken over."""
+    """Return the operator's tasks before the unit is taken over."""
     found = []
     if carried.lost:
         found.append(

@@ -15,7 +15,7 @@ _EVERYWHERE = {"", "0.0.0.0", "::", "[::]", None}
 def split_address(value: Any, default_host: str = "") -> tuple[str, int]:
     """Return `host:port`, `:port` or a bare port as `(host, port)`; IPv6 hosts lose their brackets.
 
-    Raises ValueError when there is no port number in it.
+    Raises ValueError for a text without a port number.
     """
     text = str(value).strip()
     host, separator, port = text.rpartition(":")

@@ -63,7 +63,7 @@ def _bcrypt() -> _Backend:
 
 
 def _as_2b(hashed: str) -> str:
-    """Return the hash under the identifier that every library knows; all four mean the same to nats-server's Go library."""
+    """Return the hash with the most widely supported prefix; all four are equivalent in nats-server's Go library."""
     return "$2b$" + hashed[4:]
 
 
@@ -138,10 +138,10 @@ def hash_passwords(
 ) -> dict[str, Any]:
     """Return the normalised configuration with a hash for every plaintext password that nats-server itself compares.
 
-    `previous` is the text of the secrets file on the host: a hash of it that verifies and has the wanted cost stays, so
-    that a second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay as they are.
-    `reloadable` is the version of a server that must not be restarted: where only a restart would bring it a hash, a password
-    stays plain. Raises ConfigError with the path of a password that cannot be hashed.
+    `previous` is the text of the secrets file on the host: a hash of it that verifies and has the same cost stays, so a
+    second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay as they are.
+    `reloadable` is the version of a server that must not be restarted: if it could load a hash only by a restart, the
+    password stays plain. Raises ConfigError with the path of a password that cannot be hashed.
     """
     known = read_secrets(previous)
 

@@ -1,13 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats-server's own text as a structured configuration, the inverse of `syntax.write`. Reads files only by what it is given.
+"""Parse nats-server's own text as a structured configuration, the inverse of `syntax.write`. Files are read by a given
+function.
 
-The rules are those of nats-server's conf/lex.go and conf/parse.go, with their traps: an include is relative to the directory of
-the including file, also when it looks absolute, and does not see the variables of that file; the last of two equal keys wins; a
-number before a closing bracket is text; only `$2a$` of the bcrypt prefixes may stand without quotes; a word that begins like a
-size (`5e7bc`) is text for nats-server 2.15, and an error for older ones. Whether a file was understood is proven by its digest,
-which nats-server 2.11 and newer report for the configuration that they loaded (`config_digest`).
+The rules are those of nats-server's conf/lex.go and conf/parse.go, with their traps: an include is relative to the
+directory of the including file, even with an absolute path, and does not see the variables of that file; the last of
+two equal keys wins; a number before a closing bracket is text; `$2a$` is the only bcrypt prefix allowed without quotes;
+a word that begins like a size (`5e7bc`) is text for nats-server 2.15, and an error for older ones. The digest that
+nats-server 2.11 and newer report for the loaded configuration (`config_digest`) proves that a file was parsed
+correctly.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _DEEPEST_VALUE = 100
 
 
 class ConfigSyntaxError(ValueError):
-    """A text that is no configuration, or one that this reader does not understand as nats-server would."""
+    """A text that is not a valid configuration, or that this reader cannot parse as nats-server would."""
 
 
 class Block(dict[str, Any]):
@@ -63,10 +65,10 @@ class Reading:
 
 
 def read_config(path: str, read: Callable[[str], str], environment: Mapping[str, str]) -> Reading:
-    """Return what nats-server loads from a file, with its includes and variables.
+    """Return the configuration that nats-server loads from a file, with its includes and variables.
 
-    `path`: as it stands on the command line, absolute. `read`: returns the text of a file, and may raise OSError.
-    `environment`: that of the process. Raises ConfigSyntaxError, whose message names the file and the line and no value.
+    `path`: as on the command line, absolute. `read`: returns the text of a file, and may raise OSError. `environment`:
+    that of the process. Raises ConfigSyntaxError, whose message names the file and the line and no value.
     """
     reading = Reading(Block())
     reading.config = _File(path, reading, read, environment).whole()
@@ -74,7 +76,8 @@ def read_config(path: str, read: Callable[[str], str], environment: Mapping[str,
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """Return the digest that nats-server 2.11 and newer tell of a parsed configuration: of Go's JSON of it, with a newline."""
+    """Return the digest that nats-server 2.11 and newer report for a parsed configuration: of Go's JSON of it, with a
+    newline."""
     text = _go_json(config) + "\n"
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -124,10 +127,11 @@ class _File:
         self.inside = 0
         self.asked: frozenset[str] = frozenset()
 
-    # --- What nats-server's lexer calls states ------------------------------------------------------------------------
+    # --- States of nats-server's lexer
+    # ------------------------------------------------------------------------------------
 
     def whole(self) -> Block:
-        """Return the map of the whole file."""
+        """Return the file's top-level map."""
         if self.depth > _DEEPEST_INCLUDE:
             raise ConfigSyntaxError(f"{self.path}: files include one another in a cycle")
         try:
@@ -194,7 +198,7 @@ class _File:
         found[key] = self._value()
 
     def _end_of_entry(self, also: str) -> bool:
-        """Pass what separates two entries; return whether it closes the block."""
+        """Skip the separator between two entries; return whether it closes the block."""
         while self._peek() and self._peek() in _BLANK:
             self.at += 1
         if self._comment() or not self._peek():
@@ -286,7 +290,7 @@ class _File:
             if after and after in "-." and not match[2]:
                 raise self._error("a date or a fraction is expected")
             if after and after not in _END_OF_NUMBER and (match[2] or not after.isdigit()):
-                # nats-server takes the character that ends the number for a part of the text, whatever it is.
+                # nats-server treats the character after the number as part of the text, whatever it is.
                 if not match[2]:
                     self.at += 1
                 return self._word(start)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a running nats-server needs to take a changed configuration: nothing, a reload or a restart. Pure: no I/O.
+"""How a running nats-server can load a changed configuration: no action, a reload or a restart. Pure: no I/O.
 
-A reload is all or nothing: one key that it does not take, and nats-server refuses the whole (server/reload.go).
+A reload is all or nothing: nats-server rejects all of it if a single key cannot be reloaded (server/reload.go).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TLS_WITH_THE_RESTART = ("timeout", "pinned_certs", "verify_cert_and_check_known
 
 
 class Difference(NamedTuple):
-    """One key that differs; `key` is None where the schema does not know it."""
+    """A key that differs; `key` is None if the schema lacks it."""
 
     path: Path
     key: Key | None
@@ -54,11 +54,11 @@ class Difference(NamedTuple):
 def config_change(
     old: Mapping[str, Any], new: Mapping[str, Any], version: str, new_version: str | None = None
 ) -> dict[str, Any]:
-    """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and shall run `new`.
+    """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and should run `new`.
 
-    `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never hold a value.
-    A `new_version` other than `version` needs a restart, and so does every change of a server that reports no version known
-    to be reloadable. Raises ConfigError.
+    `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never hold a value. A
+    `new_version` other than `version` needs a restart, and so does every change of a server that does not report a
+    version known to be reloadable. Raises ConfigError.
     """
     reasons = []
     restart = bool(new_version) and new_version != version
@@ -84,12 +84,13 @@ def config_change(
 
 
 def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration by whose reload a server that loaded `old` takes the TLS that `new` adds to its gateway, and to
-    its routes if it adds that, too; nothing else differs from `old`. Empty where `new` adds no TLS to a gateway.
+    """Return the configuration with which a server that loaded `old` reloads the TLS that `new` adds to its gateway,
+    and to its routes if `new` adds that, too; nothing else differs from `old`. Empty if `new` adds no TLS to a gateway.
 
-    After this reload each new connection has TLS, and those that there are go on without. So once all servers of all clusters
-    made it, they can be restarted one after another. nats-server reloads a gateway of which only TLS differs (server/reload.go
-    diffOptions), so that the time to log in, which TLS would change, is kept. Raises ConfigError.
+    After this reload each new connection uses TLS, while existing ones continue without it. So once all servers of all
+    clusters have reloaded, they can be restarted one after another. nats-server reloads a gateway only if TLS is the
+    sole difference (server/reload.go diffOptions), so the login timeout, which TLS would change, is kept. Raises
+    ConfigError.
     """
     before, after = normalise(old), normalise(new)
     tls = {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nats-server knows about each configuration key, as data. Pure: no I/O.
+"""The properties of each configuration key of nats-server, as data. Pure: no I/O.
 
 Source: server/opts.go (names, aliases, types), server/reload.go (what a reload accepts) and release tags (since), checked
 by RELOAD against real servers in tests/integration/test_config_real.py.
@@ -9,19 +9,19 @@ by RELOAD against real servers in tests/integration/test_config_real.py.
 A row of the table reads `name type reload since extras`; indentation nests; the order of rows is the order of output.
 
 type
-    `string int float bool duration seconds size strings durations any`; `intstr` is an integer where it looks like one
+    `string int float bool duration seconds size strings durations any`; `intstr` is an integer if it resembles one
     and a string otherwise (`listen: 4222` or `"host:4222"`); `switch` is a string whose booleans mean on and off;
     `block` holds the rows beneath it (or a list of such blocks); `map` holds free names, described by its row `*`.
-    `a|b` takes whichever fits first. `seconds` is a plain number, as servers before 2.11 accept nothing else there.
+    `a|b` takes the first type that matches. `seconds` is a plain number, as servers before 2.11 accept nothing else there.
 reload
     `Y` a reload applies it, `N` it needs a restart, `never` it must not change at all, `grow` a reload accepts an
     increase of a value that was set before, `>=V` a reload applies it from server version V on. For a block it is the
-    class of adding or removing the whole block (for a list: an element); what changes inside has the inner key's class.
+    class of adding or removing the complete block (for a list: an element); a change inside has the inner key's class.
 since
-    first release that knows the key; two values where it was ported back. `-` is 2.2 or older.
+    first release with the key; two values if it was backported. `-` is 2.2 or older.
 extras
     `=a,b` other names of the key; `@x` the rows of the shared block x belong here; `secret` never shown; `bcrypt`
-    the server compares it, so a hash may stand in its place; `url` secret when it carries credentials.
+    the server compares it, so a hash may replace it; `url` secret when it carries credentials.
 """
 
 from __future__ import annotations

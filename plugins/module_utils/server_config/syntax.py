@@ -32,7 +32,7 @@ _URL_WITH_CREDENTIALS = re.compile(r"[^/]*://[^/]*@")
 
 
 class ConfigError(ValueError):
-    """A value that nats-server's configuration cannot hold; `path` says where."""
+    """A value that nats-server's configuration cannot hold; `path` is its place."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = show(path)
@@ -44,7 +44,7 @@ class _Bare(str):
 
 
 class Leaf(NamedTuple):
-    """A scalar of a configuration: where it is, what the schema says of its key (None: unknown key), and its value."""
+    """A scalar of a configuration: its path, its key in the schema (None: unknown key), and its value."""
 
     path: Path
     key: Key | None
@@ -146,7 +146,7 @@ _LISTS = {"strings", "durations"}
 _TEXT = {"string", "any", "intstr"}
 
 
-# --- From what people write to one canonical form -------------------------------------------------------------------
+# --- From user input to one canonical form ---------------------------------------------------------------------------
 
 
 class Note(NamedTuple):
@@ -158,10 +158,11 @@ class Note(NamedTuple):
 
 
 def normalise(config: Mapping[str, Any], path: Path = ()) -> dict[str, Any]:
-    """Return the configuration with canonical key names in schema order, nulls dropped, and values of the schema's types.
+    """Return the configuration with canonical key names in schema order, nulls dropped, and values of the schema's
+    types.
 
-    `path` tells where the mapping stands in the whole configuration. An empty string at a named key is dropped like a
-    null: to nats-server it equals an absent key, and it is what older Ansible makes of a null. Raises ConfigError.
+    `path` is the place of the mapping in the complete configuration. An empty string at a named key is dropped like a
+    null: nats-server treats it as an absent key, and older Ansible converts a null to it. Raises ConfigError.
     """
     normal, notes = examine(config, path)
     for note in notes:
@@ -188,7 +189,8 @@ def key_at(path: Path) -> Key | None:
 
 
 def identity(item: Any, index: int, key: Key | None) -> str:
-    """Return how a list's element is called in a path: by its user or name, which reordering does not change, or by index."""
+    """Return the name of a list's element in a path: its user or name, which reordering does not change, or its
+    index."""
     if isinstance(item, Mapping) and key:
         by_name = {key.canonical(str(name)): value for name, value in item.items()}
         for name in ("user", "nkey", "name"):
@@ -417,9 +419,9 @@ def _scalar_text(value: Any, path: Path) -> str:
 
 
 def _inline(value: Any, path: Path) -> str | None:
-    """Return a scalar, a list of strings or a small map on one line; None for what needs lines of its own.
+    """Return a scalar, a list of strings or a small map on one line; None for a value that needs lines of its own.
 
-    Numbers never stand before a closing bracket: nats-server's lexer takes the bracket for a part of them.
+    Numbers never precede a closing bracket: nats-server's lexer reads the bracket as part of them.
     """
     if isinstance(value, Mapping):
         if any(isinstance(item, (Mapping, list)) for item in value.values()):

@@ -1,10 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers of clusters as the inventory intends them, and the routes, gateways and leafnodes between them. Pure: no I/O.
+"""The servers of clusters as the inventory intends them, and the routes, gateways and leafnodes between them. Pure: no
+I/O.
 
-Another host's variables come from its inventory (`hostvars`), which knows neither the role's defaults nor what a play
-or a role call sets; so the defaults are repeated here, and what this host sees for itself tells whether they hold.
+The variables of other hosts come from the inventory (`hostvars`), which includes neither the role's defaults nor
+variables of a play or a role call. So the defaults are repeated here, and this host's own values show whether they are
+in force.
 """
 
 from __future__ import annotations
@@ -65,8 +67,9 @@ class Topology(TypedDict):
 
 @dataclass(frozen=True)
 class Around:
-    """What is around a cluster: the hosts of its `supercluster`, and in `groups` these by inventory group; the hosts that are
-    `leaving`; the hosts of the `hub` and what its cluster is called by default; and the `client_scheme` of all."""
+    """The surroundings of a cluster: the hosts of its `supercluster`, and in `groups` these by inventory group; the
+    hosts that are `leaving`; the hosts of the `hub` and the default name of its cluster; and the `client_scheme` of
+    all."""
 
     supercluster: Sequence[str] = ()
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
@@ -79,9 +82,11 @@ class Around:
 def topology(
     names: Sequence[str], hostvars: Mapping[str, Any], host: str, seen: Mapping[str, Any], around: Around
 ) -> Topology:
-    """Return the servers that `host` has to do with; `names` are the hosts of its cluster. Raises ValueError as `members` does.
+    """Return the servers that `host` connects to; `names` are the hosts of its cluster. Raises ValueError as `members`
+    does.
 
-    A server that leaves keeps its gateways, which no reload can change; the others do without a cluster that leaves as a whole.
+    A server that leaves keeps its gateways, which no reload can change; the others omit a cluster that leaves
+    completely.
     """
     known = _Once(hostvars)
     servers = members(names, known, host, seen)
@@ -100,7 +105,7 @@ def topology(
         "servers": servers,
         "supercluster": supercluster,
         "clusters": clusters,
-        # By their own variables alone: what this host's play says does not hold for another cluster.
+        # Only their own variables count: those of this host's play do not apply to a different cluster.
         "hub": members(around.hub, known, host, {"cluster": around.hub_name}),
         "client_urls": [
             f"{around.client_scheme}://{address_and_port(server['address'], server['client_port'])}"
@@ -119,7 +124,7 @@ def name_list(value: Any, variable: str) -> list[str]:
 
 
 class _Once(Mapping[str, Any]):
-    """Ansible's hostvars, of which each host is looked up once: it gathers all variables of a host each time."""
+    """Ansible's hostvars with a cache, because each lookup gathers all variables of a host."""
 
     def __init__(self, hostvars: Mapping[str, Any]) -> None:
         self._hostvars = hostvars
@@ -195,7 +200,7 @@ class _Variables:
 
 
 def _home(values: Mapping[str, Any], seen: Mapping[str, Any]) -> Any:
-    """Return what a host's cluster is called by default: as its group of a supercluster, or as this host's cluster."""
+    """Return the default cluster name of a host: its group in a supercluster, or this host's cluster."""
     groups = seen.get("supercluster_groups") or []
     return next((group for group in groups if group in values.get("group_names", ())), seen.get("cluster"))
 
@@ -273,9 +278,9 @@ def routes(
 ) -> list[str]:
     """Return the URLs of `cluster.routes`; credentials of `authorization` are percent-encoded into each.
 
-    `all` lists every member, this host's own URL included: nats-server ignores a route to itself, but the number of
-    routes is what the meta group takes for its size at its first start (raft.go, bootstrap). `seeds` lists only the
-    given ones: inventory names of members, `host`, `host:port` or whole URLs. Raises ValueError.
+    `all` lists every member, this host's own URL included: nats-server ignores a route to itself, but at its first
+    start the meta group's size is the number of routes (raft.go, bootstrap). `seeds` lists only the given ones:
+    inventory names of members, `host`, `host:port` or complete URLs. Raises ValueError.
     """
     if style == "all":
         targets = [address_and_port(member["route_address"], member["cluster_port"]) for member in members]
@@ -295,10 +300,11 @@ def gateways(
 ) -> list[dict[str, Any]]:
     """Return the `gateway.gateways` of a supercluster: `{name, urls}` for each cluster, the host's own included.
 
-    A cluster is called as its group unless its hosts say otherwise (`nats_server_cluster_name`); credentials of `authorization`
-    are percent-encoded into each URL. Every cluster gets the same list, with its own, which nats-server needs for its settings
-    and to notice a wrong name; what is left out is refused by `reject_unknown_cluster`. Raises ValueError for clusters that are
-    called alike, a cluster that is called in two ways or has no hosts, and a host or a server name that is in two clusters.
+    A cluster has the name of its group unless its hosts override it (`nats_server_cluster_name`); credentials of
+    `authorization` are percent-encoded into each URL. Every cluster gets the same list, including its own entry, which
+    nats-server needs for its settings and to detect a wrong name; `reject_unknown_cluster` rejects all others. Raises
+    ValueError for two clusters with the same name, a cluster with two names or no hosts, and a host or a server name in
+    two clusters.
     """
     credentials = _credentials(authorization)
     found = []
@@ -324,11 +330,12 @@ def gateways(
 def leaf_remotes(
     hub: Sequence[Mapping[str, Any]], remotes: Sequence[Mapping[str, Any]], tls: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the `leafnodes.remotes` of a server: each with the URLs of all servers of the hub, unless it has URLs of its own.
+    """Return the `leafnodes.remotes` of a server: each with the URLs of all servers of the hub, unless it has URLs of
+    its own.
 
     `hub`: its servers, as `members` returns them. `user` and `password` of a remote are percent-encoded into each URL,
-    which is where nats-server wants them; all other keys are its own (`account`, `credentials`, …). `tls` is that of
-    remotes that do not say otherwise. Raises ValueError for a hub without servers.
+    where nats-server expects them; all other keys are its own (`account`, `credentials`, …). `tls` is the default for
+    remotes without their own. Raises ValueError for a hub without servers.
     """
     found = []
     for remote in remotes:
@@ -358,8 +365,8 @@ def _cluster_name(group: str, servers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _credentials(authorization: Mapping[str, Any] | None) -> str:
-    """Return credentials as they stand in a URL; empty for none, and for a user without a password, whom a certificate proves
-    (`verify_and_map`)."""
+    """Return credentials in the form of a URL; empty without any, and for a user without a password, who is identified
+    by a certificate (`verify_and_map`)."""
     if not authorization or not authorization.get("user") or not authorization.get("password"):
         return ""
     user, password = str(authorization["user"]), str(authorization["password"])
