@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module, with the secrets picked out of what it is given.
+"""Runs the module after removing the secrets from its arguments.
 
-Ansible hides in all output what it takes for a secret, and names and sizes are none.
+Ansible masks secret arguments in all output, but names and sizes are not secrets.
 """
 
 from __future__ import annotations

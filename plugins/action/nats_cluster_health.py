@@ -17,5 +17,5 @@ class ActionModule(WaitingAction):
     KEPT = frozenset(("problems_file",))
 
     def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
-        """Return all of a result that the task asks for."""
+        """Return the lists of problems in full if the task requests them."""
         return result if self._task.args.get("problems") else super()._on_a_screen(result, display)

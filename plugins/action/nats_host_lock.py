@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes the lock of a host for this run: only the controller knows which run that is, and which others have ended. Whether a
-cluster is locked is decided here, too, by what its hosts have answered."""
+"""Takes the lock of a host for this run. It runs on the controller, which alone can identify this run and detect that
+others have ended. It also decides from the hosts' answers whether a cluster is locked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = "natsops.jetstream.nats_host_lock"
 
 
 class ActionModule(ActionBase):
-    """The module with the owner filled in, and once more where the lock turns out to be nobody's."""
+    """Runs the module with the owner filled in, and a second time if the lock's owner has ended."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, with `valid_until` by the controller's clock."""
@@ -29,12 +29,12 @@ class ActionModule(ActionBase):
             return {**result, **majority(self._task.args, time.time())}
         began = time.time()
         arguments = dict(self._task.args)
-        # A task is run by a child of the process that is the whole run.
+        # A task runs in a child process; its parent is the run.
         arguments.setdefault("owner", run_identity(os.getppid(), _user(), str(arguments.get("name") or "")))
         result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         held_by = (result.get("holder") or arguments)["owner"]
         if held_by != arguments["owner"] and may_take_over(held_by, arguments["owner"], run_is_alive(held_by)):
-            # From this owner only: somebody else may have taken the lock meanwhile.
+            # Only from this owner: a different run may have taken the lock since.
             arguments["take_over_from"] = held_by
             result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         result["valid_until"] = began + int(arguments.get("ttl") or 3600)

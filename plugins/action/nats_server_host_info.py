@@ -14,7 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python imp
 
 
 class ActionModule(HostModuleAction):
-    """Adds `src_sha256`, empty where there is no such file."""
+    """Adds `src_sha256`, empty if the file does not exist."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""

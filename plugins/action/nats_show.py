@@ -43,7 +43,8 @@ class ActionModule(ActionBase):
 
 
 def _written(directory: str | None, name: str, shown: Page) -> tuple[str | None, list[str]]:
-    """Return the path of the file with all lines and what a person reads about it. A full disk does not end an operation."""
+    """Write all lines to a file. Returns its path and the lines about it for people. A full disk does not end an
+    operation."""
     try:
         path = write_lines_file(directory, name, map(printable, shown.lines))
     except OSError as error:

@@ -15,7 +15,7 @@ options:
         limits lower than the stored amount, or by retention V(interest).
       - V(fewer_replicas) accepts a lower number of replicas.
       - V(in_use) accepts that a deleted asset has active consumers, or streams that mirror or source it, and that a
-        stream drops subjects of which it holds messages.
+        stream drops subjects with stored messages.
       - V(irreversible) accepts that a stream is sealed or stops being a mirror.
       - V(foreign) accepts that the asset belongs to a different owner. It is a stream of a bucket or of MQTT by its
         name (C(KV_), C(OBJ_), C($MQTT_)), or its metadata has C(managed-by), C(managed_by) or

@@ -27,8 +27,8 @@ options:
         description: Name of its cluster.
         type: str
       tags:
-        description: Tags (C(server_tags)), all of which it must have. They are compared in lower case, as the servers
-          do.
+        description: Tags (C(server_tags)) that it must have, all of them. They are compared in lower case, as in
+          nats-server.
         type: list
         elements: str
   force:
@@ -70,7 +70,7 @@ notes:
 options:
   all_accounts:
     description:
-      - Everything that the servers in O(away_from) lead is meant, in every account of O(account_users).
+      - Selects every group led by a server in O(away_from), in every account of O(account_users).
     type: bool
     default: false
   concurrency:
@@ -80,9 +80,9 @@ options:
     default: 8
   r1:
     description:
-      - What to do about a single replica on a server that does not fit. It cannot be led by another one.
-      - V(fail) refuses to do anything, V(skip) leaves it, with the reason in the result.
-      - By default V(fail) for what is named, V(skip) otherwise.
+      - The action for a stream or consumer with a single replica on an unsuitable server. No other server can lead it.
+      - V(fail) fails without changes, V(skip) leaves it, with the reason in the result.
+      - The default is V(fail) for a named stream or consumer, V(skip) otherwise.
     type: str
     choices: [skip, fail]
 """

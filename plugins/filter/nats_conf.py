@@ -11,8 +11,8 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns the text of a configuration, given as a dictionary with nats-server's own keys.
-  - Nulls are dropped, keys get their main names and a fixed order, and values the type that nats-server requires for
-    their key, whatever type Jinja returned. Strings are always quoted and escaped, so C($), C(#) and the like have no
+  - Nulls are dropped, keys get their main names and a fixed order, and values are converted to the type that
+    nats-server requires for their key. Strings are always quoted and escaped, so C($), C(#) and the like have no
     special meaning.
   - A value that nats-server's syntax or the key's type does not allow is an error that gives its path.
 positional: _input

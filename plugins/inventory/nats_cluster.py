@@ -186,7 +186,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "natsops.jetstream.nats_cluster"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether the file is meant for this plugin."""
+        """Return whether the file name selects this plugin."""
         return super().verify_file(path) and path.endswith(("nats_cluster.yml", "nats_cluster.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
@@ -235,7 +235,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         address = self.get_option("host_map").get(name) or host.get("address")
         if address:
             values["ansible_host"] = address
-        # What servers say of themselves is never a template.
+        # Values from servers are never treated as templates.
         for key, value in values.items():
             self.inventory.set_variable(name, key, wrap_var(value))
         strict = self.get_option("strict")

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mark of a host that is in maintenance: who took it out of service, since when, until when, and why.
+"""The mark of a host in maintenance: who took it out of service, since when, until when, and why.
 
-It is a small JSON file on the host itself. Beside it lies an empty file while the server must not be started (the hold).
+It is a small JSON file on the host itself. An empty file next to it, the hold, prevents the server from being started.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Who, where nobody knows.
+#: Placeholder for an unknown name.
 UNKNOWN = "?"
 
 
@@ -45,8 +45,8 @@ class Mark:
 
 
 def parse_mark(record: Mapping[str, Any], server: str = "") -> Mark:
-    """Return the mark that a record holds. What is missing or makes no sense is as bad as can be: nobody knows who, and it is
-    over. `server`: its name, where the record has none."""
+    """Return the mark in a record. Missing or invalid values become the worst case: an unknown person, and overdue.
+    `server`: its name, used if the record has none."""
     return Mark(
         server=str(record.get("server") or server or UNKNOWN),
         by=str(record.get("by") or UNKNOWN),
@@ -64,7 +64,7 @@ def parse_marks(records: Iterable[Mapping[str, Any]]) -> dict[str, Mark]:
 
 
 def mark_texts(marks: Mapping[str, Mark], now: float) -> dict[str, str]:
-    """Return server → what is known of its maintenance, for people."""
+    """Return server → description of its maintenance, for people."""
     return {name: mark.text(now) for name, mark in marks.items()}
 
 
@@ -74,7 +74,7 @@ def utc(seconds: float) -> str:
 
 
 def _seconds(value: Any) -> float:
-    """Return the seconds, 0 for what is none or no time of this era."""
+    """Return the seconds, 0 for an invalid value or time."""
     try:
         seconds = float(value)
     except (TypeError, ValueError):

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module of the collection shares.
+"""The common part of all modules.
 
-The connection arguments and where their values come from, the one shape of a failure, and the frame in which a
-module runs.
+It has the connection arguments and their sources, the format of a failure, and the frame in which a module runs.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ _SOURCES = (
 _SECRETS = ("password", "token", "nkey_seed")
 
 
-#: What a context may hold that changes who connects or how, and that is not supported here.
+#: Keys of a context that affect the connection and are not supported here.
 _UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
 
 
@@ -152,10 +151,10 @@ def run_even_unconnected(module: AnsibleModule, work: Callable[[Client | None, s
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Collect cyclic garbage less often meanwhile.
+    """Make the garbage collector run less often in this context.
 
-    A cluster's state is millions of values without cycles, and by default Python walks them again and again while they are
-    read, which takes as long as reading them.
+    A cluster's state is millions of values without cycles. By default Python traverses them repeatedly during reading,
+    which takes as long as reading them.
     """
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
@@ -198,17 +197,18 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
 
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn:
-    """Leave with `msg` for people, `failure` for programs, and whatever else the module has to tell."""
+    """End the module with `msg` for people, `failure` for programs, and the result's other keys."""
     module.fail_json(msg=printable(failure.description), failure=failure.as_dict(), **result)
     raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it
 
 
 def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) -> ConnectionOptions:
-    """Return how to connect, each value from the first source that has it: option, environment, nats CLI context.
+    """Return the connection options. Each value comes from the first source that has it: option, environment, nats CLI
+    context.
 
-    Credentials are taken as a whole: the first source with any of them decides the kind (password, token, nkey,
-    .creds file), so that an option is never mixed with a leftover of the environment. Raises NatsFailure with code
-    invalid_option for a context that cannot be read or asks for something unsupported.
+    Credentials are never mixed: the first source with any of them decides the kind (password, token, nkey, .creds
+    file), so an option is not combined with a remnant of the environment. Raises NatsFailure with code invalid_option
+    for a context that is unreadable or requires an unsupported feature.
     """
     sources: list[dict[str, Any]] = [
         {option: params.get(option) for option, _env, _key in _SOURCES if params.get(option) not in (None, [])},
@@ -233,7 +233,7 @@ def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) ->
 
 
 def known_secrets(options: ConnectionOptions) -> set[str]:
-    """Return every secret of the connection, from whatever source, for masking in the module's output."""
+    """Return every secret of the connection, from any source, for masking in the module's output."""
     found = {str(getattr(options, name)) for name in _SECRETS if getattr(options, name)}
     for server in options.servers:
         credentials = server.rpartition("@")[0].rpartition("//")[2]

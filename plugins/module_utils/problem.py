@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong: of a cluster with its servers, and of a configuration with its option. Pure."""
+"""Problems: of a cluster with its servers, and of a configuration with its option. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason. `servers`: those at fault, empty when no single server explains it (and none can be tolerated).
-    `progress`: what changes while the problem is on its way to be solved, such as the entries that a replica is behind.
-    `absent`: the members of the group that cannot be counted on, and so explain the problem."""
+    """One problem. `servers`: those at fault, empty when no single server explains it (and none can be tolerated).
+    `progress`: figures that change while the problem is being solved, such as the number of entries that a replica is
+    behind. `absent`: the members of the group that are not available or not in step, and so explain the problem."""
 
     code: str
     severity: str
@@ -27,7 +27,8 @@ class Problem:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Return what tells whether anything has changed since an earlier look; times that grow by themselves are no part."""
+        """Return the state to compare with an earlier sample to detect progress; it excludes times that grow by
+        themselves."""
         return (self.code, self.subject, self.servers, self.progress)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a module waits for, said while it waits.
+"""Progress lines of a waiting module.
 
-A module cannot print. It appends lines to a file, and the action plugin of the same name shows them (`plugin_utils.waiting`).
+A module cannot print. It appends lines to a file, and the action plugin of the same name prints them
+(`plugin_utils.waiting`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Progress:
         self._started = self._last = clock()
 
     def report(self, missing: Callable[[], str]) -> None:
-        """Write what is still missing, unless a line was written just before. It is asked for only when it is written."""
+        """Write the outstanding conditions, unless a line was written just before. `missing` is called only for a line
+        that is written."""
         now = self._clock()
         path = self._params.get("file")
         if not path or now - self._last < EVERY:
@@ -57,7 +59,7 @@ class Progress:
         self._last = now
         limit = "" if self._limit is None else f" of {self._limit:.0f}"
         line = f"{self._heading(now)}{now - self._started:.0f}{limit} s: {printable(' '.join(missing().split()))}"
-        # Nobody is to miss an operation for a line about it.
+        # A failed write of a progress line must not fail the operation.
         with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
             file.write(f"{line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}\n")
 
@@ -72,8 +74,8 @@ class Progress:
 
 
 def time_left(elapsed: float, step: int, steps: int) -> float | None:
-    """Return how many seconds `steps` will still take when step `step` (from 1) is under way, by what the steps before it took;
-    None during the first one."""
+    """Return the estimated seconds until the end while step `step` (from 1) of `steps` is running, from the duration of
+    the steps before it; None during the first one."""
     if step < 2 or step > steps:
         return None
     each = elapsed / (step - 0.5)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leaves a site has no secrets in it: those that are known by their value, and those that are known by their form. Pure."""
+"""Removal of secrets from data that leaves a site: secrets known by their value, and secrets known by their form.
+Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ _SECRET_KEY = re.compile(
 )
 _URL_USER = re.compile(r"(?<=://)[^/@\s\"']*@")
 
-#: Keys of variables and configurations whose value is a secret. What ends in `_file` is a path.
+#: Keys of variables and configurations whose value is a secret. Values of keys with `_file` are paths.
 _VALUE_KEY = re.compile(r"(pass|password|passwd|token|secret|secret_key|seed|jwt|(^|_)key|(^|_)ek)$", re.IGNORECASE)
 
 _NAME = r"[\w.-]*(?:passw(?:or)?d|pass|token|secret|seed|jwt|secret_key|access_key)"
 _VALUE = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s,;}\]\"']+"
-#: What is a secret wherever it stands, each with what stays of it.
+#: Patterns of secrets in any place, each with its replacement.
 _FORMS = (
     (re.compile(r"-----BEGIN [A-Z ]*(?:PRIVATE KEY|SEED|JWT)-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL), MARK),
     (re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}"), MARK),
@@ -51,8 +52,8 @@ _ENVIRONMENT = re.compile(r"(?m)^(\s*Environment=)([\"']?\w+=).*$")
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a value without the keys whose name speaks of a secret and without users in URLs. The user of a connection is
-    one too: older servers tell a token in its place."""
+    """Return a value without the keys whose name indicates a secret and without users in URLs. The user of a connection
+    counts as a secret, too: older servers report a token there."""
     if isinstance(value, dict):
         return {key: without_secrets(item) for key, item in value.items() if not _speaks_of_a_secret(key)}
     if isinstance(value, list):
@@ -85,14 +86,15 @@ def secrets_in(value: Any, key: str = "") -> set[str]:
 
 
 def configuration(text: str) -> str:
-    """Return the text of a configuration of nats-server, or of a unit of systemd, without what its keys call a secret."""
+    """Return the text of a nats-server configuration, or of a systemd unit, without the values whose keys indicate a
+    secret."""
     return _ENVIRONMENT.sub(rf"\g<1>\g<2>{MARK}", _CONFIG.sub(rf"\g<1>{MARK}", text))
 
 
 class Redactor:
-    """Knows secrets by their values, and takes them and everything that has the form of one out of texts.
+    """Removes secrets from texts, by their known values and by their form.
 
-    `too_short`: how many were given that are too short to be searched for.
+    `too_short`: the number of secrets that are too short to be searched for.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -135,8 +137,8 @@ def _layers(content: bytes) -> Iterator[bytes]:
 
 
 def _written(secret: str) -> set[str]:
-    """Return the forms in which a secret is written: as it is, in JSON of Python and of Go, in URLs, and in Base64, at any place
-    of what was encoded."""
+    """Return the forms in which a secret is written: as it is, in JSON of Python and of Go, in URLs, and in Base64, at
+    any position of the encoded text."""
     quoted = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for_html = {text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") for text in quoted}
     found = {secret, *quoted, *for_html, quote(secret, safe=""), quote(secret), quote_plus(secret)}

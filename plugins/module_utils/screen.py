@@ -136,21 +136,21 @@ def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), w
 
 
 def listing(rows: Sequence[str], worst: Collection[int] = (), what: str = "line", most: int = MAX_ROWS) -> Page:
-    """Return a list of which a screen shows the `worst` rows, given by their positions, and then the first ones."""
+    """Return a list. Its screen has the `worst` rows, given by their positions, and then the first ones."""
     shown = shown_rows(len(rows), worst, most)
     return Page(tuple(rows), (*(rows[place] for place in shown), *hidden_rest(len(rows), shown, worst, what)))
 
 
 def flat(lines: Sequence[str]) -> Page:
-    """Return lines without a structure, of which a screen shows all, or the first ones."""
+    """Return lines without a structure. The screen has all, or the first ones."""
     return page(*lines) if len(lines) <= 2 * MAX_ROWS else listing(lines)
 
 
 def blocks(
     found: Sequence[Sequence[str]], worst: Collection[int] = (), what: str = "stream", most: int = 2 * MAX_ROWS
 ) -> Page:
-    """Return several lines for each item, of which a screen shows the `worst` ones and then the first ones, as many
-    as fit, and the total number."""
+    """Return several lines for each item. The screen has the `worst` items and then the first ones, as many as fit, and
+    the total number."""
     lines = tuple(line for one in found for line in one)
     if len(lines) <= most:
         return page(*lines)
@@ -183,7 +183,7 @@ def fitting(make: Callable[[int], Page]) -> Page:
 
 
 def first_of(pages: Sequence[Page], what: str) -> Page:
-    """Return the lines of many items, of which a screen shows the first ones."""
+    """Return the lines of many items. The screen has those of the first items."""
     shown = shown_rows(len(pages))
     screen = [line for place in shown for line in pages[place].screen]
     return Page(
@@ -192,7 +192,7 @@ def first_of(pages: Sequence[Page], what: str) -> Page:
 
 
 def names_line(head: str, names: Sequence[str]) -> Page:
-    """Return a line that ends with names, of which a screen shows the first ones; nothing without names."""
+    """Return a line that ends with names, of which the screen has the first ones; nothing without names."""
     if not names:
         return Page()
     return Page((f"{head}{', '.join(names)}",), (f"{head}{some_names(names)}",))

@@ -40,7 +40,7 @@ def encodable(value: str) -> bool:
 
 
 def whole(value: Any) -> bool:
-    """Accept a whole number of at most 64 bits."""
+    """Accept an integer of at most 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64
 
 

@@ -64,9 +64,9 @@ def table_page(
     cells: Callable[[Sequence[Item]], Sequence[Sequence[Any]]] = _as_they_are,
     most: int = MAX_ROWS,
 ) -> Page:
-    """Return a table of which a screen shows the `worst` rows, given by their places, then the first ones, and the totals.
+    """Return a table. Its screen has the `worst` rows, given by their positions, then the first ones, and the totals.
 
-    `cells`: writes the rows that are shown
+    `cells`: formats the rows that are shown
     """
     whole = tuple(table(title, columns, cells(rows), totals).splitlines())
     shown = shown_rows(len(rows), worst, most)

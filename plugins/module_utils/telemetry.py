@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What snapshots hold: the columns of each table of bronze, their types, and where they stand in what a server reports. Pure.
+"""The contents of snapshots: the columns of each bronze table, their types, and their places in the servers' reports.
+Pure.
 
-Snapshots of typed columns are written by this, and the pipeline reads those and JSON lines by it (jetstream_insights.fields). A
-column's name is that in the tables of silver.
+Snapshots with typed columns are written from these definitions, and the pipeline reads both them and JSON lines with
+the same (jetstream_insights.fields). A column has its name in the silver tables.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Field:
 
 @dataclass(frozen=True)
 class Reported:
-    """A table with a row for each item of a list that servers report: what identifies it beside the server, and its columns.
-    `config`: what is read of the column `config`, the text of a configuration."""
+    """A table with a row for each item of a list that servers report: its keys in addition to the server, and its
+    columns. `config`: fields read from the column `config`, the text of a configuration."""
 
     keys: tuple[Field, ...]
     fields: tuple[Field, ...]
@@ -135,14 +136,14 @@ def effective(config: str) -> str:
 
 
 def config_type(config: Sequence[Field]) -> str:
-    """Return the Spark SQL type of the column with what was read of a configuration."""
+    """Return the Spark SQL type of the column with the fields read from a configuration."""
     members = (
         f"{name}:{type_}" for name, type_ in ((EFFECTIVE_HASH, "string"), *((of.name, of.stored) for of in config))
     )
     return f"struct<{','.join(members)}>"
 
 
-#: What every line says of itself; `taken` is in the name of the snapshot.
+#: Columns that describe the line itself; `taken` is in the name of the snapshot.
 ENVELOPE = (
     Field("fleet", "string"),
     Field("snapshot", "string"),
@@ -155,11 +156,11 @@ ENVELOPE = (
 )
 #: Why a line has no data, where it reports a failure.
 FAILURE = Field("failure", "string", reported=JSON)
-#: What a failure consists of.
+#: The members of a failure.
 FAILURE_TYPE = "struct<code:string,description:string,subject:string>"
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
-#: What a stream tells of what it mirrors or sources.
+#: A stream's report on its mirror or source.
 ORIGIN = (
     "struct<name:string,lag:bigint,active:bigint,filter_subject:string,subject_transforms:array<struct<src:string,dest:string>>,"
     "external:struct<api:string,deliver:string>,error:struct<code:int,err_code:int,description:string>>"
@@ -237,7 +238,7 @@ HEALTH = Reported(
     ),
 )
 
-#: What a stream or consumer tells of its Raft group.
+#: A stream's or consumer's report on its Raft group.
 _GROUP = (
     *same("string", "leader", "raft_group", "traffic_account", under="cluster"),
     Field("system_account", "boolean", "cluster.system_account"),

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Durations and sizes, from text and for people. Pure.
 
-Durations of streams, consumers and checks are those of the nats CLI (jsm.go ParseDuration): Go's, and days, weeks, months and
-years on top (`parse_duration`). nats-server's own configuration knows only Go's (`duration_seconds`). Sizes are the same in both.
+Durations of streams, consumers and checks are those of the nats CLI (jsm.go ParseDuration): Go's, plus days, weeks,
+months and years (`parse_duration`). nats-server's own configuration accepts only Go's (`duration_seconds`). Sizes are
+the same in both.
 """
 
 from __future__ import annotations

@@ -31,9 +31,11 @@ def reported_version(text: object) -> tuple[int, int, int]:
 
 
 def supports(since: tuple[str, ...], version: str) -> bool:
-    """Return whether a server of that version has what first came with the releases in `since` (several: ported back).
+    """Return whether a server of that version has a feature introduced by the releases in `since` (several if it was
+    backported).
 
-    A server may report the version, so an unknown one has nothing that came with a release."""
+    A server may report the version, so an unknown one has none of these features.
+    """
     if not since:
         return True
     have = reported_version(version)

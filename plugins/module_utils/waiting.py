@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for what servers do, which are silent for a moment while they change leaders."""
+"""Waiting for servers, which may not answer for a moment during a leader election."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRANSIENT_ERR_CODES = (10008,)
 
 @dataclass(frozen=True)
 class Seen(Generic[T]):
-    """The last reading of a wait, whether it is what was waited for, and the seconds that the wait took."""
+    """The last reading of a wait, whether the condition was met, and the seconds that the wait took."""
 
     value: T
     done: bool

@@ -289,10 +289,11 @@ problems:
     - Codes of the batches are V(roll_few_replicas), V(roll_missing_member), V(roll_memory_lost), V(roll_first_seq),
       V(roll_meta_quorum), V(disk_full) and, without O(gate), V(roll_unchecked), and with O(maintenance) V(maintenance),
       V(maintenance_overdue) and V(stop_breaks_quorum).
-    - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
-      the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses an option
-      that the version does not support), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
-      V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and V(roll_version_unknown).
+    - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version
+      cannot read the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or
+      consumer uses an option that the version does not support), V(roll_unreadable_entries) (some members would write
+      Raft entries that others cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),
+      V(roll_mixed_versions) and V(roll_version_unknown).
   returned: success
   type: list
   elements: dict

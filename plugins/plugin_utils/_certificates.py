@@ -27,7 +27,7 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re
 
 
 def parse(pem: str) -> list[x509.Certificate]:
-    """Return the certificates of a text. Raises ValueError for a key among them, and for what cannot be read."""
+    """Return the certificates in a text. Raises ValueError for a key among them, and for an unreadable certificate."""
     if not HAS_CRYPTOGRAPHY:
         raise ValueError(
             "the Python package cryptography, which ansible-core itself needs, is missing on the controller"
@@ -65,12 +65,14 @@ def trusted(pem: str, authorities: str) -> bool:
 
 
 def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
-    """Return why a server cannot present the first certificate of a text to those who connect to one of the names; empty when
-    it can. Without a key, the key is not compared.
+    """Return why a server cannot present the first certificate of a text to clients of one of the names; empty if it
+    can. Without a key, the key is not compared.
 
-    `mutual`: it also presents it where it connects itself, as between servers; Go wants the extended key usage for each.
+    `mutual`: the server also presents it as a client, as between servers; Go requires the extended key usage for each
+    role.
 
-    Without any name in the certificate Go, and so nats-server, does not fall back on its subject (crypto/x509, VerifyHostname).
+    For a certificate without any name, Go, and so nats-server, does not fall back on its subject (crypto/x509,
+    VerifyHostname).
     """
     chain = parse(pem)
     if not chain:
@@ -99,8 +101,7 @@ def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mut
 
 
 def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem]:
-    """Return what is wrong with the files of a certificate that a server is to present, see `tls_files` of the filter
-    nats_config_problems."""
+    """Return the problems of a server's new certificate files, see `tls_files` of the filter nats_config_problems."""
     on_host = given.get("key") is None
     if given["missing"]:
         where = given["host"] if on_host else "the controller"
@@ -155,7 +156,7 @@ def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _end(certificate: x509.Certificate) -> datetime:
-    """cryptography before 42 only knows times without zone."""
+    """Return the end of validity with its time zone, which cryptography before 42 omits."""
     aware = getattr(certificate, "not_valid_after_utc", None)
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the configurations of a host to what the rules of the rotation of credentials judge."""
+"""Convert the configurations of a host for the rules of the rotation of credentials."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 
 
 def host_credentials(host: Mapping[str, Any]) -> HostCredentials:
-    """Return what the rules judge about a host; its keys are described by the filter `nats_rotation_plan`.
+    """Return the input of the rules for a host; the filter `nats_rotation_plan` describes its keys.
 
-    Raises ValueError when a configuration holds what nats-server cannot read.
+    Raises ValueError when a configuration has content that nats-server cannot read.
     """
     return HostCredentials(
         running=boolean(host["running"]),

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the event sources for ansible-rulebook share: arguments, connection, events, and going on after trouble."""
+"""The common part of the event sources for ansible-rulebook: arguments, connection, events, and retries after
+failures."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 #: As the modules', whose inbox prefix comes from a context only.
 _CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
 
-#: What every source takes.
+#: Arguments of every source.
 SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}
 CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, "connection": {"type": "dict"}}
 
@@ -49,13 +50,13 @@ CONFIRMED_WITHIN = 60.0
 
 
 class ArgumentError(Exception):
-    """What a person must change before the source can work."""
+    """The message has a correction that a person must make before the source can work."""
 
 
 def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any) -> dict[str, Any]:
     """Return a source's arguments with their defaults and in the types of an argument spec. Raises ArgumentError.
 
-    What is empty counts as not given, so that a rulebook can hand on variables that nobody set.
+    Empty values count as not given, so a rulebook can pass on variables that are not set.
     """
     given = {name: value for name, value in _given(arguments).items() if name != _CONFIRMATIONS}
     unknown = sorted(set(given) - set(spec))
@@ -83,9 +84,9 @@ def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def checked_with_connection(
     arguments: Mapping[str, Any], own: Mapping[str, Any], **rules: Any
 ) -> tuple[dict[str, Any], ConnectionOptions]:
-    """Return a source's arguments, and how it connects. Raises ArgumentError.
+    """Return a source's arguments and connection options. Raises ArgumentError.
 
-    `connection` holds options of the connection together; one that is given beside it has precedence.
+    `connection` is a dictionary of connection options; the same options given directly take precedence.
     """
     connection = arguments.get("connection") or {}
     if not isinstance(connection, Mapping):
@@ -130,9 +131,9 @@ class EventEmitter:
 
 
 async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    """Attempt again and again, with longer and longer pauses; `attempt` calls its argument as long as it works.
+    """Attempt repeatedly, with increasing pauses; `attempt` calls its argument whenever it works.
 
-    Raises ArgumentError for what waiting does not mend, unless it has worked before.
+    Raises ArgumentError for a problem that waiting cannot fix, unless an attempt has worked before.
     """
     pause, worked, working = FIRST_PAUSE, False, False
 
@@ -157,5 +158,5 @@ async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], No
 
 
 def missing_library(missing: MissingLibrary) -> str:
-    """Return what to do about a library that is not there."""
+    """Return the remedy for a missing library."""
     return f"the Python library {missing.library} is missing: install it in the Python environment of ansible-rulebook"

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the filters share: problems with a configuration become Ansible's own kind of error, and arguments get their types."""
+"""The common part of the filters: configuration errors become Ansible's own kind of error, and arguments are converted
+to their types."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ def reports_problems(function: Function) -> Function:
 
 
 def typed(options: type[Options], given: Mapping[str, Any]) -> Options:
-    """Return a dataclass of texts, booleans and lists of texts, whatever Jinja made of them. None stands for the default.
+    """Return a dataclass of texts, booleans and lists of texts, converted from the types that Jinja returned. None
+    selects the default.
 
-    Raises ValueError for a name that it does not have.
+    Raises ValueError for an unknown name.
     """
     fields = {field.name: field for field in dataclasses.fields(options)}  # type: ignore[arg-type]
     unknown = sorted(set(given) - set(fields))

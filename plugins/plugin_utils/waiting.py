@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows what a module waits for while it waits (`module_utils.progress`)."""
+"""Prints the progress lines of a waiting module (`module_utils.progress`)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     printable,
 )
 
-#: Seconds between two looks at the file.
+#: Seconds between two reads of the file.
 INTERVAL = 0.5
 
 
 class BriefAction(NormalAction):
     """Runs the module of the same name. If it fails with many lines, they are printed and not returned."""
 
-    #: What a failed task returns beside `msg` and `failure` without ``-v``.
+    #: Keys of a failed task's result, in addition to `msg` and `failure`, that are returned without ``-v``.
     KEPT: frozenset[str] = frozenset()
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
         result = self._run_module(tmp, task_vars)
-        # Whatever `failed_when` makes of a result needs all of it.
+        # A `failed_when` may need any part of the result.
         if result.get("failed") and not self._task.failed_when:
             result = self._on_a_screen(result, Display())
         return result
@@ -42,8 +42,8 @@ class BriefAction(NormalAction):
         return result
 
     def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
-        """Show what a failure says in many lines; return its result with a message of one line and, without ``-v``, with
-        little else."""
+        """Print a failure of many lines; return its result with a message of one line and, without ``-v``, with few
+        other keys."""
         text, failure = printable(str(result.get("msg"))), result.get("failure")
         if "\n" not in text or not isinstance(failure, dict):
             return {**result, "msg": text}
@@ -53,7 +53,7 @@ class BriefAction(NormalAction):
         if printable(str(failure.get("description"))) == text:
             failure = {**failure, "description": one_line(text)}
         result = {**result, "msg": one_line(text), "failure": failure}
-        # Since 2.19 that is what ansible-core has made of the module's message; it makes another one of this message.
+        # Since 2.19, ansible-core derives this key from the module's message; it derives a new one from this message.
         result.pop("exception", None)
         return result if detailed else brief(result, self.KEPT)
 
@@ -61,7 +61,8 @@ class BriefAction(NormalAction):
 class WaitingAction(BriefAction):
     """Also prints the lines that the module writes while it waits.
 
-    They go to stderr, so that a callback that prints JSON stays whole. A module that is delegated to another machine prints none.
+    They go to stderr, which keeps the output of a JSON callback intact. A module that is delegated to another machine
+    prints none.
     """
 
     def _run_module(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def follow(path: Path, ended: Event, show: Callable[[str], None]) -> None:
     with path.open(encoding="utf-8") as file:
         rest, over = "", False
         while not over:
-            # What was written right before the end is read, too.
+            # After the end, read once more for the last lines.
             over = ended.wait(INTERVAL)
             *lines, rest = (rest + file.read()).split("\n")
             for line in lines:

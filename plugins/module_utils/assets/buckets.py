@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key-value and object buckets as the streams that they are. Pure: no I/O.
+"""Key-value and object buckets in terms of their streams. Pure: no I/O.
 
-Sources: ADR-8 (key-value), ADR-20 (object store), and what nats.go and nats-py make of them.
+Sources: ADR-8 (key-value), ADR-20 (object store), and their implementations in nats.go and nats-py.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OBJECT_FIELDS = _fields(*_SHARED, "sealed")
 
 
 def require_bucket(name: str) -> str:
-    """Return the name of a bucket. Raises OptionError for what clients do not take as one."""
+    """Return the name of a bucket. Raises OptionError for a name that clients do not accept."""
     if not _BUCKET.fullmatch(name):
         raise OptionError(f"bucket: {name!r} is not the name of a bucket: letters, digits, '_' and '-' only")
     return name
@@ -68,14 +68,15 @@ def kv_subject(bucket: str, keys: str = ">") -> str:
 
 
 def kv_selection(bucket: str, keys: str) -> dict[str, str]:
-    """Return what a purge of these keys selects in the stream, {} for all. Raises OptionError when that is nothing."""
+    """Return the request that purges these keys from the stream, {} for all. Raises OptionError for an empty
+    selection."""
     if not keys:
         raise OptionError("keys: '' selects nothing; '>' is every key")
     return {} if keys == ">" else {"filter": kv_subject(bucket, keys)}
 
 
 def kv_desired(bucket: str, given: Config) -> dict[str, Any]:
-    """Return what a bucket's options, in normal form, ask of its stream. Raises OptionError."""
+    """Return the stream's settings for a bucket's options in normal form. Raises OptionError."""
     history = given.get("history", 1)
     if not 1 <= history <= MAX_HISTORY:
         raise OptionError(f"history: must be from 1 to {MAX_HISTORY}, not {history}")
@@ -92,7 +93,7 @@ def kv_desired(bucket: str, given: Config) -> dict[str, Any]:
 
 
 def object_desired(given: Config) -> dict[str, Any]:
-    """Return what a bucket's options, in normal form, ask of its stream."""
+    """Return the stream's settings for a bucket's options in normal form."""
     return _stream_desired(given)
 
 
@@ -108,7 +109,8 @@ def _prefixed(name: str) -> str:
 
 
 def _kv_source(bucket: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a source of the stream: its keys become keys of this bucket, unless the options say otherwise."""
+    """Return a source of the stream, which maps keys of its bucket to keys of this one unless the options override
+    it."""
     name = _prefixed(source["name"])
     origin = name[len("KV_") :]
     mapped = {**source, "name": name}
@@ -118,7 +120,7 @@ def _kv_source(bucket: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kv_defaults(bucket: str, desired: Config) -> dict[str, Any]:
-    """Return what a new bucket's stream has besides what is asked for."""
+    """Return the default settings of a new bucket's stream."""
     made = {
         "max_msgs_per_subject": 1,
         "discard": "new",
@@ -130,7 +132,7 @@ def kv_defaults(bucket: str, desired: Config) -> dict[str, Any]:
 
 
 def object_defaults(bucket: str) -> dict[str, Any]:
-    """Return what a new bucket's stream has besides what is asked for."""
+    """Return the default settings of a new bucket's stream."""
     subjects = [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"]
     return {"subjects": subjects, "discard": "new", "allow_rollup_hdrs": True, "allow_direct": True}
 

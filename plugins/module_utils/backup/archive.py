@@ -384,7 +384,7 @@ def includes(sequences: array[int], sequence: int) -> bool:
     return at < len(sequences) and sequences[at] == sequence
 
 
-#: The bytes of o.dat that hold what `read_consumer_state` returns: two, and five numbers.
+#: Bytes at the start of o.dat that `read_consumer_state` needs: two, and five numbers.
 STATE_HEAD = 2 + 5 * 10
 
 

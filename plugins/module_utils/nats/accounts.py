@@ -97,11 +97,13 @@ class Connections:
             raise
 
     def label(self, account: str | None) -> str | None:
-        """Return how an account is displayed: by the name in its entry of `account_users`, unless two entries have it."""
+        """Return the display name of an account: the name in its entry of `account_users`, unless two entries have
+        it."""
         return account_labels(self.names).get(account, account) if account else account
 
     def displayed(self, name: str) -> str:
-        """Return how a stream or consumer is displayed that is given with the identity of its account, such as APP/ORDERS."""
+        """Return the display name, such as APP/ORDERS, of a stream or consumer given with the identity of its
+        account."""
         account, slash, rest = name.partition("/")
         return f"{self.label(account) or ''}{slash}{rest}"
 
@@ -135,10 +137,11 @@ class Connections:
 
 
 def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) -> dict[str, AccountUser]:
-    """Return how each account's user connects, by the account's identity: as the task's own user does, with other credentials.
+    """Return the connection options of each account's user, by the account's identity: those of the task's own user,
+    with other credentials.
 
-    An entry may specify its account by name or public key; with a .creds file, the account that issued its JWT is the one. Raises
-    NatsFailure invalid_option for a public key that is not that account's, and for two users of one account.
+    An entry may specify its account by name or public key; with a .creds file, the issuer of its JWT is the account.
+    Raises NatsFailure invalid_option for a public key of a different account, and for two users of one account.
     """
     users: dict[str, AccountUser] = {}
     for entry in entries:
@@ -170,7 +173,7 @@ def _issuing_account(creds: str | None) -> str | None:
 
 
 def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the connection with these credentials in place of its own."""
+    """Return the connection options with these credentials instead of the original ones."""
     given: dict[str, Any] = {option: credentials.get(option) for kind in CREDENTIAL_KINDS for option in kind}
     return replace(own, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
 

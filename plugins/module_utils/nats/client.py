@@ -292,7 +292,7 @@ class Client(Session):
                 self._connection = await self._connect(deadline)
                 return self._connection
             except NatsFailure as failure:
-                if not reason or time.monotonic() < deadline:  # an attempt that the deadline cut short tells nothing
+                if not reason or time.monotonic() < deadline:  # an attempt cut short by the deadline proves nothing
                     reason = f"; {failure.description}"
             await asyncio.sleep(max(0.0, min(_RECONNECT_INTERVAL, deadline - time.monotonic())))
         for call_failure in lost:
@@ -395,7 +395,7 @@ class Client(Session):
     async def _latency(self, timeout: float) -> Latency:
         await self._disconnect()
         make_context = self._context_maker()
-        make_context()  # it is no part of the time
+        make_context()  # not counted as connection time
         started = time.monotonic()
         connection = self._connection = await self._connect_to_first(make_context)
         connected = time.monotonic()

@@ -155,7 +155,7 @@ class _NatsPy(NatsPyClient):
 
     @property
     def cause(self) -> Exception | None:
-        """Return the reason of a lost connection: the socket's error, of which a writer may only get "Connection
+        """Return the reason of a lost connection: the socket's error, which a writer may see only as "Connection
         lost"."""
         reader = getattr(self._transport, "_io_reader", None)
         return (reader.exception() if reader else None) or self.last_error
@@ -176,7 +176,7 @@ class _NatsPy(NatsPyClient):
         """Read until the connection ends. nats-py's callback for that never comes when its closing fails, as after a reset."""
         try:
             await super()._read_loop()
-        except Exception as error:  # pylint: disable=broad-except  # nobody else awaits this task
+        except Exception as error:  # pylint: disable=broad-except  # nothing awaits this task
             self._err = self._err or error
         finally:
             if not self.lost.done():
@@ -288,7 +288,7 @@ class Connection:
         notice; timeout after `timeout` seconds, if set, or permission if the server has refused the subject in the
         meantime."""
         task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # nobody else asks for it
+        task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # marks it as retrieved
         try:
             if not self.lost:
                 until: set[asyncio.Future[Any]] = {task, self._library.lost}

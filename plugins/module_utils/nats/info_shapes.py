@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shapes of STREAM.INFO and CONSUMER.INFO: the members that are read anywhere have the types that servers send. Pure.
+"""The shapes of STREAM.INFO and CONSUMER.INFO: all members that are used have the types that servers send. Pure.
 
-Any client of an account may answer in place of the server, and manifests of backups hold the same configurations.
+Any client of an account may answer instead of the server, and manifests of backups contain the same configurations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     whole,
 )
 
-#: What no name of a stream or consumer holds (server/util.go isValidName). Path separators came later than streams with them.
+#: Characters forbidden in names of streams and consumers (server/util.go isValidName). Path separators were forbidden
+#: later, so existing names may contain them.
 _FORBIDDEN = re.compile(r"[ \t\r\n\f.*>]")
 
 
@@ -53,7 +54,7 @@ CONSUMER_CONFIG = object_shape(
         **members(optional(whole), "num_replicas", "opt_start_seq"),
     }
 )
-#: What of a stream's state shows that nothing was stored or removed since.
+#: Members of a stream's state that stay the same if nothing is stored or removed.
 STATE_COUNTS = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
 STREAM_STATE = object_shape(
     {

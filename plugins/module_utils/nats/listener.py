@@ -37,10 +37,11 @@ class Message:
 
 
 class Listener(Session):
-    """A connection for asynchronous code that hands on what comes, until it is lost. Used as an asynchronous context manager.
+    """A connection for asynchronous code that receives messages until it is lost. Used as an asynchronous context
+    manager.
 
-    Every method raises NatsFailure, connection_lost as soon as the connection is: what was missed is the caller's to judge,
-    and so is connecting again.
+    Every method raises NatsFailure connection_lost as soon as the connection is lost. The caller must then handle
+    missed messages and reconnect.
     """
 
     # A server that vanished is missed within half a minute.
@@ -55,7 +56,8 @@ class Listener(Session):
         await self._disconnect()
 
     async def subscribe(self, subjects: Sequence[str]) -> None:
-        """Let what comes on these subjects wait in memory for `deliver`. Raises NatsFailure permission when the user may not."""
+        """Subscribe to these subjects; their messages wait in memory for `deliver`. Raises NatsFailure permission if
+        the user may not."""
         connection = self._connected()
         names = ", ".join(subjects)
         for subject in subjects:
@@ -65,7 +67,7 @@ class Listener(Session):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """Return what the server has announced last (INFO)."""
+        """Return the last announcement (INFO) of the server."""
         return self._connected().info
 
     async def publish(self, call: Call) -> None:
@@ -81,18 +83,19 @@ class Listener(Session):
             if self._waiting.empty():
                 message = await connection.complete(self._waiting.get(), None, None)
             else:
-                message = self._waiting.get_nowait()  # also what came before the connection was lost
+                message = self._waiting.get_nowait()  # also messages from before the connection was lost
             await on_message(Message(message.subject, message.data))
 
     async def pull(
         self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
     ) -> None:
-        """Hand each message of a pull consumer to `on_message`, one at a time, and acknowledge it once that has returned.
+        """Pass each message of a pull consumer to `on_message`, one at a time, and acknowledge it once that has
+        returned.
 
-        As long as that takes, the server is kept from delivering the message again, which it does after `ack_wait` seconds.
-        Ends only by NatsFailure: connection_lost, timeout, no_responders when the consumer has no leader or is not there, and
-        api_error for anything else that the server says in place of a message. An exception of `on_message` leaves the message
-        without an acknowledgement.
+        Until then, the server is kept from delivering the message again, which it would do after `ack_wait` seconds.
+        Ends only with a NatsFailure: connection_lost, timeout, no_responders when the consumer has no leader or does
+        not exist, and api_error for any other status that the server sends instead of a message. An exception of
+        `on_message` leaves the message without an acknowledgement.
         """
         connection = self._connected()
         domain = f"{self.options.jetstream_domain}." if self.options.jetstream_domain else ""

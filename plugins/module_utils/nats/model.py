@@ -38,13 +38,13 @@ _ASSET_ERROR = re.compile(r"JetStream (?P<kind>stream|consumer) '(?P<asset>.+)' 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-#: From this many seconds of silence (`Peer.active`) on, a leader has never heard from a peer.
+#: Seconds of silence (`Peer.active`) from which a leader has never had contact with a peer.
 NEVER_HEARD = 1e8
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A replica as its leader reports it. `active` is the seconds since the leader last heard from it, `lag` the
+    """A replica as its leader reports it. `active` is the seconds since the leader's last contact with it, `lag` the
     number of Raft entries it is behind. `offline` stays false for about 150 s after a crash (server.go orphMax)."""
 
     name: str

@@ -217,10 +217,11 @@ class SystemApi:
     def gather_account_statistics(
         self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
     ) -> None:
-        """Like `account_statistics`, passing on each server's reply as it arrives, and at the end the failures of
-        the silent servers.
+        """Like `account_statistics`, passing on each server's reply as it arrives, and at the end a failure for each
+        server that did not reply.
 
-        There is no subject for a single server, so all are queried at once."""
+        There is no subject for a single server, so all are queried at once.
+        """
         awaited = {server.id: server for server in servers}
         timeout = self._timeout()
 
@@ -426,11 +427,12 @@ class SystemApi:
 
 
 def read_servers(client: Client) -> tuple[Server, ...]:
-    """Return the servers as any account's user may see them, with name, cluster, version and tags, without statistics.
+    """Return the servers as visible to any account's user, with name, cluster, version and tags, without statistics.
 
-    Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server answers
-    with who it is, also one without users of that account. Over a server that has reloaded its configuration since its start
-    only one answer arrives, mostly its own (2.10.27 and 2.15.1). Raises NatsFailure, also when the user may not ask this.
+    Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server
+    answers with its identity, also one without users of that account. Through a server that has reloaded its
+    configuration since its start only one answer arrives, usually its own (2.10.27 and 2.15.1). Raises NatsFailure,
+    also without permission for this request.
     """
     servers: dict[str, Server] = {}
 

@@ -60,7 +60,7 @@ class CredentialOptions:
     `remove_users`: users to remove although the inventory still has them
     `disconnect_clients`: whether clients with old credentials may be disconnected
     `routes`: `guarded`, `open` or `at_once`
-    `explicit_routes`: whether each server has a URL for every other one, so that no route comes from gossip
+    `explicit_routes`: whether each server has a URL for every other one, so routes never come from gossip
     """
 
     cluster: str = ""
