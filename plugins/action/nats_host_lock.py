@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
 
 
 def majority(arguments: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Return whether the cluster is locked, a failure where it is not."""
+    """Return whether the cluster is locked; the result is a failure if it is not."""
     if not arguments.get("members"):
         return {"failed": True, "msg": "members: the hosts of the cluster are required with state=held"}
     decision = resolve_lock(arguments.get("locks") or (), arguments["members"], now)

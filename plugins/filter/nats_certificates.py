@@ -74,7 +74,7 @@ def nats_certificates(
     pem: str, key: str | None = None, names: Sequence[str] = (), mutual: bool = False
 ) -> list[dict[str, Any]]:
     """Return the certificates; see DOCUMENTATION."""
-    # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the others.
     from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, problems
 
     found = certificates(str(pem or ""))

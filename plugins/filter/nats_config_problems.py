@@ -159,7 +159,8 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
         found = [*_version_problems(known["version"]), *found]
     found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
     if tls_files:
-        # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+        # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the
+        # others.
         from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import file_problems
 
         found += file_problems(tls_files, datetime.now(timezone.utc))

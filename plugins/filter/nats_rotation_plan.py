@@ -146,7 +146,8 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
         credentials = {str(name): host_credentials(host) for name, host in hosts.items()}
         return credential_rotation(credentials, typed(CredentialOptions, options), same_password)
     if subject == "certificates":
-        # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+        # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the
+        # others.
         from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import host_certificates
 
         own = str(options.pop("api_certificate", None) or "")

@@ -156,7 +156,7 @@ def host_groups(host: Mapping[str, Any]) -> list[str]:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether Ansible gives a name a meaning of its own: this machine, or an option of a command."""
+    """Return whether Ansible reserves a name: it is this machine, or an option of a command."""
     return name.lower() in ("localhost", "all", "ungrouped", "::1") or name.startswith(("127.", "-"))
 
 

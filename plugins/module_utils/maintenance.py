@@ -34,7 +34,7 @@ class Mark:
         return self.until <= now
 
     def text(self, now: float) -> str:
-        """Return it for people, such as "n3-c1 is in maintenance since … by ops@ctl until … (new disk)"."""
+        """Return the mark for people, such as "n3-c1 is in maintenance since … by ops@ctl until … (new disk)"."""
         reason = f" ({self.reason})" if self.reason else ""
         line = f"{self.server} is in maintenance since {utc(self.since)} by {self.by} until {utc(self.until)}{reason}"
         return f"{line}, which has expired" if self.overdue(now) else line

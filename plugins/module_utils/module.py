@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 T = TypeVar("T")
 
-# To end, Python walks all objects in search of cycles, which takes a quarter of a short run.
+# At exit, Python traverses all objects to find cycles, which takes a quarter of a short run.
 atexit.register(gc.freeze)
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
@@ -135,7 +135,7 @@ def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None
 
 
 def run_even_unconnected(module: AnsibleModule, work: Callable[[Client | None, str], dict[str, Any]]) -> None:
-    """As `run`, for work that a missing connection does not end: `work` then gets None and the reason."""
+    """As `run`, for work that continues without a connection: `work` then gets None and the reason."""
 
     def attempt(options: ConnectionOptions) -> dict[str, Any]:
         try:
@@ -179,7 +179,7 @@ def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, An
 
 
 def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
-    """As `run`, for modules whose very subject is whether one can connect: `work` gets the options."""
+    """As `run`, for modules that test the connection itself: `work` gets the options."""
     _run(module, work)
 
 

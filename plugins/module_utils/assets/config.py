@@ -703,8 +703,8 @@ def owner(name: str, old: Config | None, desired: Config) -> str:
 
 
 def unsettled(group: RaftGroup, short: bool = False) -> str:
-    """Return why a group must not be changed now, "" when nothing is in the way. `short`: it may have too few replicas,
-    which scaling mends; consumers may have one too many (up to 2.14 they keep it after a peer was removed)."""
+    """Return why a group must not be changed now, "" without an obstacle. `short`: too few replicas are permitted,
+    because scaling fixes that; consumers may have one too many (up to 2.14 they keep it after a peer was removed)."""
     surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
     problems = group_problems(group)
     return "; ".join(

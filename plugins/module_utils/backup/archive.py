@@ -25,7 +25,7 @@ MAGIC = b"NATSARC1"
 
 #: The longest name of an entry that servers read (server/archive/archive.go).
 _LONGEST_NAME = 1 << 20
-#: The largest payload that a server can be configured to take, with headers (server/const.go MAX_PAYLOAD_MAX_SIZE), and some.
+#: The largest configurable payload of a server (server/const.go MAX_PAYLOAD_MAX_SIZE), with room for headers.
 LARGEST_MESSAGE = 72 << 20
 _LARGEST_META = 64 << 20
 #: Bytes of an extended tar header, which holds the name and the size of one member.

@@ -21,14 +21,14 @@ _TTL = re.compile(rb"\r\nNats-TTL:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
 def room_needed(manifest: Manifest, archive_size: int) -> int:
-    """Return the bytes on disk that a drill needs: the stream and a tenth, the archive that is saved again, and for an archive
-    up to 2.14 the upload, which a server keeps until it has all of it."""
+    """Return the bytes on disk that a drill needs: the stream and a tenth, the second archive, and for an archive up to
+    2.14 the upload, which a server keeps until it is complete."""
     held = (manifest.contents or manifest.state).get("bytes") or 0
     return int(held * 1.1) + archive_size * (2 if manifest.format == TAR else 1)
 
 
 def message_limits(manifest: Manifest) -> dict[str, int]:
-    """Return the limits with which a server takes the largest message of a backup."""
+    """Return the limits with which a server accepts the largest message of a backup."""
     payload = max(_MAX_PAYLOAD, (manifest.contents or {}).get("largest") or 0)
     return {"max_payload": payload, "max_pending": max(_MAX_PENDING, 2 * payload)}
 

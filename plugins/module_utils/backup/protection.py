@@ -78,8 +78,8 @@ def protections(
 
 
 def least_proven(streams: Sequence[str], catalogue: Catalogue, now: datetime) -> str:
-    """Return the stream whose turn it is to be proven: one that never was, else the one whose proof is the oldest. A proof that
-    is dated in the future is none."""
+    """Return the stream to test next: one that has never been tested, otherwise the one with the oldest successful
+    test. A test dated in the future does not count."""
 
     def proof(name: str) -> str:
         time = (catalogue.streams.get(name, StreamRecord()).proof or {}).get("time")

@@ -30,8 +30,8 @@ GIB = 1 << 30
 #: Since when servers write the archives that have all consumers, and can be restored under another name.
 ALL_CONSUMERS = (2, 15, 0)
 
-#: Releases in which a delete during a snapshot is refused by the leader and carried out by the followers, and the first ones
-#: without that (nats-server#7655).
+#: First releases with a fix, by series: before, the leader rejected a delete during a snapshot while the followers applied it
+#: (nats-server#7655).
 _NO_DRIFT = ((2, 11, 12), (2, 12, 3))
 
 
@@ -271,8 +271,8 @@ def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> lis
 
 
 def repeats_sources(version: str) -> bool:
-    """Return whether a stream takes everything again from a source that was restored: servers go by the identity of a source,
-    and a restored stream is another one (seen on 2.15.1)."""
+    """Return whether a stream copies everything again from a restored source: servers identify a source by its
+    creation, and a restored stream is a new one (seen on 2.15.1)."""
     return reported_version(version) >= ALL_CONSUMERS
 
 
@@ -352,7 +352,7 @@ def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
 def consumers_part(
     format_name: str, state: Config, found: Sequence[tuple[Entry, Consumer]], plan: RestorePlan
 ) -> bytes:
-    """Return the bytes that take the place of an archive's consumers: none, or those of 2.15 with replicas that fit."""
+    """Return the bytes that replace an archive's consumers: none, or those of 2.15 with suitable replicas."""
     if format_name == TAR:
         return TAR_END
     kept = [] if plan.strip else found

@@ -22,7 +22,7 @@ STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 
 #: The largest block of the format; servers write 1 MiB.
 _LARGEST_BLOCK = 4 << 20
-#: Bytes of a lane of `crc32c`, and from how many lanes on they are worth it.
+#: Bytes of a lane of `crc32c`, and the number of lanes from which on lanes are faster.
 _LANE, _WORTH_IT = 128, 32
 #: Maximum size of a plain chunk written here, as in the Snappy frame format.
 _PLAIN_BLOCK = 64 << 10
@@ -120,7 +120,7 @@ def decode_block(data: bytes) -> bytes:
 
 
 def _decode_block(data: bytes) -> bytes:
-    # Nearly all the time that reading an archive takes is spent here: no calls, and no checks that the end can make.
+    # Reading an archive spends nearly all its time here: no calls, and no checks that can be made at the end.
     size, at = read_uvarint(data, 0)
     if size > _LARGEST_BLOCK:
         raise ArchiveError(f"a compressed block has the invalid size {size}")
@@ -139,7 +139,7 @@ def _decode_block(data: bytes) -> bytes:
             at += 2
             if near:
                 offset = near
-            elif length >= 9:  # the last offset again, for longer
+            elif length >= 9:  # repeats the last offset, with a longer length
                 extra = length - 8
                 length = int.from_bytes(data[at : at + extra], "little") + (8, 260, 65540)[extra - 1]
                 at += extra
@@ -173,7 +173,8 @@ def _decode_block(data: bytes) -> bytes:
 
 
 def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned number of variable length and where it ends. Raises IndexError, ArchiveError for more than 64 bits."""
+    """Return an unsigned number of variable length and the position after it. Raises IndexError, ArchiveError for more
+    than 64 bits."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -674,7 +674,7 @@ def _ghosts(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _asset(subject: str) -> tuple[str, str, str]:
-    """Return the kind, the account, and the names as the nats CLI takes them."""
+    """Return the kind, the account, and the names as arguments of the nats CLI."""
     kind, _space, path = subject.partition(" ")
     account, *names = path.split("/")
     return kind, account, " ".join(names)
@@ -735,7 +735,7 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Replicas with less data than their leader assumes: the leader would not send it again."""
+    """Yield the cause for replicas with less data than their leader assumes; the leader would not send it again."""
     taken = left.take(lambda problem: problem.code == "stream_replica_differs")
     if taken:
         names = tuple(sorted({name for problem in taken for name in problem.servers}))
@@ -755,7 +755,8 @@ def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]
 
 
 def _short_groups(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Groups with fewer members than replicas, although nothing is moving: no server is about to take the missing one."""
+    """Yield the cause for groups with fewer members than replicas without a move in progress: no server will take the
+    missing one."""
     moving = {problem.subject for problem in left if problem.code.endswith("_moving")}
     taken = left.take(lambda problem: problem.code.endswith("_replica_count") and problem.subject not in moving)
     if taken:
@@ -801,7 +802,7 @@ def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=lasting)
 
 
-#: Servers that are not where the inventory has them. Waiting does not heal that.
+#: Servers in a different place than in the inventory. Waiting does not fix that.
 _MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
 
 

@@ -115,7 +115,7 @@ class Result:
 
     @property
     def status(self) -> str:
-        """Return the worst reason's status; a check that has no reason at all found nothing out."""
+        """Return the worst reason's status; without any reason, the check was inconclusive."""
         return worst([status for status, _text in self.reasons])
 
     def texts(self, status: str) -> list[str]:
@@ -658,7 +658,7 @@ def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> 
 
 def _unseen(origin: Mapping[str, Any], limit: float | None) -> bool:
     """Return whether a source or mirror was not seen within the limit. One that was never seen reports -1 (stream.go
-    sourceInfo), which the nats CLI takes for very recent."""
+    sourceInfo), which the nats CLI treats as very recent."""
     active = origin.get("active", 0)
     return limit is not None and (active < 0 or active / 1e9 >= limit)
 
@@ -841,7 +841,7 @@ def check_kv(options: Options, info: Mapping[str, Any], key_message: Mapping[str
 
 
 def _deletion(message: Mapping[str, Any]) -> str | None:
-    """Return the mark by which a message deletes its key (ADR-8, ADR-43), None for a value."""
+    """Return the marker with which a message deletes its key (ADR-8, ADR-43), None for a value."""
     head = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
     for line in head.splitlines():
         name, _colon, value = line.partition(":")
@@ -851,7 +851,7 @@ def _deletion(message: Mapping[str, Any]) -> str | None:
 
 
 def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
-    """Return the subject that holds a key; the keys of a mirror keep the name of the bucket that they come from."""
+    """Return the subject that holds a key; the keys of a mirror keep the name of their original bucket."""
     origin = (config.get("mirror") or {}).get("name", "")
     return f"$KV.{origin[3:] if origin.startswith('KV_') else bucket}.{key}"
 
@@ -946,7 +946,7 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
 def _judge_oldest(
     result: Result, options: Options, stem: str, now: datetime, times: Mapping[str, str | None], word: str
 ) -> None:
-    """Judge the oldest of these times; a stream that has none is as bad as can be where there is a threshold."""
+    """Compare the oldest of these times with the thresholds. A missing time counts as exceeding the highest threshold."""
     never = [name for name, time in times.items() if not time]
     wanted = options.get(f"{stem}_critical") is not None or options.get(f"{stem}_warn") is not None
     if never and wanted:

@@ -147,7 +147,7 @@ _NOT_THERE = ("server_missing", "server_isolated")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong: `code` for programs, `message` for people."""
+    """A problem: `code` for programs, `message` for people."""
 
     code: str
     severity: str

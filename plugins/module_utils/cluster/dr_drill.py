@@ -132,7 +132,7 @@ def miscounted(messages: int, counted: Counted) -> str:
 
 
 def another(copied: Message, drilled: Message) -> str:
-    """Return in which way a message of the throw-away copy is not the copy's, empty when it is."""
+    """Return the difference between a message of the throw-away copy and that of the copy, empty without any."""
     for key in ("subject", "data"):
         if (copied.get(key) or "") != (drilled.get(key) or ""):
             return key

@@ -55,8 +55,8 @@ _OF_CLIENTS = (
     "subject_transform",
 )
 
-#: Nanoseconds of the shortest duplicate window: the messages taken over were stored at the origin, and none of them is
-#: dropped.
+#: Nanoseconds of the shortest duplicate window: the messages taken over were already stored at the origin, so none is
+#: dropped as a duplicate.
 SHORTEST_WINDOW = 100_000_000
 
 
@@ -133,7 +133,7 @@ def _require_copy(status: StreamStatus) -> None:
 
 
 def require_fence(protected: Protected, origin: Reading, origin_name: str, wanted: Wanted) -> None:
-    """Raise Refusal unless the origin takes no messages, as far as that can be seen before anything is changed."""
+    """Raise Refusal unless the origin accepts no messages, as far as that can be checked before anything is changed."""
     if wanted.fence == DEAD:
         if wanted.dead != origin_name:
             raise Refusal("not_fenced", f"dead: must be the lost origin, {origin_name}, not {wanted.dead or 'empty'}")

@@ -88,7 +88,7 @@ class Failover:
 
 @dataclass(frozen=True)
 class Failback:
-    """How a stream comes back to its origin. `origin_last`: the last sequence there before the messages of the site came.
+    """The return of a stream to its origin. `origin_last`: the last sequence there before the site's messages.
     `floors`: the ack floors there by consumer. `twice`: ids of messages that both sides stored after the failover."""
 
     started: str
@@ -156,7 +156,7 @@ def failover_in(metadata: Mapping[str, str], stream: str) -> Optional[Failover]:
 
 
 def with_record(metadata: Mapping[str, str], stream: str, record: Record) -> dict[str, str]:
-    """Return the metadata with this record. Raises RecordError when that is more than the servers take."""
+    """Return the metadata with this record. Raises RecordError when it exceeds the servers' limit."""
     prefixes = {Checkpoint: _CHECKPOINT, Failover: _FAILOVER, Failback: _FAILBACK, Drill: _DRILL}
     key = prefixes[type(record)] + stream
     packed = zlib.compress(json.dumps({"schema": SCHEMA, **asdict(record)}, sort_keys=True).encode(), 9)

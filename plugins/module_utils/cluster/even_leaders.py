@@ -37,7 +37,8 @@ class LedGroup:
 
 
 def even_leaders(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[str]:
-    """Return who should lead each group. `zones`: server → zone ("" for none), for all servers that are to lead a share."""
+    """Return the leader for each group. `zones`: server → zone ("" for none), for all servers that should lead a
+    share."""
     leaders = [group.leader for group in groups]
     for indices in _components(groups, zones):
         part = _Assignment([groups[index] for index in indices], zones)
@@ -193,7 +194,8 @@ class _Assignment:
             groups[index] = None
 
     def _ways_of(self, index: int) -> Iterable[tuple[tuple[str, str], int, dict[int, None]]]:
-        """Yield where the group may go from its leader, the cost, and the groups that may go there for that."""
+        """Yield the servers that may lead the group instead, the cost, and the groups that may change there at that
+        cost."""
         group, leader = self._groups[index], self.leaders[index]
         if leader not in self._zones:
             return

@@ -31,9 +31,9 @@ _LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True)
 class Host:
-    """A server that carries replicas. `share`: its part of the bytes by comparison with others', more than 0. `room`: free
-    bytes by storage. `asset_room`: replicated assets that it may still get. `connections`: of clients; of equal servers the one
-    with the fewest takes a replica. `receives`: whether it may take replicas at all."""
+    """A server that carries replicas. `share`: its part of the bytes relative to the others', more than 0. `room`: free
+    bytes by storage. `asset_room`: the number of replicated assets that still fit. `connections`: of clients; among
+    equal servers the one with the fewest takes a replica. `receives`: whether it may take replicas."""
 
     name: str
     zone: str = ""
@@ -117,7 +117,7 @@ class _Placement:
         #: source → target → the movable groups that tags, zones and the other replicas permit there; computed on
         #: demand.
         self._ways: dict[str, dict[str, list[tuple[float, int]]]] = {}
-        #: (source, target) between which nothing useful goes as yet.
+        #: (source, target) between which no useful move is left for now.
         self._tried: set[tuple[str, str]] = set()
 
     def steps(self) -> Iterator[Step]:
@@ -217,7 +217,7 @@ class _Placement:
         )
 
     def _may(self, index: int, source: str, target: str) -> bool:
-        """Return whether the target may have the replica as far as tags, zones and the other replicas go."""
+        """Return whether tags, zones and the other replicas permit the replica on the target."""
         group, members = self._groups[index], self._members[index]
         if target in members or target not in group.able:
             return False

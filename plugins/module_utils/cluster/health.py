@@ -219,8 +219,8 @@ def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tup
 
 
 def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
-    """Return the groups that have elected a leader since an earlier sample: they had none for some time in between. From 2.12 on
-    leaders report when they were elected. Those that elected the same server again are included."""
+    """Return the groups that have elected a leader since an earlier sample and were therefore leaderless for some time.
+    From 2.12 on leaders report when they were elected, so groups that elected the same server again are included."""
     led = {group.subject: group for group in _all_groups(before)}
     found = []
     for group in _all_groups(after):

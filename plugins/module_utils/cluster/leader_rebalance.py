@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 #: The kinds of groups, each spread for itself, and how a plan names them.
 STREAMS, CONSUMERS = "streams", "consumers"
 
-#: The reasons for leaving groups alone that a plan for people names.
+#: Maximum number of reasons for leaving groups unchanged in a plan for people.
 _MOST_REASONS = 5
 
 _ANY_OTHER = LeaderConstraints(force=True)
@@ -33,7 +33,7 @@ _ANY_OTHER = LeaderConstraints(force=True)
 
 @dataclass(frozen=True)
 class LeaderMove:
-    """A group that another member is to lead. `consumer` is None for a stream; `rate`: bytes a second written to it."""
+    """A group whose leader should change. `consumer` is None for a stream; `rate`: bytes a second written to it."""
 
     account: str
     stream: str
@@ -171,8 +171,8 @@ def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str
 def _with_able(
     item: _Item, servers: Mapping[str, Server], accounts: Collection[str], left: dict[str, list[str]]
 ) -> _Item:
-    """Return the group with those that may lead it; `left` gets the reason where others than its leader are members, and may
-    not."""
+    """Return the group with the members that may lead it; `left` gets the reason if it has other members but none of
+    them may."""
     plan = plan_group(item.group, _ANY_OTHER, servers)
     reason = ""
     if plan.action == REFUSED:
@@ -222,7 +222,8 @@ def _changed(
 
 
 def _in_order(moves: Sequence[LeaderMove], count: Counter[str]) -> list[LeaderMove]:
-    """Return the moves, each time one from the server that leads most by comparison with the one that gets it."""
+    """Return the moves in an order that always relieves the server with the most leaders relative to the receiving
+    one."""
     ways: dict[tuple[str, str], list[LeaderMove]] = {}
     for move in reversed(moves):
         ways.setdefault((move.source, move.target), []).append(move)

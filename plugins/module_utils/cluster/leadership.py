@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 #: A leader hands over only to a member with contact within three heartbeats of a second (raft.go StepDown).
 HANDOVER = Limits(max_active=3.0)
 
-#: From this version a step-down request may name the server that is to lead next (jetstream_api.go).
+#: From this version a step-down request may name the next leader (jetstream_api.go).
 PREFERRED_SINCE = (2, 11)
 
 #: The actions for a group.
@@ -45,7 +45,7 @@ class LeaderConstraints:
     avoid: frozenset[str] = frozenset()
 
     def against(self, leader: str | None) -> LeaderConstraints:
-        """Return the constraints for a group that is led by `leader` now: with `force` it is to be led by another one."""
+        """Return the constraints for a group with this leader: `force` excludes it."""
         if not self.force or leader is None:
             return self
         return replace(self, away_from=self.away_from | {leader}, force=False)
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def expected(self) -> str | None:
-        """Return the server that will lead afterwards, None where that is not decided here."""
+        """Return the next leader, None if the server chooses it."""
         if self.action != STEP_DOWN:
             return self.before
         return self.target or (self.candidates[0] if len(self.candidates) == 1 else None)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-#: Who takes a lock, see `host.controller`. One that another program wrote may be any text.
+#: The owner of a lock, see `host.controller`. Locks written by other programs may have any text.
 Owner = Union[Mapping[str, Any], str]
 #: The content of a lock file: owner, purpose, since and expires (epoch seconds of the host); None if the lock is free.
 Holder = Optional[Mapping[str, Any]]

@@ -67,7 +67,7 @@ class Request:
 
     @property
     def returning(self) -> tuple[Member, ...]:
-        """Return the server that is replaced under its own name: it stays a member, and comes back."""
+        """Return the server that is replaced under its own name: it remains a member and returns."""
         if self.operation != REPLACE or self.replacement:
             return ()
         return tuple(member for member in self.members if member.host == self.replace)
@@ -82,7 +82,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Leaver:
-    """A server that leaves. One that neither answers nor is a member of the meta group has left already."""
+    """A server that leaves. If it neither answers nor is a member of the meta group, it has already left."""
 
     member: Member
     answers: bool
@@ -194,8 +194,8 @@ def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, .
 
 
 def _refusals(request: Request, found: _Found) -> Iterable[str]:
-    """Yield why the operation may not begin. A run of other hosts than the cluster's, and a cluster without a leader, are judged
-    alone: all other comparisons would be wrong."""
+    """Yield the reasons against the operation. If the run has other hosts than the cluster, or the cluster has no
+    leader, only that is reported: all other comparisons would be wrong."""
     first = [*_run_refusals(request)]
     if not first and found.leaderless and found.alone:
         first = [
@@ -308,7 +308,7 @@ def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
 
 
 def _renamed_refusals(request: Request, found: _Found) -> Iterable[str]:
-    """Yield why a host of another name cannot take the place."""
+    """Yield why a host with a different name cannot be the replacement."""
     if request.replacement not in _hosts(request.members):
         yield (
             f"{request.replacement}, which is to take its place, is not a host of the cluster in the inventory: add it."
@@ -357,7 +357,7 @@ def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
     errors = [problem for problem in problems if problem.severity == ERROR]
     if any(problem.code == "scale_in_loss" for problem in errors):
         lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
-        # Before lines that may not fit on a screen.
+        # printed before lines that may not fit on a screen
         yield f"To accept the loss: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
     yield from (problem.message for problem in errors)
 

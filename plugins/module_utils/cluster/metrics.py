@@ -41,7 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 
 COUNTER, GAUGE = "counter", "gauge"
-#: As the health gate judges by default.
+#: The defaults of the health gate.
 _LIMITS = Limits()
 
 
@@ -218,7 +218,7 @@ class Exposition:
         self._samples: dict[str, dict[tuple[str, ...], float]] = {}
 
     def add(self, name: str, value: Optional[float], /, **labels: str) -> None:
-        """Add a sample, none where the value is not known. Raises ValueError for labels that are not the metric's own."""
+        """Add a sample unless the value is unknown. Raises ValueError for labels that the metric does not have."""
         metric = BY_NAME[name]
         if set(labels) != set(metric.labels):
             raise ValueError(f"{name} has the labels {metric.labels}, not {tuple(labels)}")
@@ -258,7 +258,7 @@ class Fault:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Return the sort key of a list that is cut: the worst state, streams before consumers, then by name."""
+        """Return the sort key of a truncated list: the worst state, streams before consumers, then by name."""
         return (
             STATES.index(self.state),
             self.kind != STREAM,
@@ -336,7 +336,7 @@ class Reading:
 
 
 def cause_metrics(out: Exposition, causes: Iterable[RootCause]) -> None:
-    """Add how many root causes of each kind there are, also where there is none."""
+    """Add the number of root causes of each kind, including kinds without any."""
     counts = Counter((cause.kind, cause.severity) for cause in causes)
     for kind in KINDS:
         for severity in (ERROR, WARNING):
@@ -357,10 +357,8 @@ def cluster_metrics(out: Exposition, reading: Reading, faults: FaultList, now: f
 
 
 def group_states(reading: Reading) -> dict[Fault, bool]:
-    """Return each stream and consumer with its state, and whether a client makes it again by itself.
-
-    A ghost is held by no server: it belongs to the cluster of those that report it.
-    """
+    """Return each stream and consumer with its state, and whether a client recreates it. A ghost is held by no server:
+    it belongs to the cluster of the servers that report it."""
     worst: dict[str, str] = {}
     for problems, tolerated in ((reading.problems, False), (reading.tolerated, True)):
         for problem in problems:
@@ -515,7 +513,8 @@ def _meta(out: Exposition, reading: Reading) -> None:
 
 
 def _sources(out: Exposition, reading: Reading) -> None:
-    """Add mirrors and sources as the leaders of their streams report them. One whose origin is gone is silent, without a lag."""
+    """Add mirrors and sources as the leaders of their streams report them. If the origin is gone, a mirror or source is
+    silent and has no lag."""
     counts: Counter[tuple[str, str]] = Counter()
     lags = dict.fromkeys(reading.clusters, 0)
     for stream in reading.cluster.streams:
@@ -540,7 +539,7 @@ def _list_metrics(out: Exposition, name: str, shown: int, omitted: int, limit: i
 
 
 def _at_fault(out: Exposition, states: Mapping[Fault, bool], faults: FaultList, now: float) -> None:
-    """Add the streams and consumers at fault; not those that a client makes again by itself, under another name each time."""
+    """Add the streams and consumers at fault, except those that a client recreates under a new name each time."""
     found = [fault for fault, passing in states.items() if not passing and fault.state not in ("ok", "tolerated")]
     rows, omitted = faults.look(found, now)
     for fault, present in rows:
@@ -592,7 +591,7 @@ def journal_metrics(out: Exposition, journal: Journal, now: float) -> None:
 
 
 def backup_metrics(out: Exposition, catalogue: Catalogue) -> None:
-    """Add how the streams of a catalogue are protected; those that are left out on purpose count as such alone."""
+    """Add the protection of a catalogue's streams; those left out on purpose are counted separately."""
     saved: Counter[str] = Counter()
     proofs: Counter[str] = Counter()
     taken, proven = [], []
@@ -615,10 +614,8 @@ def backup_metrics(out: Exposition, catalogue: Catalogue) -> None:
 
 
 def report_metrics(out: Exposition, report: Mapping[str, Any]) -> None:
-    """Add the findings and forecasts of a report.json of the insights (jetstream_insights/report/shape.py), of this fleet alone.
-
-    Raises KeyError, TypeError or ValueError where it is none.
-    """
+    """Add the findings and forecasts of a report.json of the insights (jetstream_insights/report/shape.py), of this
+    fleet alone. Raises KeyError, TypeError or ValueError for any other content."""
     out.add("natsops_insights_report_timestamp_seconds", parse_time(str(report["generated"])).timestamp())
     # A check has a row for each snapshot; the last one counts.
     last = {

@@ -51,8 +51,8 @@ class ReplicaRequirements:
 
 @dataclass(frozen=True)
 class PlacementResult:
-    """`candidates`: who may take a replica, in the order in which the meta leader prefers them. `refused`: the reason for each
-    other server that is not a member already."""
+    """`candidates`: servers that may take a replica, in the meta leader's order of preference. `refused`: the reason
+    for each other server that is not a member already."""
 
     candidates: tuple[str, ...]
     refused: Mapping[str, str]
@@ -75,7 +75,7 @@ def server_zones(servers: Iterable[Server], prefix: str) -> dict[str, str]:
 
 
 def carriers(cluster: Cluster, name: str) -> list[Server]:
-    """Return the servers of the cluster with this name that carry its assets; one that is being drained is none."""
+    """Return the servers of the cluster with this name that carry its assets, without those that are being drained."""
     return [
         server
         for server in cluster.servers
@@ -101,7 +101,8 @@ def replica_requirements(stream: Stream) -> ReplicaRequirements:
 def evaluate_candidates(
     cluster: Cluster, need: ReplicaRequirements, members: Collection[str], leaving: Collection[str] = ()
 ) -> PlacementResult:
-    """Return who may take the replicas that `leaving` give up. `members`: the group as it is, those leaving included."""
+    """Return the servers that may take over the replicas of `leaving`. `members`: the present group, including
+    `leaving`."""
     staying = [name for name in members if name not in leaving]
     policy = _policy(cluster)
     refused: dict[str, str] = {}
@@ -139,7 +140,7 @@ class LastingRules:
 
 
 def lasting_rules(cluster: Cluster, need: ReplicaRequirements) -> LastingRules:
-    """Return the rules that no move changes, for planners that judge room and the other replicas themselves."""
+    """Return the rules that no move changes, for planners that check room and the other replicas themselves."""
     policy = _policy(cluster)
     if policy is None:
         return LastingRules(frozenset(), None)
@@ -164,7 +165,8 @@ def unique_tag(cluster: Cluster) -> str:
 
 
 def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) -> Cluster:
-    """Return the cluster as it will be when the target has taken the stream's replica of the source, to judge the next one."""
+    """Return the future cluster after the target has taken over the source's replica of the stream, for planning the
+    next move."""
     need = replica_requirements(stream)
     members = tuple(sorted({*stream.group.members, target} - {source}))
     return replace(
@@ -185,11 +187,9 @@ def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) ->
 
 
 def own_tag(cluster: Cluster, target: str, candidates: Collection[str]) -> str | None:
-    """Return a tag of the target that none of the other candidates has, None when there is none.
-
-    With it in the request the meta leader can only choose the target. A tag that also distinguishes it from every other
-    server is preferred, then the first by name.
-    """
+    """Return a tag of the target that none of the other candidates has, None without one. With it in the request the
+    meta leader can only choose the target. A tag that also distinguishes it from every other server is preferred, then
+    the first by name."""
     tags = {server.name: {tag.lower() for tag in server.tags} for server in cluster.servers}
     others = set().union(*(tags.get(name, set()) for name in candidates if name != target))
     everyone_else = set().union(*(found for name, found in tags.items() if name != target))
@@ -220,7 +220,7 @@ def _refusal(
     if need.bytes > free:
         what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
         return f"has {free} bytes of {need.storage} storage free, but {what} is {need.bytes}"
-    # The meta group counts as an asset and is to be ignored, hence > and not >= (selectPeerGroup).
+    # The meta group counts as an asset and is ignored here, hence > and not >= (selectPeerGroup).
     if 0 < policy.max_ha_assets < server.summary.ha_assets:
         return f"has {server.summary.ha_assets} replicated assets, the limit is {policy.max_ha_assets} (max_ha_assets)"
     return None
@@ -229,7 +229,7 @@ def _refusal(
 def _lasting_refusal(
     cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
 ) -> str | None:
-    """Return why this server may not take the replica however much room there is."""
+    """Return why this server may not take the replica regardless of room."""
     if server.name in leaving:
         return "is the server to be emptied"
     if server.cluster != need.cluster:

@@ -47,7 +47,7 @@ GOAL_NAMES = ("bytes", "write bytes", "HA assets")
 #: Seconds that a move takes in addition to copying: elections, and the wait until all replicas are in step.
 MOVE_SECONDS = 3.0
 
-#: The reasons for leaving streams alone that a plan for people names.
+#: Maximum number of reasons for leaving streams unchanged in a plan for people.
 _MOST_REASONS = 5
 
 
@@ -139,7 +139,7 @@ class RebalancePlan:
 
     @property
     def least_bytes(self) -> int:
-        """Return the bytes that any plan has to move which ends with the same bytes on each server."""
+        """Return the bytes that every plan with the same final bytes on each server has to move."""
         return sum(max(0, load.bytes - self.after[name].bytes) for name, load in self.before.items())
 
 
@@ -251,7 +251,7 @@ def _load_text(load: ServerLoad) -> str:
 def _groups(
     cluster: Cluster, streams: Iterable[Stream], rates: Mapping[tuple[str, str], float], left: dict[str, list[str]]
 ) -> list[PlacedGroup]:
-    """Return the groups of the streams; `left` gets the reason where one stays."""
+    """Return the groups of the streams; `left` gets the reason for each one that stays."""
     rules: dict[tuple[str, tuple[str, ...]], tuple[LastingRules, frozenset[str]]] = {}
     answered = cluster.names
     groups = []
@@ -319,7 +319,7 @@ def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOption
                 "file": free_bytes(summary, "file") - math.ceil(summary.max_storage * options.spare),
                 "memory": free_bytes(summary, "memory") - math.ceil(summary.max_memory * options.spare),
             }
-            # The meta group is an asset of the server's own count, and none of the limit's.
+            # The server's own count includes the meta group; the limit does not.
             asset_room = max(0, most - max(0, summary.ha_assets - 1)) if most else math.inf
         hosts.append(
             Host(

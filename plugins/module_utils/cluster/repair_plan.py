@@ -189,7 +189,7 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         if problem.code == CONSUMER_GHOST
     }
     for subject, message in sorted(ghosts.items()):
-        # The name of an account may hold a slash, those of streams and consumers may not.
+        # Account names may contain a slash; names of streams and consumers may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
         identity = late.find_account(account)
         found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
@@ -353,12 +353,12 @@ def _moving(group: RaftGroup) -> bool:
 
 
 def _stays_behind(early: Peer, late: Peer, limits: Limits) -> bool:
-    """Return whether a replica is not in step and comes no closer."""
+    """Return whether a replica is not in step and does not catch up."""
     return late.lag >= early.lag and not limits.in_step(early) and not limits.in_step(late)
 
 
 def _leaderless(group: RaftGroup, answered: frozenset[str]) -> bool:
-    """Return whether a group has no leader although as many members are there as it takes to elect one."""
+    """Return whether a group has no leader although enough members for an election are available."""
     return not group.leaders and len(answered.intersection(group.hosts)) >= group.quorum and group.size > 1
 
 

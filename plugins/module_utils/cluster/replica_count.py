@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How streams get another number of replicas, and why they cannot. Pure: no I/O.
+"""Changes of the number of replicas of streams, and the obstacles. Pure: no I/O.
 
-The meta leader gives a stream that gets more replicas the servers that it prefers, and one that gets fewer keeps its leader
+The meta leader chooses the additional servers of a stream that gets more replicas; one that gets fewer keeps its leader
 (jetstream_cluster.go jsClusteredStreamUpdateRequest). A consumer without a number of its own follows its stream.
 """
 
@@ -45,8 +45,8 @@ class ReplicaCount:
 
 @dataclass(frozen=True)
 class ReplicaCountChange:
-    """One stream's change. `gains`: the servers that the meta leader would add. `consumers`: the new number of each consumer
-    that has one of its own and changes, 0 to follow. `refused`: why it cannot be done, empty when it can."""
+    """One stream's change. `gains`: the servers that the meta leader would add. `consumers`: the new number of each
+    consumer that has one of its own and changes, 0 to follow. `refused`: the obstacle, empty without any."""
 
     account: str
     stream: str
@@ -136,7 +136,7 @@ def unmatched(cluster: Cluster, wanted: Iterable[ReplicaCount]) -> list[str]:
 def _change(
     cluster: Cluster, stream: Stream, wanted: ReplicaCount, consumers: tuple[tuple[str, int], ...]
 ) -> tuple[ReplicaCountChange, Cluster]:
-    """Return the change and the cluster as it will be afterwards, to judge the next one."""
+    """Return the change and the future cluster, for planning the next change."""
     change = ReplicaCountChange(
         stream.account,
         stream.name,

@@ -304,7 +304,7 @@ def _leaders(source: Source) -> Table:
 
 
 def _meta(source: Source) -> Table:
-    """Return the members of the meta group as its leader sees them; without a leader, as far as they are known."""
+    """Return the members of the meta group as its leader sees them; without a leader, the known ones."""
     columns = (
         Column("name", "Name"),
         Column("id", "ID"),
@@ -720,7 +720,7 @@ def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
     return make
 
 
-#: Report → how it is made.
+#: Report → functions that make its tables.
 REPORTS: dict[str, Callable[[Source], list[Table]]] = {
     "servers": _servers,
     "jetstream": _jetstream,
@@ -872,7 +872,7 @@ def _report_page(data: Mapping[str, Any], most: int) -> Page:
 
 
 def _causes_page(data: Mapping[str, Any]) -> Page:
-    """Return the root causes of the problems, or that there are none."""
+    """Return the root causes of the problems, or a line without any."""
     if not data["problems"]:
         return page("No problems found.")
     counts = Counter(one["severity"] for one in data["problems"])

@@ -207,7 +207,7 @@ class Plan:
 
     @property
     def due(self) -> bool:
-        """Return whether something is to be done, and may be."""
+        """Return whether there are permitted steps to take."""
         return bool(self.steps) and not self.refusals
 
 
@@ -281,7 +281,7 @@ def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[s
     They may count fewer members than exist (`MetaGroup.size`), which is harmless if the quorum is the same."""
     members = frozenset(meta.group.members)
     if len(members) > meta.group.size == len(meta.known):
-        # A server that was removed and has returned still takes itself for a member.
+        # A removed server that has returned still considers itself a member.
         members = meta.known
     named = request.dead - members
     enough = 0 < meta.group.size - len(members) <= len(named)
@@ -297,7 +297,7 @@ def _answering(cluster: Cluster) -> frozenset[str]:
 
 
 def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterable[str]:
-    """Yield why a server that was named dead may not be."""
+    """Yield reasons why a server listed as dead may not be dead."""
     for name in sorted(request.dead):
         host = sight.hosts.get(name, Host(name))
         if name in sight.cluster.names:
@@ -324,7 +324,8 @@ def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterabl
 
 
 def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
-    """Yield who counts and is neither there nor named dead, and why the servers that answer may not see the same group."""
+    """Yield the members that are neither available nor listed as dead, and reasons why the answering servers may see
+    different groups."""
     for name in sorted(members - sight.cluster.names - request.dead):
         host = sight.hosts.get(name, Host(name))
         how = "its host answers by SSH: start it" if host.reached and not host.fenced else "bring it back"
@@ -642,8 +643,8 @@ def _playbook(name: str, extra: Mapping[str, Any]) -> str:
 
 
 def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
-    """Return the plan of a fresh cluster that was begun, from the hosts' state while no server answers; None if none
-    was begun."""
+    """Return the plan of a fresh cluster already in progress, from the hosts' state while no server answers; None if
+    there is none."""
     left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
     begun = any(host.copied or host.aside for host in left)
     unclear = any(host.running or not host.reached or host.failure for host in left)

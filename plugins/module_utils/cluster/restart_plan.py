@@ -116,10 +116,8 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
 
 
 def plan_ungated(cluster: Cluster | None, names: Sequence[str], rules: RollRules, unread: str = "") -> RollPlan:
-    """Return a restart that no gate watches: one server after another, in this order. Only lost messages are errors.
-
-    `cluster`: None where it could not be read, `unread`: why not.
-    """
+    """Return a restart without a health gate: one server after another, in this order. Only lost messages are errors.
+    `cluster`: None if it could not be read, `unread`: the reason."""
     problems = unchecked_losses(unread) if cluster is None else ungated_losses(cluster, names, rules)
     return RollPlan(tuple((name,) for name in names), len(names), tuple(problems))
 
@@ -214,8 +212,8 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
 
 
 def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
-    """Yield the groups that lost a member for good and have none to spare. Their leader reports every other member, also those
-    that are down."""
+    """Yield the groups that lost a member for good and have none to spare. Their leader reports every other member,
+    including those that are down."""
     for group in cluster.groups():
         touched = sorted(set(group.members).intersection(running))
         has_lost_one, has_spare = len(group.members) < group.size, len(group.members) > group.quorum
@@ -229,8 +227,8 @@ def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Probl
 
 
 def lost_messages(cluster: Cluster, running: Sequence[str], rules: RollRules) -> list[Problem]:
-    """Return the streams that lose messages, and the consumers that lose their positions, when these servers restart: errors,
-    unless that is accepted by name."""
+    """Return the streams that lose messages, and the consumers that lose their positions, when these servers restart:
+    errors, unless accepted by name."""
     return [
         *_lost_with_memory(cluster, running, rules),
         *_lost_positions(cluster, running, rules),
@@ -421,7 +419,8 @@ class _Colouring:
         return max(bounds)
 
     def _colour(self, count: int, order: Sequence[int]) -> list[set[int]] | None:
-        """Return at most `count` batches, or None where this order leads nowhere (DSATUR: the most constrained comes next)."""
+        """Return at most `count` batches, or None if this order needs more (DSATUR: the most constrained server comes
+        next)."""
         batches: list[set[int]] = [set() for _number in range(count)]
         closed: list[set[int]] = [set() for _name in self.names]
         used = [[0] * count for _limit in self._wide]

@@ -15,7 +15,8 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
 
-#: How many series get patches at the same time (docs.nats.io/release-notes): when a new one comes, the oldest ends.
+#: Number of series that get patches at the same time (docs.nats.io/release-notes): a new series ends support for the
+#: oldest.
 MAINTAINED = 2
 
 
@@ -199,8 +200,8 @@ def maintained() -> list[str]:
 
 
 def end_of_life(version: str) -> str:
-    """Return since when the series of a version gets no patches (`2025-09`); empty while it does, and for texts that
-    are not versions."""
+    """Return the month since which the series of a version gets no patches (`2025-09`); empty while it gets them, and
+    for texts that are not versions."""
     numbers = reported_version(version)[:2]
     later = [series for series in SERIES if series.numbers > numbers]
     return later[MAINTAINED - 1].released if numbers[0] and len(later) >= MAINTAINED else ""

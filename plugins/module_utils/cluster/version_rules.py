@@ -118,7 +118,7 @@ def parse(text: str) -> Version:
 
 
 def _reported(text: str) -> Version:
-    """Return the version that a running server reports, which may be that of a build of its own such as `2.15.1+fork`."""
+    """Return the version that a running server reports, which may be that of a custom build such as `2.15.1+fork`."""
     return (*reported_version(text), "-" not in text)
 
 
@@ -131,7 +131,7 @@ def api_level(version: str) -> int | None:
 
 
 def skipped_minors(version: str, target: str) -> list[str]:
-    """Return the minor releases between two versions, in the order in which they would be taken."""
+    """Return the minor releases between two versions, in ascending order."""
     start, end = _reported(version), parse(target)
     low, high = sorted((start[1], end[1]))
     between = [f"{end[0]}.{minor}" for minor in range(low + 1, high) if minor != _MISSING_MINOR]

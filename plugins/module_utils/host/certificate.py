@@ -61,7 +61,7 @@ def _authorities(path: str) -> list[str]:
 
 
 def _unreadable(paths: list[str], user: str) -> list[str]:
-    """Open the files as the user of the service, because a directory above them can keep it out, too."""
+    """Open the files as the user of the service, because a parent directory may also deny access."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:

@@ -86,7 +86,8 @@ def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
 
 
 def content_text(content: Context) -> str:
-    """Return the text of a file, with the keys in the order in which they were, or sorted if they were but for new ones."""
+    """Return the text of a file, with the keys in their previous order, or sorted if they were sorted apart from new
+    ones."""
     keys = [key for key in content if key not in KEYS]
     ordered = dict(sorted(content.items())) if keys == sorted(keys) else content
     return json.dumps(ordered, indent=2, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which run of Ansible this is, and whether another one on this controller has ended; read from /proc."""
+"""The identity of this run of Ansible, and whether a different run on this controller has ended; read from /proc."""
 
 from __future__ import annotations
 

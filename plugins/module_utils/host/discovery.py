@@ -133,7 +133,7 @@ def _routes(loaded: LoadedConfig) -> list[str] | None:
 
 
 def _store(server: RunningServer, loaded: LoadedConfig) -> dict[str, Any]:
-    """Return where the store is, by the configuration, and whether the host sees the directory that the process sees."""
+    """Return the configured place of the store, and whether the host sees the same directory as the process."""
     seen = loaded.store_path or loaded.store_reported
     return {
         "path": loaded.store_path,
@@ -160,5 +160,5 @@ def _tls_files(server: RunningServer, config: Mapping[str, Any]) -> list[dict[st
 
 
 def _free(path: str) -> bool:
-    """Return whether the path can become a link of ours: there is none, or a link already."""
+    """Return whether the path can become the role's link: it does not exist, or is a link already."""
     return os.path.islink(path) or not os.path.exists(path)

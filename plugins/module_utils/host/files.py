@@ -62,7 +62,7 @@ class Owned:
         )
 
     def grant(self, path: str) -> None:
-        """Give mode and owners to a path. The mode comes last: a change of owners takes bits away."""
+        """Set mode and owners of a path. The mode is set last, because a change of owners clears bits."""
         uid, gid = self.ids()
         if (uid, gid) != (-1, -1):
             os.chown(path, uid, gid)
@@ -202,7 +202,7 @@ def _stage(file: File, content: bytes) -> str:
         with open(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
-            # The space is taken only then with some file systems, and a crash after the rename must not find an empty file.
+            # Some file systems allocate the space only now, and a crash after the rename must not leave an empty file.
             os.fsync(stream.fileno())
         file.grant(path)
     except BaseException as error:

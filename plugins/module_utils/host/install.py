@@ -33,7 +33,7 @@ class InstallError(Exception):
 
 
 def binary_path(install_dir: str, version: str) -> Path:
-    """Return where that version's executable belongs."""
+    """Return the path of that version's executable."""
     return version_dir(install_dir, version) / "bin" / NAME
 
 
@@ -51,7 +51,7 @@ def source_digest(install_dir: str, version: str) -> str:
 
 
 def is_installed(install_dir: str, version: str, digest: str = "") -> bool:
-    """Return whether the executable is there, runs, is that version, and came from that source when one is given."""
+    """Return whether the executable exists, runs, has that version and, if a digest is given, came from that source."""
     path = binary_path(install_dir, version)
     if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
         return False
@@ -79,10 +79,8 @@ def versions(install_dir: str) -> list[str]:
 
 
 def unpack(source: str, target: IO[bytes]) -> None:
-    """Copy the nats-server executable out of a bare binary, a .tar.gz, .zip or .deb file; the content decides, not the name.
-
-    Raises InstallError when there is none in it.
-    """
+    """Extract the nats-server executable from a bare binary, a .tar.gz, .zip or .deb file; the content decides, not the
+    name. Raises InstallError if there is none."""
     with open(source, "rb") as stream:
         magic = stream.read(8)
     if magic.startswith(b"\x7fELF"):

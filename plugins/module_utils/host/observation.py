@@ -98,8 +98,8 @@ def read_drop_ins(properties: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def read_settings(path: str) -> list[dict[str, str]]:
-    """Return the lines of a unit's file, each its C(section), C(option) and C(value), in their order; none of a file that is not
-    there. Comments and continued lines are those of systemd.syntax(7)."""
+    """Return the lines of a unit's file, each its C(section), C(option) and C(value), in their order; empty if the file
+    does not exist. Comments and continued lines are those of systemd.syntax(7)."""
     found = []
     section = ""
     # A comment within a value that is continued does not end it.
@@ -211,7 +211,7 @@ def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]
         host = address.hostname or ""
         connection: http.client.HTTPConnection
         if address.scheme == "https":
-            # Any certificate is accepted: the request goes to the own host.
+            # Any certificate is accepted, because the request goes to this host.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

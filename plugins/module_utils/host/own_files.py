@@ -47,7 +47,7 @@ class OwnConfig:
 
 
 class _Environment(dict[str, str]):
-    """The environment of the process. A variable that is not in it stays the reference that it is."""
+    """The environment of the process. A reference to a variable outside it stays unchanged."""
 
     def __contains__(self, _name: object) -> bool:
         return True
@@ -57,7 +57,7 @@ class _Environment(dict[str, str]):
 
 
 def own_config(path: str) -> OwnConfig:
-    """Return the configuration that a file and its includes are. Raises ConfigSyntaxError where they cannot be understood, and
+    """Return the configuration in a file and its includes. Raises ConfigSyntaxError for an invalid one, and
     ProcessError."""
     server = find_server(path)
     environment = _Environment(parse_environment(server.pid) if server else {})

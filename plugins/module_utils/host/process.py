@@ -78,10 +78,8 @@ def stored_config(argv: list[str]) -> str | None:
 
 
 def find_server(config: str, proc: Path = _PROC) -> ServerProcess | None:
-    """Return the running nats-server of that configuration file, None when there is none.
-
-    Raises ProcessError when several run with the same file.
-    """
+    """Return the running nats-server of that configuration file, None without one. Raises ProcessError when several run
+    with the same file."""
     wanted = os.path.realpath(config)
     found = [server for server, path in _servers(proc) if os.path.realpath(path) == wanted]
     if len(found) > 1:
@@ -96,7 +94,7 @@ def running_binaries(proc: Path = _PROC) -> set[str]:
 
 
 def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool:
-    """Wait up to `timeout` seconds until this very process is gone or a zombie; False when it still lives then."""
+    """Wait up to `timeout` seconds until this process is gone or a zombie; return whether it is."""
     deadline = time.monotonic() + timeout
     while (ticks := _start_ticks(proc / str(server.pid))) is not None and _instance(
         server.pid, ticks, proc

@@ -37,8 +37,8 @@ _COMPRESSED = b"cmp"
 
 @dataclass(frozen=True)
 class StoredStream:
-    """A stream on a disk. `num_replicas` 0 and the others None where the files cannot be read, as those that are encrypted.
-    `messages`: also None where its index is not up to date, as after a crash."""
+    """A stream on a disk. `num_replicas` is 0 and other values are None if the files cannot be read, for example
+    because they are encrypted. `messages`: also None if the index is not up to date, as after a crash."""
 
     account: str
     name: str
@@ -80,7 +80,7 @@ class StoreOwner:
 
 
 def store_owner(store_dir: str) -> StoreOwner:
-    """Return whose store is below `store_dir`. Raises OSError for one that may not be read."""
+    """Return the owner of the store below `store_dir`. Raises OSError without permission to read it."""
     root = Path(store_dir) / "jetstream"
     accounts = Counter(account for account, _folder in _stream_folders(root))
     meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
@@ -89,7 +89,7 @@ def store_owner(store_dir: str) -> StoreOwner:
 
 
 def _peers(path: Path) -> list[str]:
-    """Return the Raft ids of a group's members (server/raft.go encodePeerState), none where the file cannot be read."""
+    """Return the Raft ids of a group's members (server/raft.go encodePeerState), none if the file cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -100,8 +100,8 @@ def _peers(path: Path) -> list[str]:
 
 
 def stored_streams(store_dir: str) -> list[StoredStream]:
-    """Return the streams below `store_dir`, as the configuration of nats-server has it. Raises OSError for one that may not be
-    read; a directory that is not there holds none."""
+    """Return the streams below `store_dir`, as in nats-server's configuration. Raises OSError without permission to
+    read it; a missing directory holds none."""
     return [_stream(account, folder) for account, folder in _stream_folders(Path(store_dir) / "jetstream")]
 
 
@@ -146,7 +146,7 @@ def _stream(account: str, folder: Path) -> StoredStream:
 
 
 def best_replica(held: Mapping[str, StoredStream]) -> str:
-    """Return the server whose disk goes furthest, then stopped in order, and then has the most messages."""
+    """Return the server whose disk has the highest sequence, then a clean stop, and then the most messages."""
 
     def holds(server: str) -> tuple[int, int]:
         stored = held[server]
@@ -194,7 +194,7 @@ def _changed(path: Path) -> int:
 
 
 def _index(path: Path) -> tuple[int | None, int | None, int | None]:
-    """Return the messages, the first and the last sequence as of index.db, None where there is none that can be read."""
+    """Return the messages, the first and the last sequence in index.db, None without a readable one."""
     try:
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD)
@@ -215,7 +215,7 @@ def _index(path: Path) -> tuple[int | None, int | None, int | None]:
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at this place, and the place after it. Raises IndexError where the data ends."""
+    """Return the number at this position, and the position after it. Raises IndexError at the end of the data."""
     value = shift = 0
     while True:
         byte = data[at]

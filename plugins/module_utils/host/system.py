@@ -45,7 +45,7 @@ def has_systemd() -> bool:
 
 
 def account(user: str, group: str) -> dict[str, Any]:
-    """Return whether the group exists, and the user's entry: empty when there is none."""
+    """Return whether the group exists, and the user's entry: empty without one."""
     try:
         entry = pwd.getpwnam(user)
         own = grp.getgrgid(entry.pw_gid).gr_name
@@ -72,7 +72,8 @@ def mounts(mountinfo: str) -> list[Mount]:
 
 
 def find_mount(path: str, every: Sequence[Mount]) -> Mount | None:
-    """Return the mount that holds a path: the longest mount point above it, the last one of those that are stacked there."""
+    """Return the mount that holds a path: the longest mount point above it, the last one if several are stacked
+    there."""
     inside = posixpath.normpath(path) + "/"
     above = [one for one in every if inside.startswith(one.target.rstrip("/") + "/")]
     return max(reversed(above), key=lambda one: len(one.target.rstrip("/")), default=None)
@@ -89,7 +90,7 @@ def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]
 
 
 def disks_under(mount: Mount, sysfs: Path = _SYS) -> list[str]:
-    """Return the names of the disks below a mount, through partitions, RAID, LVM and encryption; none of them is virtual."""
+    """Return the names of the physical disks below a mount, through partitions, RAID, LVM and encryption."""
     number = mount.device
     if mount.source.startswith("/dev/"):
         try:

@@ -52,7 +52,8 @@ def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
 
 
 def _plaintext(loaded: LoadedConfig, environment: Mapping[str, str]) -> int:
-    """Return how many passwords could be hashes and are none. Those that a file takes from the environment are in no file."""
+    """Return how many passwords could be hashed but are not. Passwords that a file takes from the environment do not
+    count."""
     elsewhere = {environment.get(name) for name in loaded.environment}
     return sum(
         leaf.key is not None
