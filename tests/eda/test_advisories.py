@@ -164,7 +164,7 @@ def test_arguments_that_cannot_work_are_named(cluster: NatsProcesses) -> None:
     assert "feedback: this ansible-rulebook does not confirm events" in why(**app, feedback=True)
 
 
-def test_with_feedback_what_came_to_the_rules_is_acknowledged(
+def test_events_are_acknowledged_once_the_rules_processed_them(
     cluster: NatsProcesses, start: Start, tmp_path: Path
 ) -> None:
     arguments = kept(cluster, "confirmed", subjects=["$JS.EVENT.ADVISORY.STREAM.CREATED.>"], feedback=True)

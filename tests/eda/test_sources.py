@@ -116,7 +116,7 @@ def test_empty_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (options.servers, options.user, options.password, options.timeout) == (("n1",), "app", "p", 2)
 
 
-def test_the_package_ansible_is_no_hindrance(tmp_path: Path) -> None:
+def test_event_sources_work_next_to_the_package_ansible(tmp_path: Path) -> None:
     """It brings a folder ansible_collections that is a package, which hides all others."""
     package = tmp_path / "ansible_collections"
     package.mkdir()

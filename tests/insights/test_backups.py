@@ -176,7 +176,7 @@ STORIES: dict[str, tuple[Callable[[Catalogue, str], Catalogue], str]] = {
 }
 
 
-def test_it_is_what_nats_check_says_of_the_same_catalogue(spark: SparkSession, tmp_path: Path) -> None:
+def test_findings_equal_nats_check_for_the_same_catalogue(spark: SparkSession, tmp_path: Path) -> None:
     catalogue = Catalogue()
     for name, (story, _status) in STORIES.items():
         catalogue = story(catalogue, f"APP/{name}")

@@ -82,7 +82,7 @@ def test_invalid_json_is_an_error(body: bytes) -> None:
             json_text.document(body, endpoint)
 
 
-def test_a_reply_of_another_form_is_read_as_it_is() -> None:
+def test_reply_with_unexpected_types_is_read_unchanged() -> None:
     documents: list[dict[str, Any]] = [
         {"data": []},
         {"data": {"account_details": 7}},
@@ -242,7 +242,7 @@ def noise(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_full_disk_takes_the_snapshot_under_way_and_is_said(tmp_path: Path, form: str) -> None:
+def test_full_disk_removes_the_unfinished_snapshot_and_is_reported(tmp_path: Path, form: str) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=form) as writer:
         writer.add(ORIGIN, Row("raftz", {}, noise(0)))
         before, _manifest = writer.publish()

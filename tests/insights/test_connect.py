@@ -80,7 +80,7 @@ def rows(spark: SparkSession, table: Path) -> list[str]:
     return [frame.schema.simpleString(), *sorted(json.dumps(row, sort_keys=True) for row in found)]
 
 
-def test_another_spark_makes_the_same_tables(connect: str, spark: SparkSession, golden: Golden, tmp_path: Path) -> None:
+def test_spark_connect_makes_the_same_tables(connect: str, spark: SparkSession, golden: Golden, tmp_path: Path) -> None:
     # The session of the tests made the golden lake, on one core of this machine.
     here, there = golden.path, tmp_path / "lake"
     write_golden(there)

@@ -74,9 +74,7 @@ def test_every_published_row_is_read(spark: SparkSession, golden: Golden, tmp_pa
     assert dates.execute(f"SELECT * FROM streams WHERE date > '{DAY}'").read_all().num_rows == 0
 
 
-def test_the_log_follows_what_is_published(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0.0)

@@ -111,7 +111,7 @@ def test_availability_and_elections_are_of_one_domain(made: Made) -> None:
     assert not [row for row in made.rows("gold", "divergence") if row["diverged"] or row["behind"]]
 
 
-def test_a_finding_of_one_domain_is_not_one_of_another(made: Made) -> None:
+def test_findings_of_domains_are_separate(made: Made) -> None:
     failed = [row for row in made.rows("findings", "findings") if row["result"] == "fail"]
     found = {(row["check"], row["domain"], row["stream"]) for row in failed if row["stream"] is not None}
     assert {(domain, stream) for check, domain, stream in found if check == "STREAM_106"} == {

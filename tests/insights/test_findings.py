@@ -314,7 +314,7 @@ def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
 # --- without Spark ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_check_has_a_case_and_says_what_to_do() -> None:
+def test_every_check_has_a_case_and_a_remedy() -> None:
     assert set(CASES) == set(REGISTRY.checks)
     assert len(REGISTRY.checks) >= 180
     for code, check in REGISTRY.checks.items():
@@ -347,7 +347,7 @@ def test_all_checks_of_nats_audit_are_there() -> None:
     assert {code for code in REGISTRY.checks if int(code[-3:]) < 100} == wanted
 
 
-def test_remedies_name_what_exists() -> None:
+def test_remedies_name_existing_modules_and_options() -> None:
     root = Path(__file__).parents[2]
     modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
     playbooks = {path.stem for path in (root / "playbooks").glob("*.yml")}
@@ -388,7 +388,7 @@ def test_measured_values_are_steady_and_counts_or_settings_are_not() -> None:
         assert all(threshold.default > 0 for threshold in REGISTRY.checks[code].thresholds), code
 
 
-def test_the_subject_is_named_by_what_modules_and_playbooks_take() -> None:
+def test_subject_fields_are_options_of_modules_and_playbooks() -> None:
     root = Path(__file__).parents[2]
     shared = "".join(path.read_text() for path in (root / "plugins" / "doc_fragments").glob("*.py"))
     variables = "".join(path.read_text() for path in (root / "roles").glob("*/meta/argument_specs.yml"))
@@ -405,7 +405,7 @@ def test_the_subject_is_named_by_what_modules_and_playbooks_take() -> None:
     )
 
 
-def test_thresholds_are_refused_when_nobody_knows_them() -> None:
+def test_unknown_thresholds_are_refused() -> None:
     given = settings(REGISTRY, {"server_003_cpu": 80, "skip": ["STREAM_103"]})
     assert (given.thresholds, given.skip) == ({"server_003_cpu": 80.0}, frozenset({"STREAM_103"}))
     for wrong, said in (

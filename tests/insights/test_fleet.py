@@ -22,14 +22,14 @@ def content(lake: Path) -> dict[str, bytes]:
     return {str(path.relative_to(lake)): gzip.decompress(path.read_bytes()) for path in lake.rglob("*.gz")}
 
 
-def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> None:
+def test_fleet_is_reproducible_and_depends_on_the_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         Fleet(5, 8, seed).write(tmp_path / name, 3600)
     assert content(tmp_path / "a") == content(tmp_path / "b")
     assert content(tmp_path / "a") != content(tmp_path / "c")
 
 
-def test_a_whole_fleet_reports_what_real_servers_do(tmp_path: Path) -> None:
+def test_complete_fleet_reports_the_fields_of_real_servers(tmp_path: Path) -> None:
     """No less than was recorded, nothing that no column takes, and the members of all groups."""
     fleet = Fleet(3, 10, whole=True)
     tables = fleet.write(tmp_path, 3600, form=PARQUET)["tables"]

@@ -151,7 +151,7 @@ def test_load_and_balance(gold: Gold) -> None:
     assert zones["members"] == len({server % 3 for server in living})
 
 
-def test_availability_is_the_time_between_what_was_seen(gold: Gold) -> None:
+def test_availability_is_the_time_between_samples(gold: Gold) -> None:
     found = {row["stream"]: row for row in gold.rows("availability", kind="stream")}
     assert set(found) == {stream.name for stream in FLEET.assets}
     for stream in FLEET.assets:
@@ -248,7 +248,7 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
     assert all(row["began_before"] for row in second)
 
 
-def test_a_log_tells_causes_at_the_collectors_time(spark: SparkSession) -> None:
+def test_log_events_have_the_collectors_time(spark: SparkSession) -> None:
     """The clock is ahead by a minute and a half. Lines without a cause are left out, and a line in two hours is one
     row."""
     time = START + timedelta(seconds=90)
@@ -299,7 +299,7 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     assert end == max(at(row["end"]) for row in found.values())
 
 
-def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(spark: SparkSession, tmp_path: Path) -> None:
+def test_day_is_made_again_after_the_day_before_changed_settings(spark: SparkSession, tmp_path: Path) -> None:
     """The state at its end may then be different. One table suffices to show which days are computed."""
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):

@@ -135,7 +135,7 @@ def test_days_to_full_and_when_there_are_none(forecast: dict[str, Row]) -> None:
         assert forecast[name]["full_p50"] is None
 
 
-def test_the_error_of_earlier_forecasts_stands_beside(forecast: dict[str, Row]) -> None:
+def test_forecast_has_the_error_of_earlier_forecasts(forecast: dict[str, Row]) -> None:
     for name, row in forecast.items():
         assert (row["horizon"], row["backtests"]) == (7, 1), name
     assert forecast["steady"]["error_p50"] == pytest.approx(0.0, abs=1e-9)
@@ -258,7 +258,7 @@ def _server(minute: int, name: str, identity: str, start: int) -> tuple[Any, ...
     return "fleet", f"s{minute}", taken, name, identity, "C1", "2.15.1", NOON + timedelta(minutes=start), *nothing
 
 
-def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> None:
+def test_name_of_two_servers_does_not_identify_a_server(spark: SparkSession) -> None:
     rows = [
         _server(minute, name, name + end, 0)
         for minute in range(3)
@@ -278,7 +278,7 @@ def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> Non
     )
 
 
-def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> None:
+def test_counter_resets_are_gaps(spark: SparkSession) -> None:
     """Ten minutes apart: 100 and 150, a restart, 5 and 25, then 10 without a restart."""
     reported = [(0, "a", 100), (10, "a", 150), (20, "b", 5), (30, "b", 25), (40, "b", 10)]
     key = "fleet string, snapshot string, taken timestamp, server_id string"
@@ -337,7 +337,7 @@ def _of_fleet(fleet: object, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[
     return ((str(fleet), *row[1:]) for row in rows)
 
 
-def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
+def test_replica_may_lack_messages_written_between_answers(spark: SparkSession) -> None:
     """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
     rows = [
         row
@@ -460,7 +460,7 @@ def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
-def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> None:
+def test_recreated_asset_had_no_election(spark: SparkSession) -> None:
     """Three streams with three leaders each: one was recreated before each election, and the servers report the creation of
     another one some milliseconds apart."""
     rows = []
@@ -610,7 +610,7 @@ def test_streams_are_unavailable_if_their_only_server_cannot_serve_them(spark: S
     assert states == {case: state for case, (_answer, _lists, state) in UNREPORTED.items()}
 
 
-def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> None:
+def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
     """Else every stream of the day would be compared in all snapshots, and written."""
     minutes = range(1, 21)
     moments: list[tuple[Any, ...]] = []

@@ -30,7 +30,7 @@ def silver(lake: Path, *more: str) -> int:
 
 
 @pytest.mark.parametrize("pointer", ["", "[]", '{"run": "r"}', '{"format": 99, "run": "r"}'])
-def test_a_lake_of_another_program_is_left_alone(
+def test_lake_of_a_different_program_is_not_changed(
     spark: SparkSession, tmp_path: Path, capsys: Output, pointer: str
 ) -> None:
     write_snapshot(tmp_path, recorded("2.15.1"))
@@ -105,7 +105,7 @@ def test_arguments_that_make_no_sense(capsys: Output) -> None:
         assert ended.value.code == 2
 
 
-def test_hours_without_snapshots_and_clocks_that_are_ahead_are_said(
+def test_hours_without_snapshots_and_fast_clocks_are_reported(
     spark: SparkSession, tmp_path: Path, capsys: Output
 ) -> None:
     ahead = HOUR + timedelta(days=400)

@@ -115,7 +115,7 @@ def test_findings_and_report_of_a_recorded_cluster(
         (None, "No such file"),
     ],
 )
-def test_thresholds_that_nobody_knows_are_refused_before_anything_is_read(
+def test_unknown_thresholds_are_refused_before_reading(
     tmp_path: Path, content: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "thresholds.json"
@@ -148,7 +148,7 @@ def test_hosts_that_are_reported_otherwise_are_refused(tmp_path: Path, content: 
     assert read_hosts(path) == [("n1", None, 1, None, None)]
 
 
-def test_a_journal_tells_what_was_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_journal_marks_planned_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "C1.jsonl"
     assert list(windows_of(None)) == list(windows_of(journal)) == []
     assert f"There is no journal {journal} yet" in capsys.readouterr().err

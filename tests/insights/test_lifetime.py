@@ -110,7 +110,7 @@ def test_absent_subject_is_not_fixed_if_the_sample_is_inconclusive(
     assert seen(made)["GONE"] == (state, "fail", 1, 1)
 
 
-def test_a_finding_goes_on_over_midnight(spark: SparkSession) -> None:
+def test_finding_continues_over_midnight(spark: SparkSession) -> None:
     yesterday = judged_findings(
         results(
             spark,
@@ -162,7 +162,7 @@ def test_unknown_results_are_counted_by_reason(spark: SparkSession) -> None:
     }
 
 
-def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None:
+def test_finding_belongs_to_one_domain(spark: SparkSession) -> None:
     """The streams have the same name; a healthy one does not affect the other."""
     looks = [
         *(look(at, "fail", domain="hub") for at in range(3)),
@@ -203,7 +203,7 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
     }
 
 
-def test_a_finding_at_its_threshold_goes_on_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:
+def test_finding_at_its_threshold_continues_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:
     yesterday = judged_findings(results(spark, used(-1, 13.9, "LASTS"), used(-1, 13.9, "OVER")))
     today = results(spark, used(1, 14.1, "LASTS"), used(1, 16.0, "OVER"))
     assert seen(judged_findings(today, yesterday)) == {

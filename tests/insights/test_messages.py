@@ -94,7 +94,7 @@ def ways(version: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["DIRECT", "PLAIN", "QUEUE", "OPEN"])
-def test_reads_what_nats_py_reads(site: Site, streams: dict[str, list[Message]], name: str) -> None:
+def test_messages_equal_those_of_nats_py(site: Site, streams: dict[str, list[Message]], name: str) -> None:
     stream, found = state(site, name)
     assert found.way == ways(site.version)[name]
     wanted = streams[name]
@@ -150,7 +150,7 @@ def test_a_message_that_fills_a_pull_exactly(site: Site, monkeypatch: pytest.Mon
     assert len(read(site, stream, found, 1, 9, login=login)) == 9
 
 
-def test_a_server_that_knows_no_batches(site: Site, streams: dict[str, list[Message]]) -> None:
+def test_server_without_batch_requests(site: Site, streams: dict[str, list[Message]]) -> None:
     """As one of several may, while they are being upgraded: it gives one message for each question."""
     stream, found = state(site, "DIRECT")
     wanted = [message for message in streams["DIRECT"] if message.sequence <= 30]

@@ -432,9 +432,7 @@ def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
         (("n4", "n5"), (16, 17), "critical"),
     ],
 )
-def test_servers_that_are_away_on_purpose_are_a_note(
-    servers: tuple[str, ...], hours: tuple[int, int], severity: str
-) -> None:
+def test_planned_outages_are_a_note(servers: tuple[str, ...], hours: tuple[int, int], severity: str) -> None:
     begin, end = (datetime.fromisoformat(moment(hour).replace("Z", "+00:00")).timestamp() for hour in hours)
     window = module_util("cluster.journal").Window(servers, begin, end, "in maintenance by ops (new disks)")
     gone = [found("FLEET_101"), *(found("META_105", server=name) for name in ("n4", "n5"))]
@@ -447,7 +445,7 @@ def test_servers_that_are_away_on_purpose_are_a_note(
     ("hours", "usual", "stopped"),
     [(18.9, 60, False), (19.1, 60, True), (18 + 71, 86_400, False), (18 + 73, 86_400, True)],
 )
-def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, usual: float, stopped: bool) -> None:
+def test_report_of_today_warns_that_snapshots_have_stopped(hours: float, usual: float, stopped: bool) -> None:
     tables = {"fleets": rows("fleets", {"taken": moment(18), "servers": 5, "missing": [], "complete": True})}
     now = BEGIN + timedelta(hours=hours)
     # A fresh snapshot of one fleet does not hide the other one.
@@ -479,14 +477,14 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     assert "snapshots_stopped" not in {cause["kind"] for cause in dicts(retired, "causes")}
 
 
-def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
+def test_remedy_of_the_check_is_the_fallback() -> None:
     (cause,) = find_causes(
         *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))
     )
     assert (cause["kind"], cause["commands"], cause["findings"]) == ("", ["acknowledge"], 9)
 
 
-def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
+def test_incomplete_snapshot_of_running_servers_does_not_report_a_dead_server() -> None:
     (cause,) = find_causes(found("FLEET_101"))
     assert (cause["kind"], cause["servers"], cause["severity"]) == ("", [], "critical")
 

@@ -77,7 +77,7 @@ def test_user_settings_take_precedence() -> None:
     assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m"]
 
 
-def test_java_is_asked_for_a_function_once(spark: SparkSession) -> None:
+def test_java_functions_are_resolved_once(spark: SparkSession) -> None:
     """PySpark requests it whenever it creates a column."""
     jvm: Any = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions"):
@@ -94,7 +94,7 @@ def test_a_setting_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -
     assert "--conf" in capsys.readouterr().err
 
 
-def test_a_session_in_another_time_zone_is_left_alone_and_not_used(spark: SparkSession) -> None:
+def test_session_in_a_different_time_zone_is_neither_changed_nor_used(spark: SparkSession) -> None:
     """Such as that of a notebook: hours would be written to other folders than they are read from."""
     zone = "spark.sql.session.timeZone"
     assert session().conf.get(zone) == "UTC"

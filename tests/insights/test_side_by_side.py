@@ -60,7 +60,7 @@ def test_one_at_a_time_is_in_order_and_in_the_thread_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_after_a_failure_nothing_that_needs_it_begins_and_what_runs_has_ended(at_once: int) -> None:
+def test_dependents_of_a_failed_task_do_not_start_and_running_ones_end(at_once: int) -> None:
     made: list[str] = []
 
     def make(name: str) -> None:

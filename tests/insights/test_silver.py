@@ -112,7 +112,7 @@ def tables(made: Lake) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("version", RECORDED)
-def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], version: str) -> None:
+def test_silver_equals_the_live_modules(tables: dict[str, list[Row]], version: str) -> None:
     cluster = live_cluster(recorded(version))
 
     def read_rows(name: str) -> list[Row]:
@@ -610,7 +610,7 @@ def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp
     ]
 
 
-def test_groups_are_those_that_all_members_tell(
+def test_groups_equal_the_comparison_of_all_members(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader's row equals the comparison of all members if these agree, and is ignored otherwise."""

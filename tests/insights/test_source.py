@@ -87,7 +87,7 @@ def read(source: SparkSession, site: Site, stream: str = "DIRECT", **more: Any) 
     return source.read.format("jetstream").options(**options(site, stream, **more)).load()
 
 
-def test_a_batch_is_what_nats_py_reads_over_tls(source: SparkSession, site: Site, certificates: Path) -> None:
+def test_batch_equals_the_messages_of_nats_py_over_tls(source: SparkSession, site: Site, certificates: Path) -> None:
     frame = read(source, site, partitions=3, tls_ca_file=certificates / "cert.pem")
     assert frame.schema == _parse()
     micros, partition = F.unix_micros("time").alias("micros"), F.spark_partition_id().alias("partition")
@@ -193,7 +193,7 @@ def pushing(source: SparkSession) -> Iterator[SparkSession]:
     source.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_filters_narrow_what_is_read(pushing: SparkSession, site: Site) -> None:
+def test_filters_narrow_the_read_messages(pushing: SparkSession, site: Site) -> None:
     """The rows are those of a query that reads everything."""
     wanted = asyncio.run(read_messages(site, "DIRECT"))
     moment = F.lit(_iso(wanted[400].time)).cast("timestamp")
@@ -266,7 +266,7 @@ def run_query(source: SparkSession, folder: Path, reported: dict[str, str]) -> l
         query.stop()
 
 
-def test_available_now_admission_and_a_stream_made_anew(source: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_available_now_admission_and_a_recreated_stream(source: SparkSession, site: Site, tmp_path: Path) -> None:
     site.add_stream("FLOW", allow_direct=True)
     site.publish("FLOW", 250)
     reported = options(site, "FLOW", max_messages_per_trigger=100)

@@ -104,7 +104,7 @@ def test_chat_programs_neither_notify_a_channel_nor_show_a_link_of_a_name() -> N
 
 
 @pytest.mark.parametrize("status", [302, 307, 404, 500])
-def test_an_answer_that_is_no_yes_is_reported_and_not_followed(listener: Listener, tmp_path: Path, status: int) -> None:
+def test_unsuccessful_answer_is_reported_and_not_followed(listener: Listener, tmp_path: Path, status: int) -> None:
     listener.status = status
     file = tmp_path / "webhook"
     file.write_text(listener.address)

@@ -44,7 +44,7 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path,
         cluster.deploy_changes_nothing(nats_server_take_over=True)
 
 
-def test_adopted_twice_changes_nothing_and_spares_what_was_edited(tmp_path: Path) -> None:
+def test_second_adoption_changes_nothing_and_keeps_edits(tmp_path: Path) -> None:
     cluster = Foreign(tmp_path, "2.15.1")
     with cluster.by_hand():
         cluster.adopt()

@@ -146,7 +146,7 @@ def test_promtool_takes_the_rules() -> None:
     )
 
 
-def test_each_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Path) -> None:
+def test_each_alert_fires_only_for_its_condition(tmp_path: Path) -> None:
     assert FIRES.keys() == {alert.name for alert in (*ALERTS, *CHECK_ALERTS)}
     run(tmp_path, [case({}), *(case(changes, name, *ALSO.get(name, ())) for name, changes in FIRES.items())])
 

@@ -77,7 +77,7 @@ def running(command: list[str], port: int, log: Path) -> Iterator[None]:
         process.wait(30)
 
 
-def test_a_killed_server_calls_somebody_with_its_runbook(
+def test_killed_server_pages_with_its_runbook(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
     """And is taken back when it runs again. The published rules, but that five minutes are as many seconds."""

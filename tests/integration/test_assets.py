@@ -313,7 +313,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     assert api.stream("FULL")["state"]["messages"] == 4
 
 
-def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, api: JetStreamApi) -> None:
+def test_purge_removes_the_selected_messages(change: Run, refused: Run, run: Run, api: JetStreamApi) -> None:
     change("stream", stream="DIRTY", subjects=["dirty.>"])
     assert run("stream", stream="DIRTY", state="purged")["changed"] is False
     publish(api, "dirty.a", 4)
@@ -333,7 +333,7 @@ def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, a
     assert run("stream", stream="NOTHERE", state="purged")["failure"]["code"] == "not_found"
 
 
-def test_deletion_of_what_is_used_is_refused(
+def test_deletion_of_used_assets_is_refused(
     change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses
 ) -> None:
     change("stream", stream="ORIGIN", subjects=["origin.>"])
@@ -559,7 +559,7 @@ def test_immutable_consumer_settings_are_refused(change: Run, refused: Run, orde
     assert api.consumer(orders, "worker")["config"] == config
 
 
-def test_a_consumer_is_paused_and_goes_on(
+def test_consumer_is_paused_and_resumed(
     change: Run, refused: Run, run: Run, orders: str, version: str, api: JetStreamApi
 ) -> None:
     worker = {"stream": orders, "consumer": "worker"}
@@ -724,7 +724,7 @@ def test_an_object_bucket_works_with_the_clients(
     change_absent(run, "object_bucket", bucket="files")
 
 
-def test_a_stream_that_is_no_bucket_is_left_alone(refused: Run, five: NatsProcesses) -> None:
+def test_stream_that_is_not_a_bucket_is_not_changed(refused: Run, five: NatsProcesses) -> None:
     five.add_stream("KV_odd", 1)
     five.add_stream("OBJ_odd", 1)
     for name in ("kv_bucket", "object_bucket"):

@@ -128,7 +128,7 @@ def known_secrets(cluster: RoleCluster) -> dict[str, str]:
     return found
 
 
-def test_it_says_what_it_has_and_what_it_lacks(bundle: tuple[Run, Path], broken: RoleCluster) -> None:
+def test_index_lists_contents_and_omissions(bundle: tuple[Run, Path], broken: RoleCluster) -> None:
     done, path = bundle
     assert path.stat().st_mode & 0o777 == 0o600
     assert "2 of 3 servers answered; 2 of 3 hosts did" in done.output
@@ -247,7 +247,7 @@ def test_the_import_of_the_insights_reads_it(bundle: tuple[Run, Path], run_modul
         assert rows(table), table
 
 
-def test_check_mode_says_what_it_would_collect_and_writes_nothing(broken: RoleCluster, tmp_path: Path) -> None:
+def test_check_mode_lists_the_files_and_writes_nothing(broken: RoleCluster, tmp_path: Path) -> None:
     done, path = run_bundle(broken, tmp_path / "none", "--check")
     assert path is None
     assert not (tmp_path / "none").exists()
@@ -255,7 +255,7 @@ def test_check_mode_says_what_it_would_collect_and_writes_nothing(broken: RoleCl
     assert "changed=0" in done.output.partition("n2 ")[2]
 
 
-def test_without_any_server_there_is_what_the_hosts_tell(
+def test_bundle_without_a_running_server_has_the_hosts_data(
     run_module: Runner, broken: RoleCluster, tmp_path: Path
 ) -> None:
     nobody = {"servers": ["nats://127.0.0.1:1"], "user": "sys", "password": SYSTEM_PASSWORD, "timeout": 1}
@@ -302,7 +302,7 @@ def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_
     assert "its secrets are unknown" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
 
 
-def test_the_size_is_kept_and_what_had_no_room_is_named(
+def test_size_limit_is_kept_and_omitted_files_are_named(
     run_module: Runner, broken: RoleCluster, tmp_path: Path
 ) -> None:
     """The host's part alone is larger than all may be, and does not compress."""

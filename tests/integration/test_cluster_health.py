@@ -438,7 +438,7 @@ def test_a_server_whose_routes_are_refused(
         assert "systemctl" not in result["msg"] and "scale_in" not in result["msg"], (fault, result["msg"])
 
 
-def test_a_cluster_that_was_joined_to_another_one(
+def test_cluster_that_was_joined_to_a_foreign_one(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
     own, other = (make_cluster([f"{letter}{number}" for number in (1, 2, 3)]) for letter in "ab")
@@ -588,7 +588,7 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
     passes(gate_restarting_silent(north, north.sys_connection(), options, run_module, others=(east, west)))
 
 
-def test_a_leader_that_counts_too_few_members_is_no_problem(
+def test_leader_that_counts_too_few_members_is_not_a_problem(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
     """2.10.27 does so for good, now and then, after its first start. Two of three must agree then as before."""

@@ -130,7 +130,7 @@ def test_values_arrive_with_their_type(version: str, tmp_path: Path) -> None:
 
 @EVERY_VERSION
 @pytest.mark.parametrize("size", ["7", "7k", "7KB", "7KiB", "7M", "7MB", "7g", "7GB", "7T", "7TB", "7TiB"])
-def test_sizes_mean_what_we_think(version: str, size: str, tmp_path: Path) -> None:
+def test_sizes_have_the_expected_values(version: str, size: str, tmp_path: Path) -> None:
     if version == "2.15.1" or size in ("7", "7GB", "7TB"):
         with running(version, {"jetstream": {"store_dir": str(tmp_path), "max_file_store": size}}) as server:
             assert server.get("varz")["jetstream"]["config"]["max_storage"] == size_bytes(size)
@@ -192,7 +192,7 @@ def test_secrets_resolve_in_blocks_arrays_and_urls(version: str, tmp_path: Path)
 
 
 @EVERY_VERSION
-def test_routes_are_known_by_their_certificates(version: str, tmp_path: Path) -> None:
+def test_routes_are_identified_by_their_certificates(version: str, tmp_path: Path) -> None:
     """By verify_and_map, with a user that is a name of the certificate, and no password in a URL."""
     made = make_certificates(tmp_path)
     tls = {"cert_file": str(made.cert), "key_file": str(made.key), "ca_file": str(made.ca), "verify_and_map": True}
@@ -249,7 +249,7 @@ def single_keys() -> Iterator[tuple[str, Key, dict[str, Any]]]:
 
 
 @EVERY_VERSION
-def test_the_server_knows_each_key_from_the_release_that_we_name(version: str, tmp_path: Path) -> None:
+def test_each_key_is_supported_from_its_listed_release(version: str, tmp_path: Path) -> None:
     wrong = []
     for path, key, config in single_keys():
         output = check(version, write_files(config, tmp_path))
@@ -317,7 +317,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", RELOADABLE)
-def test_a_reload_accepts_what_we_say(version: str, tmp_path: Path) -> None:
+def test_reload_accepts_the_listed_changes(version: str, tmp_path: Path) -> None:
     cluster_port, other_port = free_ports(2)
     base: dict[str, Any] = {
         "server_name": "n1",

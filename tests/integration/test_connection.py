@@ -95,7 +95,7 @@ def test_environment_and_context(
     assert APP_PASSWORD not in json.dumps(result)
 
 
-def test_tls_asked_for_and_not_offered(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+def test_tls_required_by_the_client_and_not_offered(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     connection = {**healthy.sys_connection(), "tls_ca_file": str(make_certificates(tmp_path).ca)}
     result = run_module("nats_server_info", connection)
     assert result["failure"]["code"] == "tls"

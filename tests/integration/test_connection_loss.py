@@ -249,7 +249,9 @@ def test_read_requests_are_repeated(proxy: Proxy, client: Client, kind: str, fat
 
 
 @pytest.mark.parametrize("kind", ["request", "gather"])
-def test_after_the_deadline_the_failure_says_what_is_lost_and_why(proxy: Proxy, client: Client, kind: str) -> None:
+def test_failure_after_the_deadline_names_the_lost_connection_and_its_cause(
+    proxy: Proxy, client: Client, kind: str
+) -> None:
     trigger, call = READS[kind]
     proxy.arm(trigger, CLOSED, gone=True)
     failure, seconds = caught_failure(lambda: call(client))
@@ -269,7 +271,7 @@ def test_a_request_that_acts_is_not_sent_twice(proxy: Proxy, patient: Client) ->
     assert (failure.code, failure.server) == ("unreachable", proxy.url)
 
 
-def test_the_server_whose_connection_was_lost_is_asked_last(proxy: Proxy, healthy: NatsProcesses) -> None:
+def test_server_whose_connection_was_lost_is_queried_last(proxy: Proxy, healthy: NatsProcesses) -> None:
     with Client(ConnectionOptions((proxy.url, healthy.url("n2")), SYS_USER, SYS_PASSWORD, timeout=2)) as client:
         client.connect()
         assert client.url == proxy.url
@@ -296,7 +298,7 @@ def test_a_lost_connection_can_be_closed(proxy: Proxy, client: Client, fate: str
     client.close()
 
 
-def test_a_message_that_cannot_be_sent_is_no_lost_connection(client: Client) -> None:
+def test_unsendable_message_is_not_a_lost_connection(client: Client) -> None:
     for call in (Call("with space"), Call("natsops.big", b"x" * (1024 * 1024 + 1))):
         failure, _seconds = caught_failure(lambda call=call: client.request(call))  # type: ignore[misc]
         assert (failure.code, failure.subject) == ("invalid_option", call.subject)
@@ -325,7 +327,9 @@ def test_observing_ends_with_the_connection(proxy: Proxy, client: Client) -> Non
 
 @pytest.mark.parametrize("fate", [CLOSED, RESET])
 @pytest.mark.parametrize("trigger", [b"PING.STATSZ", b".JSZ", b".HEALTHZ"])
-def test_the_gate_goes_on(proxy: Proxy, healthy: NatsProcesses, run_module: Runner, trigger: bytes, fate: str) -> None:
+def test_gate_continues_after_a_lost_connection(
+    proxy: Proxy, healthy: NatsProcesses, run_module: Runner, trigger: bytes, fate: str
+) -> None:
     """Also with a single sample, which a lost connection does not make a bad one."""
     proxy.arm(trigger, fate)
     options = {"expected_servers": healthy.names, "samples": 1, "span": 0, "wait": False}
@@ -357,7 +361,7 @@ def test_subscribing(proxy: Proxy, fate: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("fate", [CLOSED, RESET])
-def test_delivering_hands_on_what_came_and_ends(proxy: Proxy, healthy: NatsProcesses, fate: str) -> None:
+def test_delivery_passes_on_received_messages_and_ends(proxy: Proxy, healthy: NatsProcesses, fate: str) -> None:
     bodies: list[bytes] = []
 
     async def on_message(message: Message) -> None:
@@ -408,7 +412,7 @@ def test_pulling(proxy: Proxy, consumer: tuple[str, str], trigger: bytes, fate: 
     assert seconds < LONG / 2
 
 
-def test_an_acknowledgement_that_nobody_confirms(proxy: Proxy, consumer: tuple[str, str]) -> None:
+def test_unconfirmed_acknowledgement(proxy: Proxy, consumer: tuple[str, str]) -> None:
     proxy.arm(b"$JS.ACK", SILENT)
 
     async def on_message(_message: Message) -> None:
@@ -419,7 +423,7 @@ def test_an_acknowledgement_that_nobody_confirms(proxy: Proxy, consumer: tuple[s
 
 
 @pytest.mark.parametrize("error", [asyncio.TimeoutError("of the work"), ConnectionResetError("of the work")])
-def test_an_exception_of_the_work_stays_what_it_is(proxy: Proxy, consumer: tuple[str, str], error: Exception) -> None:
+def test_exception_of_the_work_is_raised_unchanged(proxy: Proxy, consumer: tuple[str, str], error: Exception) -> None:
     async def on_message(_message: Message) -> None:
         raise error
 

@@ -185,7 +185,7 @@ def test_kicks_are_throttled_and_limited(five: NatsProcesses, clients: Clients, 
     assert (len(done["kicked"]), clients.alive(), clients.told) == (3, 1, 0)
 
 
-def test_clients_are_told_before_they_are_kicked(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+def test_clients_get_a_notice_before_they_are_kicked(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
     clients.connect(3, "n1", "victim")
     clients.connect(1, "n1", "bystander")
     started = time.monotonic()
@@ -230,7 +230,7 @@ def test_the_system_account_is_never_kicked(five: NatsProcesses, run_module: Run
         assert (result["changed"], result["kicked"]) == (False, [])
 
 
-def test_kicks_that_nobody_can_mean_are_refused(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+def test_nonsensical_kicks_are_refused(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
     clients.connect(1, "n1", "safe")
 
     def refusal(**options: Any) -> str:

@@ -76,7 +76,7 @@ class Started:
 
 
 @pytest.mark.parametrize(("version", "proof"), [("2.10.27", "time"), ("2.15.1", "digest")])
-def test_a_file_that_changed_is_no_proof_until_it_is_reloaded(tmp_path: Path, version: str, proof: str) -> None:
+def test_changed_file_is_not_evidence_until_it_is_reloaded(tmp_path: Path, version: str, proof: str) -> None:
     server = Started(tmp_path, version)
     with server.running(server.http):
         found = server.read()
@@ -94,7 +94,7 @@ def test_a_file_that_changed_is_no_proof_until_it_is_reloaded(tmp_path: Path, ve
         assert server.read()["config"]["max_connections"] == 7
 
 
-def test_without_a_monitoring_port_the_executable_proves_what_was_read(tmp_path: Path) -> None:
+def test_executable_verifies_the_configuration_without_a_monitoring_port(tmp_path: Path) -> None:
     server = Started(tmp_path, "2.15.1")
     with server.running("max_payload: 2MB\n"):
         found = server.read()

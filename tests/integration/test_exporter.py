@@ -124,7 +124,7 @@ def test_a_wrong_password_is_a_metric(healthy: NatsProcesses, start: Start) -> N
     assert wrong["natsops_failure", "wrong_account"] + wrong["natsops_failure", "permission"] == 1
 
 
-def test_a_server_that_says_nothing_hangs_no_scrape(healthy: NatsProcesses, start: Start) -> None:
+def test_silent_server_does_not_block_a_scrape(healthy: NatsProcesses, start: Start) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -153,7 +153,7 @@ def test_scrapes_do_not_ask_the_servers(healthy: NatsProcesses, start: Start) ->
     assert openmetrics.endswith("# EOF\n")
 
 
-def test_files_beside_the_cluster(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
+def test_exporter_reads_journal_catalogue_and_report(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
     """One that is missing or broken is a metric and a line, and read as soon as it is there."""
     event = {"version": 1, "time": "2026-11-24T10:00:00Z", "run": "r", "cluster": "C1", "event": "run_started", "of": 3}
     report = tmp_path / "report.json"

@@ -96,7 +96,7 @@ def commands(path: str) -> list[Command]:
 
 
 @pytest.mark.parametrize("path", TASKS)
-def test_tasks_of_a_guide_do_what_they_say(cluster: GuideCluster, path: str) -> None:
+def test_tasks_of_a_guide_run(cluster: GuideCluster, path: str) -> None:
     variables = {
         "app_password": APP_PASSWORD,
         "nats_system_password": SYSTEM_PASSWORD,
@@ -120,7 +120,7 @@ def test_tasks_of_a_guide_do_what_they_say(cluster: GuideCluster, path: str) -> 
 
 
 @pytest.mark.parametrize("path", LOOKING)
-def test_commands_that_look_change_nothing(cluster: GuideCluster, path: str) -> None:
+def test_reading_commands_change_nothing(cluster: GuideCluster, path: str) -> None:
     pids = cluster.pids()
     for command in commands(path):
         if command.text == DEPLOY:
@@ -230,7 +230,7 @@ def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: P
 
 
 @pytest.mark.chaos
-def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
+def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
     """Three of five hosts lose all they have, one of them does not even answer, and new ones take their places."""
     cluster = GuideCluster(tmp_path)
     for name in ("n4-c1", "n5-c1"):

@@ -209,7 +209,7 @@ def test_all_of_a_host_in_one_run(site: Site) -> None:
     assert "The host cannot be read" in site.read()["msg"]
 
 
-def test_versions_come_go_and_are_refused_by_what_they_say(tmp_path: Path) -> None:
+def test_versions_are_installed_removed_and_refused_by_their_output(tmp_path: Path) -> None:
     folder, old, new = tmp_path / "opt", binary("2.10.27"), binary(VERSION)
     folder.mkdir()
 

@@ -82,7 +82,7 @@ def test_a_missing_server_is_a_finding(healthy: NatsProcesses, run_module: Runne
     assert "n3" in refused["msg"]
 
 
-def test_another_cluster_is_not_this_one(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_servers_outside_the_named_cluster_are_missing(healthy: NatsProcesses, run_module: Runner) -> None:
     result = run_module("nats_server_info", healthy.sys_connection(), cluster="C", expected_servers=["n1"])
     assert (result["servers"], result["missing"]) == ([], ["n1"])
 

@@ -38,7 +38,7 @@ def test_books_that_do_not_balance(stored: list[str], word: str) -> None:
     assert any(word in problem for problem in compare(BOOK, stored))
 
 
-def test_a_last_message_without_its_acknowledgement_is_no_fault() -> None:
+def test_last_message_without_an_acknowledgement_is_not_a_fault() -> None:
     assert compare(BOOK, ["s.p0-0", "s.p0-1", "s.p0-2", "s.p0-3"]) == []
 
 

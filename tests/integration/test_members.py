@@ -99,7 +99,7 @@ def streams(stream: str, replicas: int) -> list[dict[str, Any]]:
 # --- Refusals, and replacing a server by one of the same name ------------------------------------------------------------
 
 
-def test_the_hosts_must_be_those_of_one_whole_cluster(cluster: RoleCluster) -> None:
+def test_run_needs_all_hosts_of_one_cluster(cluster: RoleCluster) -> None:
     assert "the run excludes n2, n3: run it without --limit" in refused(cluster, "scale_out", "--limit", "n1")
     some: dict[str, Any] = {"nats_server_cluster_members": ["n1", "n2"]}
     assert "also includes n3, which does not belong to the cluster C1" in refused(cluster, "replica_count", **some)
@@ -277,7 +277,7 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
     assert meta_members(run_module, cluster) == NAMES == parse_hosts(run_module, cluster, "ORDERS")
 
 
-def test_a_cluster_that_nobody_leads(cluster: RoleCluster, run_module: Runner) -> None:
+def test_cluster_without_a_meta_leader(cluster: RoleCluster, run_module: Runner) -> None:
     """The last one: it leaves the cluster without a quorum."""
     cluster.kill("n1", "n2")
     # A leader that is left notices after some seconds that it lost its quorum.

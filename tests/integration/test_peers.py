@@ -156,7 +156,7 @@ def test_a_running_server_hands_its_replica_over(tagged: Peers) -> None:
     tagged.delete("ORDERS")
 
 
-def test_a_server_that_nothing_knows_is_refused(tagged: Peers) -> None:
+def test_unknown_server_is_refused(tagged: Peers) -> None:
     tagged.add("ORDERS", 3)
     for options in ({"server_name": "N1"}, {"server_name": ""}, {"state": "moved", "from": "n1", "to": "n.*"}):
         refused = tagged.stream(stream="ORDERS", **options)
@@ -176,7 +176,7 @@ def test_a_leader_that_does_not_change_keeps_its_replica(tagged: Peers, monkeypa
     tagged.delete("ORDERS")
 
 
-def test_a_server_that_may_host_what_nobody_reports_is_not_emptied(tagged: Peers) -> None:
+def test_server_that_may_have_unreported_replicas_is_not_evacuated(tagged: Peers) -> None:
     [host] = tagged.add("ALONE", 1)
     tagged.cluster.kill(host)
     server = next(iter(tagged.cluster.processes))

@@ -225,9 +225,7 @@ def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
     return [view["leader"], *sorted(peer["name"] for peer in view.get("replicas") or ())]
 
 
-def test_replicas_are_made_whole_again(
-    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
-) -> None:
+def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path) -> None:
     """A replica that its server cannot make, a group that a refused removal left short, and a server that never comes back.
 
     The server that cannot make it does not lead the meta group: a meta leader that restarts on 2.15.1 can, at its second attempt.

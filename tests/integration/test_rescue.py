@@ -216,7 +216,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
-def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
+def test_killed_rescue_resumes_and_new_servers_fill_every_stream(
     cluster: NatsProcesses, run_module: Runner, tmp_path: Path
 ) -> None:
     records = tmp_path / "records"

@@ -356,9 +356,7 @@ def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> 
 
 
 @pytest.mark.chaos
-def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(
-    cluster: RoleCluster, run_module: Runner
-) -> None:
+def test_route_pool_and_pinned_accounts_are_reloaded_under_load(cluster: RoleCluster, run_module: Runner) -> None:
     before = cluster.pids()
     change: dict[str, Any] = {"nats_server_cluster_pool_size": 5, "nats_server_cluster_accounts": ["APP"]}
     under_load(cluster, lambda: cluster.playbook("deploy", **change))

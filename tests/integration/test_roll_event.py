@@ -43,7 +43,7 @@ def heard(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tupl
     return asyncio.run(listen())
 
 
-def test_an_event_is_written_and_heard(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+def test_event_is_written_and_published(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     journal = tmp_path / "new" / "C1.jsonl"
     options: dict[str, Any] = {
         **EVENT,

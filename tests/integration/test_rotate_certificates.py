@@ -57,7 +57,7 @@ def adopt(site: Site, new: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site: Site) -> None:
+def test_new_authority_is_trusted_first_and_the_old_one_removed_last(site: Site) -> None:
     pids, old, new = site.pids(), authority(site), site.root / "ca-2"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
     before = site.contents()
@@ -137,9 +137,7 @@ def connect_with(site: Site, folder: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_nothing(
-    site: Site, run_module: Runner
-) -> None:
+def test_operators_files_rotate_the_authority_and_bad_ones_change_nothing(site: Site, run_module: Runner) -> None:
     pids, old, new = site.pids(), authority(site), site.root / "given"
     issue(run_module, new)
     bundle = site.root / "bundle.crt"

@@ -113,7 +113,7 @@ def test_one_run_waits_for_the_window(site: Site) -> None:
 
 
 @pytest.mark.chaos
-def test_a_password_of_the_same_name_is_replaced_at_once_when_asked_for(site: Site) -> None:
+def test_password_of_the_same_user_is_replaced_at_once_on_request(site: Site) -> None:
     [(name, word)] = current(site).items()
     site.users[0]["password"] = "app-same-name"
     with Watch(site, {name: "app-same-name"}):
@@ -184,7 +184,7 @@ def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> 
 
 
 @pytest.mark.chaos
-def test_a_new_system_password_that_is_no_password_leaves_the_old_user(site: Site) -> None:
+def test_invalid_new_system_password_keeps_the_old_user(site: Site) -> None:
     user, word = (str(site.variables[f"nats_server_system_{key}"]) for key in ("user", "password"))
     previous: dict[str, Any] = {"nats_server_system_previous_user": user, "nats_server_system_previous_password": word}
     hashed: dict[str, Any] = {

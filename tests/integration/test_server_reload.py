@@ -77,7 +77,7 @@ def test_refused_reload_hides_values(pair: NatsProcesses, run_module: Runner) ->
     assert varz(run_module, pair, "n10")["config_load_time"] == loaded
 
 
-def test_changed_key_is_not_told(pair: NatsProcesses, run_module: Runner) -> None:
+def test_changed_key_is_not_disclosed(pair: NatsProcesses, run_module: Runner) -> None:
     config = pair.config_file("n10")
     pair.write_config("n10")
     config.write_text(config.read_text().replace("max_file_store", 'key: "jetstream-secret", max_file_store'))
@@ -91,14 +91,14 @@ def test_changed_key_is_not_told(pair: NatsProcesses, run_module: Runner) -> Non
     assert "jetstream-secret" not in json.dumps(result)
 
 
-def test_broken_file_is_told(pair: NatsProcesses, run_module: Runner) -> None:
+def test_broken_file_is_reported(pair: NatsProcesses, run_module: Runner) -> None:
     pair.write_config("n10", "max_payload: much")
     result = run_module("nats_server_reload", pair.sys_connection(), server_name="n10")
     assert result["failure"]["code"] == "reload_rejected"
     assert str(pair.config_file("n10")) in result["msg"]
 
 
-def test_another_file_than_expected(pair: NatsProcesses, version: str, run_module: Runner) -> None:
+def test_unexpected_configuration_file(pair: NatsProcesses, version: str, run_module: Runner) -> None:
     if version.startswith("2.10."):
         pytest.skip("servers before 2.11 report no digest")
     pair.write_config("n1")

@@ -145,7 +145,7 @@ def restricted(make_cluster: MakeCluster, run_module: Runner, permissions: str) 
     return form(cluster, run_module)
 
 
-def test_without_a_user_who_may(make_cluster: MakeCluster, run_module: Runner) -> None:
+def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) -> None:
     """The test then runs as the system user, and reports it."""
     cluster = restricted(make_cluster, run_module, '{ publish: "orders.>", subscribe: "orders.>" }')
     result = smoke(run_module, connected(cluster, run_module))

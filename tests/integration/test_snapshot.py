@@ -35,7 +35,7 @@ def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[st
     return manifest, lines
 
 
-def test_a_snapshot_holds_what_the_modules_see(
+def test_snapshot_equals_the_modules_view(
     healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
 ) -> None:
     """With pages of two accounts; there are five and the system account."""
@@ -157,7 +157,7 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
     assert len(list((tmp_path / "lake" / "bronze" / "manifest").rglob("*.json"))) == 3
 
 
-def test_rows_say_when_the_answer_arrived(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+def test_rows_have_the_arrival_time_of_the_answer(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     """Not when it was written: servers are queried at the same time, and their answers are written one after the
     other."""
     written: dict[str, datetime] = {}
@@ -258,7 +258,7 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     assert not list(tmp_path.glob("*.logs"))
 
 
-def test_the_playbook_reads_what_no_server_reports(healthy: NatsProcesses, tmp_path: Path) -> None:
+def test_playbook_reads_facts_of_hosts(healthy: NatsProcesses, tmp_path: Path) -> None:
     """From each reachable host; the server of an unreachable host is in the snapshot as well."""
     hosts: dict[str, dict[str, Any]] = {
         name: {"ansible_connection": "local", "nats_server_config_file": str(healthy.config_file(name))}

@@ -471,7 +471,7 @@ def start(hosts: RoleCluster, name: str, run_module: Runner) -> None:
 
 
 @pytest.mark.playbook
-def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_module: Runner) -> None:
+def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_module: Runner) -> None:
     """It refuses while a dead host could start, stops until the copies are there, and continues."""
     hosts = RoleCluster(tmp_path, FIVE, "2.10.27")
     copies, journal = tmp_path / "copies", tmp_path / "journal.jsonl"

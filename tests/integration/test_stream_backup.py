@@ -238,7 +238,7 @@ def restore(site: Site, path: Path, stream: str, **options: Any) -> dict[str, An
 
 
 @pytest.mark.parametrize("messages", [0, 5])
-def test_an_empty_stream_goes_on_where_it_was(site: Site, save: Callable[..., Path], messages: int) -> None:
+def test_empty_stream_continues_its_sequences(site: Site, save: Callable[..., Path], messages: int) -> None:
     site.add(f"EMPTY{messages}", 1)
     record = site.produce(some_messages(f"EMPTY{messages}", messages))
     site.api.purge_stream(f"EMPTY{messages}")
@@ -250,7 +250,7 @@ def test_an_empty_stream_goes_on_where_it_was(site: Site, save: Callable[..., Pa
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_work_queue_keeps_what_nobody_has_done(site: Site, save: Callable[..., Path], replicas: int) -> None:
+def test_work_queue_keeps_unacknowledged_messages(site: Site, save: Callable[..., Path], replicas: int) -> None:
     name = f"JOBS{replicas}"
     site.add(name, replicas, retention="workqueue")
     site.cluster.add_consumer(name, "worker")
@@ -309,7 +309,7 @@ def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) 
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_backup_under_load_is_a_prefix_of_what_was_stored(site: Site, tmp_path: Path, replicas: int) -> None:
+def test_backup_under_load_is_a_prefix_of_the_stored_messages(site: Site, tmp_path: Path, replicas: int) -> None:
     name = f"LOADED{replicas}"
     site.add(name, replicas)
     record, stop = Record(), threading.Event()
@@ -381,7 +381,7 @@ def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Cal
     assert site.stored("BULK") == record.messages
 
 
-def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[..., Path]) -> None:
+def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..., Path]) -> None:
     """On 2.10 some of the six are missing from the archive, and report an ack floor of 0."""
 
     def nothing_pends() -> None:
@@ -407,7 +407,7 @@ def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[...
     nothing_pends()
 
 
-def test_a_copy_beside_it(site: Site, save: Callable[..., Path], version: str) -> None:
+def test_copy_next_to_the_original(site: Site, save: Callable[..., Path], version: str) -> None:
     site.add("ORIGINAL", 1)
     site.cluster.add_consumer("ORIGINAL", "worker")
     record = site.produce(some_messages("ORIGINAL"))
@@ -439,7 +439,7 @@ def test_a_consumer_with_more_replicas_than_its_stream(site: Site, save: Callabl
     assert site.api.stream("FITTED")["config"]["num_replicas"] == 1
 
 
-def test_a_restored_stream_knows_no_message_ids_from_2_15(site: Site, save: Callable[..., Path], version: str) -> None:
+def test_restored_stream_has_no_message_ids_from_2_15(site: Site, save: Callable[..., Path], version: str) -> None:
     site.add("DEDUPED", 1)
     site.produce([("DEDUPED.a", {"Nats-Msg-Id": "1"}, b"once")])
     result = restore(site, save("DEDUPED"), "DEDUPED")
@@ -536,7 +536,7 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_the_nats_cli_restores_what_is_saved_here(site: Site, save: Callable[..., Path], replicas: int) -> None:
+def test_nats_cli_restores_our_backups(site: Site, save: Callable[..., Path], replicas: int) -> None:
     name = f"HERE{replicas}"
     site.add(name, replicas)
     site.cluster.add_consumer(name, "worker", num_replicas=replicas)
@@ -856,7 +856,7 @@ def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callabl
 
 
 @pytest.mark.parametrize("reason", ["in use", "silent"])
-def test_a_failed_restore_keeps_the_stream_of_another_client(
+def test_failed_restore_keeps_the_stream_of_a_different_client(
     site: Site, save: Callable[..., Path], version: str, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     """The failures of two of three concurrent restores on 2.10.27, which deleted the stream of the third."""
@@ -916,7 +916,7 @@ class Peer:
         self._thread.join()
 
 
-def test_a_receiver_that_is_known_late_gets_everything_in_order(site: Site) -> None:
+def test_late_receiver_gets_everything_in_order(site: Site) -> None:
     """The server that takes an upload may be known elsewhere only after its reply has come."""
     seen: list[bytes] = []
 
@@ -933,7 +933,7 @@ def test_a_receiver_that_is_known_late_gets_everything_in_order(site: Site) -> N
         site.client.upload("nobody.there", chunks, nobody)
 
 
-def test_a_sender_that_does_not_know_its_receiver_yet_is_asked_again(site: Site) -> None:
+def test_sender_without_interest_is_asked_again(site: Site) -> None:
     asked: list[str] = []
 
     async def send(connection: NatsPy, message: Any) -> None:

@@ -66,7 +66,7 @@ def test_the_report_shows_all_clusters_and_both_kinds_of_servers(sites: RoleClus
         assert told in output
 
 
-def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
+def test_mirror_in_a_different_cluster_reports_its_lag(sites: RoleCluster) -> None:
     """As the documents show it."""
 
     async def publish() -> None:
@@ -138,7 +138,7 @@ def test_a_lost_cluster_stops_a_restart_and_a_deployment_brings_it_back(sites: R
 
 
 @pytest.mark.chaos
-def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runner) -> None:
+def test_cluster_is_added_and_removed(sites: RoleCluster, run_module: Runner) -> None:
     sites.add("n4")
     sites.groups["north"] = ["n4"]
     sites.variables["nats_server_supercluster_groups"] = [*CLUSTERS, "north"]

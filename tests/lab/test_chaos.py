@@ -75,7 +75,7 @@ def test_five_servers_restart(cluster: Cluster) -> None:
     assert load.report().longest_gap < 5
 
 
-def test_a_host_that_is_cut_off_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:
+def test_cut_off_host_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) -> None:
     before, began = cluster.pids(), now()
     cut = " || ".join(
         f'(case " $NATS_BATCH_HOSTS " in *" {host} "*) false;; *) {lab_command(cluster, "partition", host)};; esac)'
@@ -111,7 +111,7 @@ if journal.read_text().count('"batch_done"') == 1 and not flag.exists():
 """
 
 
-def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_resumes(cluster: Cluster, tmp_path: Path) -> None:
     """Killed while the second host is out of service, the run is finished by the same command; no host reboots twice."""
     ssh = cluster.controller.ssh
     have_package(cluster.controller, HOSTS)
@@ -159,7 +159,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(clus
     assert (again.status, again.changed) == (0, []), again.output
 
 
-def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:
+def test_full_disk_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) -> None:
     before, began = cluster.pids(), now()
     fill = lab_command(cluster, "exec", SMALL, "sh", "-c", f"head -c 1G /dev/zero > {STORE}/fill || true")
     fault = before_batch(f'[ "$NATS_BATCH_HOSTS" = {SMALL} ]', fill)

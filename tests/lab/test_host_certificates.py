@@ -45,7 +45,7 @@ async def presented(address: str) -> str:
             return hashlib.sha256(tls.getpeercert(binary_form=True) or b"").hexdigest()
 
 
-def test_a_renewed_certificate_is_loaded_once_it_is_whole(controller: Controller, tmp_path: Path) -> None:
+def test_renewed_certificate_is_loaded_once_it_is_complete(controller: Controller, tmp_path: Path) -> None:
     ssh, address = controller.ssh, controller.address(HOST)
     first, second = issue(controller, "first"), issue(controller, "second")
     install(controller, "first.key", "first.crt")

@@ -65,7 +65,7 @@ def test_playbook_reaches_hosts_and_predicts(controller: Controller, tmp_path: P
     assert run(check=False).changed == []
 
 
-def test_partition_is_told_from_failure(controller: Controller, tmp_path: Path) -> None:
+def test_partition_is_distinguished_from_failure(controller: Controller, tmp_path: Path) -> None:
     playbook = tmp_path / "play.yml"
     playbook.write_text(PLAYBOOK)
     controller.lab.partition("n3-c1")
@@ -171,7 +171,7 @@ def python(script: str) -> str:
     return shlex.join(["python3", "-c", script])
 
 
-def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
+def test_delay_between_sites_is_that_of_their_link(lab: labs.Lab) -> None:
     name = f"{lab.name}-s"
     sites = labs.up(name, ["a/east", "b/central", "c/west"])
 

@@ -57,7 +57,7 @@ def check_out_of_service(cluster: Cluster, broken: str) -> None:
     assert refused.status != 0 and f"{broken} is in maintenance since" in refused.output, refused.output
 
 
-def test_a_failed_update_leaves_its_host_out_of_service_and_the_next_run_goes_on(
+def test_failed_update_leaves_its_host_out_of_service_and_the_next_run_resumes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """A rollback has nothing to restore: binary and configuration of the server have not changed."""
@@ -93,7 +93,7 @@ def test_a_failed_update_leaves_its_host_out_of_service_and_the_next_run_goes_on
 
 
 @pytest.mark.chaos
-def test_never_leaves_the_reboot_to_a_later_run_and_always_asks_for_none(cluster: Cluster, tmp_path: Path) -> None:
+def test_never_defers_the_reboot_and_always_needs_no_request(cluster: Cluster, tmp_path: Path) -> None:
     offer_update(cluster.controller, HOSTS, tmp_path, 3)
     before, pids = cluster.boots(), cluster.pids()
     with cluster.load():

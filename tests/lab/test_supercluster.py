@@ -198,7 +198,7 @@ def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, 
     print(f"{len(batches)} batches in {took:.0f} s, {len(samples)} samples")
 
 
-def test_a_lost_site_is_named_and_the_others_go_on(cluster: Supercluster, tmp_path: Path) -> None:
+def test_lost_site_is_named_and_the_others_continue(cluster: Supercluster, tmp_path: Path) -> None:
     """The lost site leads the meta group. Its data is there again when it returns."""
     lost = host_site(cluster, meta_leader(cluster))
     left = [site for site in SITES if site != lost]
@@ -282,7 +282,7 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
     assert cluster.mirror()["mirror"]["lag"] == 0
 
 
-def test_a_fourth_site_is_added_and_taken_away(cluster: Supercluster) -> None:
+def test_fourth_site_is_added_and_removed(cluster: Supercluster) -> None:
     """A site with one server, whose clients have a stream near them. The others get new gateways, several servers at
     the same time."""
     batches: dict[str, Any] = {"nats_cluster_batch": "quorum", "nats_cluster_max_parallel": 0}

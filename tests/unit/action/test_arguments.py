@@ -29,7 +29,7 @@ def run(kind: Any, **arguments: Any) -> dict[str, Any]:
     return result
 
 
-def test_a_bundle_is_told_the_secrets_and_nothing_else_of_the_variables() -> None:
+def test_bundle_gets_only_the_secrets_of_the_variables() -> None:
     users = [{"user": "app", "password": "app-pass"}, {"user": "other", "password": "app-pass"}]
     config = {"accounts": {"APP": {"users": users}}, "token": "t0k3n", "server_name": "n1", "url": "nats://n1"}
     given = run(nats_bundle.ActionModule, path="/x.zip", secrets=["s3cret", config, None])["given"]

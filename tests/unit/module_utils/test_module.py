@@ -118,7 +118,7 @@ def test_the_domain_comes_from_the_option_or_the_context(tmp_path: Path) -> None
     assert resolve().jetstream_domain is None
 
 
-def test_secrets_are_known_from_every_source() -> None:
+def test_secrets_are_collected_from_every_source() -> None:
     options = resolve({"NATS_PASSWORD": "env-pw"}, user="own", servers=["nats://u:url-pw@h:4222", "nats://tok@h"])
     assert known_secrets(options) == {"env-pw", "url-pw", "tok"}
     for secret in ("env-pw",):

@@ -43,11 +43,11 @@ def test_a_line_every_ten_seconds(tmp_path: Path) -> None:
     assert found[-1] == "60 of 120 s: n4 does not answer"
 
 
-def test_a_short_wait_says_nothing(tmp_path: Path) -> None:
+def test_short_wait_prints_nothing(tmp_path: Path) -> None:
     assert lines(tmp_path / "lines", EVERY - 1) == []
 
 
-def test_nothing_is_worked_out_for_nobody() -> None:
+def test_progress_is_not_computed_without_a_target() -> None:
     def missing() -> str:
         raise AssertionError
 
@@ -58,7 +58,7 @@ def test_nothing_is_worked_out_for_nobody() -> None:
         progress.report(missing)
 
 
-def test_the_whole_operation(tmp_path: Path) -> None:
+def test_complete_operation(tmp_path: Path) -> None:
     whole: dict[str, Any] = {"title": "batch 3 of 9 (n4)", "began": 750.0, "step": 3, "steps": 9}
     assert lines(tmp_path / "lines", 10, **whole) == [
         "batch 3 of 9 (n4), 00:04:20, about 00:11:16 left: 10 of 120 s: n4 does not answer"
@@ -79,7 +79,7 @@ def test_a_line_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     assert found == ["10 of 120 s: stream X\ufffd[31mRED\ufffd lags"]
 
 
-def test_a_file_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+def test_unwritable_progress_file_is_not_a_failure(tmp_path: Path) -> None:
     assert lines(tmp_path / "missing" / "lines", 60) == []
 
 

@@ -26,7 +26,7 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", "user:"])
 @given(secret=st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF), min_size=6, max_size=30))
-def test_a_known_secret_is_found_and_taken_out_in_each_form(before: str, secret: str) -> None:
+def test_known_secret_is_redacted_in_each_form(before: str, secret: str) -> None:
     redactor = Redactor([secret])
     encoded = base64.b64encode(f"{before}{secret}@".encode()).decode()
     for text in (secret, json.dumps(secret), json.dumps(secret, ensure_ascii=False), quote(secret, safe=""), encoded):

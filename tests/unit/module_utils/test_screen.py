@@ -44,7 +44,7 @@ from hypothesis import strategies as st
         ("It is refused.\nn3 is behind", "It is refused. n3 is behind"),
     ],
 )
-def test_the_message_is_what_was_refused_and_the_first_reason(text: str, message: str) -> None:
+def test_message_names_the_refusal_and_its_first_reason(text: str, message: str) -> None:
     assert one_line(text) == message
 
 
@@ -70,7 +70,7 @@ def test_any_text_fits(text: str) -> None:
     assert bool(lines) == (len(text.splitlines()) > 1)
 
 
-def test_a_brief_result_has_what_programs_need() -> None:
+def test_brief_result_has_the_machine_readable_values() -> None:
     failure = {"code": "stuck", "description": "d", "server": None, "err_code": None}
     result = {
         "failed": True,

@@ -69,7 +69,7 @@ def test_the_longest_idle_with_nothing_waiting_goes_first() -> None:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
-def test_a_balance_leaves_nobody_above_the_share_and_moves_no_more_than_that(counts: list[int]) -> None:
+def test_balance_leaves_no_server_above_the_share_with_minimal_moves(counts: list[int]) -> None:
     servers = [Server(f"n{number}", f"N{number}", cluster="C1") for number in range(len(counts))]
     rows = [row(server.id, cid) for server, count in zip(servers, counts) for cid in range(count)]
     even = shares(rows, servers)

@@ -67,6 +67,6 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("value", [*VALUES.values(), "null", "yes", "a\nb", "é\u2028", "'", '"', "{#"])
-def test_a_text_stays_what_it_is(value: str) -> None:
+def test_text_is_kept_unchanged(value: str) -> None:
     text = content_text({"a": value}, "title").decode().replace("a: !unsafe ", "a: ")
     assert yaml.safe_load(text) == {"a": value}

@@ -127,7 +127,7 @@ def test_renewed_with_a_foreign_key(ready: Controller) -> None:
     assert not ready.server()["changed"]
 
 
-def test_renewed_under_another_authority(ready: Controller) -> None:
+def test_renewed_under_a_different_authority(ready: Controller) -> None:
     for name in ("ca.crt", "ca.key"):
         (ready.directory / name).unlink()
     assert ready.run("ca", "ca")["changed"]

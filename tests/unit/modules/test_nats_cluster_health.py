@@ -164,14 +164,14 @@ def test_a_wait_ends_when_nothing_changes_any_more() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_wait_goes_on_while_something_changes() -> None:
+def test_wait_continues_while_the_state_changes() -> None:
     outcome = gate([*(behind(lag) for lag in range(60, 0, -1)), GOOD], interval=2, wait_timeout=1000, stall_timeout=30)
     assert outcome.healthy
     assert outcome.waited > 120
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_change_begins_the_stall_anew() -> None:
+def test_change_restarts_the_stall_timer() -> None:
     script = [*[behind(9)] * 10, *[behind(8)] * 10, *[BAD] * 10]
     outcome = gate(script, interval=2, wait_timeout=1000, stall_timeout=30)
     assert (outcome.stalled, outcome.waited) == (30, 70)
@@ -188,7 +188,7 @@ def test_a_wait_that_cannot_heal_its_cause_ends_early() -> None:
     assert gate([BAD], wait=False, stuck_timeout=0.001).code == "unhealthy"
 
 
-def test_a_wait_says_what_is_still_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wait_reports_missing_conditions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     monkeypatch.setattr(nats_cluster_health, "time", clock)
     monkeypatch.setattr(nats_cluster_health, "Progress", partial(Progress, clock=clock.monotonic))
@@ -210,9 +210,7 @@ def catching_up(lag: int) -> Sample:
     return replace(behind(lag), cluster=replace(live, streams=(orders,)))
 
 
-def test_a_wait_for_a_replica_says_what_it_lacks_and_for_how_long(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_wait_for_a_replica_reports_its_lag_and_duration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     monkeypatch.setattr(nats_cluster_health, "time", clock)
     monkeypatch.setattr(nats_cluster_health, "Progress", partial(Progress, clock=clock.monotonic))
@@ -229,7 +227,7 @@ def test_a_wait_for_a_replica_says_what_it_lacks_and_for_how_long(
 
 
 @pytest.mark.usefixtures("clock")
-def test_good_samples_are_no_stall() -> None:
+def test_good_samples_are_not_a_stall() -> None:
     assert gate([GOOD], interval=2, wait_timeout=1000, span=60, stall_timeout=30).healthy
 
 

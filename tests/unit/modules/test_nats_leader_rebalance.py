@@ -17,7 +17,7 @@ from support.module_runs import run_in_process
 NAMES = ["n1", "n2", "n3"]
 
 
-def test_leaders_that_did_not_move_are_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_that_did_not_move_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     among = cluster(NAMES, *(stream(f"S{number}", NAMES) for number in range(3)))
 
     def stuck(_groups: Any, jobs: list[Any], *_rest: Any) -> None:

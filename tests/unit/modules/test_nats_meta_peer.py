@@ -24,7 +24,7 @@ class Busy:
         raise NatsFailure("api_error", "member change in flight", err_code=MEMBER_CHANGE_IN_FLIGHT)
 
 
-def test_another_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_meta_peer, "MetaApi", Busy)
     meta = cluster(["n1", "n2", "n3"]).meta
     assert meta is not None

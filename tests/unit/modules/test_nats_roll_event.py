@@ -30,7 +30,7 @@ def write_lines(path: str, writer: int) -> None:
         append(path, json.dumps({"writer": writer, "number": number, "filler": "x" * 5000}).encode())
 
 
-def test_an_event_has_what_was_given_and_its_time_in_utc() -> None:
+def test_event_has_its_fields_and_its_time_in_utc() -> None:
     assert make_event(params(), NOW) == {
         "version": 1,
         "time": "2026-11-21T15:04:05.123Z",

@@ -37,7 +37,7 @@ def test_remaining_assets_on_a_server() -> None:
     assert Scope("n3", False, "accept").left(among, []) == []
 
 
-def test_leaders_that_nobody_can_take_over() -> None:
+def test_leaders_without_a_possible_successor() -> None:
     behind = stream("ORDERS", NAMES, behind=("n2", "n3"))
     stuck, transient = leaders_stuck(
         cluster(["n2", "n1", "n3"], behind, stream("ALONE", ["n1"])), Scope("n1", False, "fail")

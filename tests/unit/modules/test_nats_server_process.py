@@ -57,7 +57,7 @@ STARTING, STOPPING = ["daemon-reload", "start nats-server"], ["stop nats-server"
     # No such unit.
     ("", STARTING, []),
 ])  # fmt: skip
-def test_systemd_is_asked_for_what_is_not_so(unit: Unit, active_state: str, start: list[str], stop: list[str]) -> None:
+def test_systemctl_is_called_only_for_changes(unit: Unit, active_state: str, start: list[str], stop: list[str]) -> None:
     for state, wanted in (("started", start), ("stopped", stop)):
         predicted, asked = unit.run(active_state, state, check_mode=True)
         assert (predicted["changed"], asked) == (bool(wanted), [])
@@ -67,7 +67,7 @@ def test_systemd_is_asked_for_what_is_not_so(unit: Unit, active_state: str, star
         assert done["seconds"] >= 0
 
 
-def test_a_start_that_fails_says_why(unit: Unit) -> None:
+def test_failed_start_reports_its_reason(unit: Unit) -> None:
     (unit.folder / "broken").touch()
     failed, _asked = unit.run("inactive", "started")
     assert failed["failed"]

@@ -29,7 +29,7 @@ def test_each_kind_of_root_cause_has_an_alert_or_a_reason_for_none() -> None:
 
 
 @pytest.mark.parametrize("alert", [*ALERTS, *CHECK_ALERTS], ids=lambda alert: alert.name)
-def test_an_alert_names_what_there_is(alert: Alert) -> None:
+def test_alert_names_existing_metrics_and_sections(alert: Alert) -> None:
     used = set(re.findall(r"\bnatsops_\w+", alert.expr))
     assert used
     assert used <= set(BY_NAME)
@@ -49,7 +49,7 @@ def test_names_are_used_once() -> None:
     assert len({alert.name for alert in every}) == len(every)
 
 
-def test_the_alert_of_a_check_links_to_what_its_reference_says() -> None:
+def test_alert_of_a_check_links_to_its_reference() -> None:
     headings = re.findall(r"^### (\w+)$", (CHECKOUT / "docs/reference/insights_checks.md").read_text(), re.MULTILINE)
     for alert in CHECK_ALERTS:
         assert alert.check in headings

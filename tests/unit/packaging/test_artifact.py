@@ -90,7 +90,7 @@ def test_the_action_group_has_exactly_the_modules_with_connection_options() -> N
     assert sorted(runtime["action_groups"]["nats"]) == connecting
 
 
-def test_every_plugin_says_its_licence_and_is_python_3_9() -> None:
+def test_every_plugin_has_its_licence_and_is_python_3_9() -> None:
     for plugin in sorted([*(CHECKOUT / "plugins").rglob("*.py"), *(CHECKOUT / "extensions/eda").rglob("*.py")]):
         content = plugin.read_text()
         assert "License-Identifier: GPL-3.0-or-later" in "".join(content.splitlines(True)[:5]), plugin

@@ -68,7 +68,7 @@ def test_common_job_settings_are_documented() -> None:
     assert set(OBJECTS["nats_awx__job_template"]["extra_vars"]) <= documented()
 
 
-def test_every_question_is_asked() -> None:
+def test_every_survey_question_is_used() -> None:
     assert set(QUESTIONS) == {variable for template in TEMPLATES for variable in asked(template)}
 
 
@@ -107,7 +107,7 @@ def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
     }
 
 
-def test_credential_types_give_what_the_modules_and_roles_read() -> None:
+def test_credential_types_provide_the_inputs_of_modules_and_roles() -> None:
     from ansible_collections.natsops.jetstream.plugins.module_utils import module
 
     read = {variable for _option, variable, _key in module._SOURCES}
@@ -116,7 +116,7 @@ def test_credential_types_give_what_the_modules_and_roles_read() -> None:
         assert set(kind["injectors"]["extra_vars"]) <= documented()
 
 
-def test_nothing_asks_and_every_setting_is_told() -> None:
+def test_playbooks_do_not_prompt_and_document_every_setting() -> None:
     for path in [*PLAYBOOKS.rglob("*.yml"), *(CHECKOUT / "roles").glob("*/tasks/*.yml")]:
         assert not re.search(r"vars_prompt|builtin\.pause:", path.read_text()), path
     guide = (CHECKOUT / "docs/awx.md").read_text()

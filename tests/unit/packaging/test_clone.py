@@ -141,7 +141,7 @@ def test_temporary_directory_that_can_be_executed_is_kept(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_link_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_link_of_a_different_user_is_refused(tmp_path: Path) -> None:
     """The checkout's path has a space, and someone has left a file where its link belongs."""
     checkout = tmp_path / "a b"
     checkout.mkdir()

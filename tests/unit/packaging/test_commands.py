@@ -305,7 +305,7 @@ def is_step(command: Command) -> bool:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *INLINE], ids=identify)
-def test_each_command_is_known_with_all_its_arguments(command: Command) -> None:
+def test_each_command_is_valid_with_all_its_arguments(command: Command) -> None:
     arguments = shlex.split(command.text.replace("\\\n", " "), comments=True)
     if not is_step(command):
         assert arguments[0] in RULES, f"no rule knows {arguments[0]}"
@@ -476,7 +476,7 @@ def test_each_block_of_data_is_right(block: Block) -> None:
 )
 def test_a_wrong_command_is_found(text: str) -> None:
     with pytest.raises(AssertionError):
-        test_each_command_is_known_with_all_its_arguments(Command("here:1", text))
+        test_each_command_is_valid_with_all_its_arguments(Command("here:1", text))
 
 
 @pytest.mark.parametrize(
@@ -497,6 +497,6 @@ def test_wrong_data_is_found(text: str) -> None:
         check_yaml(yaml.safe_load(text))
 
 
-def test_a_message_that_nobody_says_is_found() -> None:
+def test_missing_message_is_found() -> None:
     with pytest.raises(AssertionError):
         check_message("the … is on fire")

@@ -30,7 +30,7 @@ def test_the_file_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
-def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
+def test_panels_query_existing_metrics(panel: dict[str, Any]) -> None:
     assert panel["description"]
     assert panel["targets"]
     for target in panel["targets"]:

@@ -22,7 +22,7 @@ def tasks(role: str) -> list[Path]:
     )
 
 
-def test_no_role_reads_a_private_variable_of_another() -> None:
+def test_no_role_reads_a_private_variable_of_a_different_one() -> None:
     for role, other in (
         ("nats_cluster", "nats_server"),
         ("nats_server", "nats_cluster"),
@@ -88,7 +88,7 @@ def reached(starts: list[Path]) -> set[Path]:
 
 
 @pytest.mark.parametrize("row", behaviours(), ids=lambda row: " ".join(row[3]))
-def test_each_behaviour_is_where_the_architecture_says(row: list[list[str]]) -> None:
+def test_each_behaviour_is_in_its_documented_place(row: list[list[str]]) -> None:
     """Its playbooks and entry points exist, the named role calls its modules and filters, and these reach the rules."""
     _title, playbooks, entries, plugins, rules = row
     for name in playbooks:

@@ -45,7 +45,7 @@ def test_each_variable_exists_and_is_used_by_the_role(name: str) -> None:
     assert any(name in path.read_text() for path in used)
 
 
-def test_every_name_says_what_it_is() -> None:
+def test_every_name_in_the_document_has_its_kind() -> None:
     said = {*named("playbook"), *named("module"), *named("variable"), "nats_server"}
     assert set(re.findall(r"`(nats_\w+)`", DOCUMENT)) - said == set()
 

@@ -81,7 +81,7 @@ def test_the_table_has_every_task_that_reaches_out() -> None:
 
 
 @pytest.mark.parametrize(("task", "path", "variable"), ROWS, ids=[path + ": " + task for task, path, _variable in ROWS])
-def test_a_documented_variable_says_where_to(task: str, path: str, variable: str) -> None:
+def test_documented_variable_exists(task: str, path: str, variable: str) -> None:
     guides = "".join((CHECKOUT / "docs" / name).read_text() for name in ("awx.md", "molecule.md"))
     assert variable in role_options() or f"`{variable}`" in guides
 
@@ -100,7 +100,7 @@ def test_network_access_is_found(task: dict[str, Any], out: bool) -> None:
     assert reaches_out(task) is out
 
 
-def test_python_speaks_http_only_where_the_document_says() -> None:
+def test_python_uses_http_only_where_documented() -> None:
     """Plugins use only the NATS protocol, except for their own host's monitoring port and the report's webhook
     (docs/network.md)."""
     speaking = set()

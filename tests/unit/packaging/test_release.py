@@ -75,7 +75,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_release_tells_every_fragment(released: Path) -> None:
+def test_release_notes_contain_every_fragment(released: Path) -> None:
     guide = (CHECKOUT / "docs/internals/releasing.md").read_text()
     assert "\nantsibull-changelog release\n" in guide
     releases = yaml.safe_load((released / "changelogs/changelog.yaml").read_text())["releases"]
@@ -126,7 +126,7 @@ def test_the_artifact_can_be_verified_once_installed(released: Path, tmp_path: P
     assert [entry["name"] for entry in listed] == sorted(entry["name"] for entry in listed)
 
 
-def test_the_bill_of_materials_lists_what_a_user_gets(released: Path) -> None:
+def test_bill_of_materials_lists_the_shipped_packages(released: Path) -> None:
     artifact = build(released)
     run(released, "python", "tools/dependencies.py", "sbom", str(artifact))
     path = artifact.with_name(ARTIFACT.replace(".tar.gz", ".cdx.json"))
@@ -157,7 +157,7 @@ def test_the_bill_of_materials_lists_what_a_user_gets(released: Path) -> None:
         validated(path)
 
 
-def test_licences_are_told_and_fit(released: Path) -> None:
+def test_licences_are_listed_and_compatible(released: Path) -> None:
     check = ["python", "tools/dependencies.py", "licences", "--check"]
     run(CHECKOUT, *check)
     table = released / "docs/reference/licences.md"

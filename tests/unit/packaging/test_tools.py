@@ -132,7 +132,7 @@ def test_a_signal_reaches_the_parts_that_run_and_no_other_one_begins(
     assert any(line.startswith(left) and line.endswith("FAILED") for line in output), output
 
 
-def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
+def test_lab_that_cannot_be_built_reports_the_reason(parts: Parts) -> None:
     _status, output = parts("--lab", "counted")
     assert any("NOTHING WAS RUN" in line and "needs root" in line for line in output)
 

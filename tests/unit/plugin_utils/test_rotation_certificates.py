@@ -57,7 +57,7 @@ def raw(installed: dict[str, str], **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_fingerprints_say_how_far_a_host_is() -> None:
+def test_fingerprints_show_the_progress_of_a_host() -> None:
     start = host_certificates(raw(OLD_FILES))
     assert (start.has_files, start.trusts_current, start.trusts_new, start.presents_new) == (True, True, False, False)
     middle = host_certificates(raw({"ca": OLD.pem + NEW.pem, "certificate": NEW_FILES["certificate"]}))

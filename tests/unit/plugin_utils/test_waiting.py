@@ -30,7 +30,7 @@ def test_a_failure_cannot_write_to_the_terminal(verbosity: int) -> None:
     assert "\n" not in result["failure"]["description"]
 
 
-def test_lines_are_shown_whole_and_at_once(tmp_path: Path) -> None:
+def test_lines_are_shown_complete_and_at_once(tmp_path: Path) -> None:
     path, ended = tmp_path / "lines", Event()
     path.touch()
     shown: Queue[str] = Queue()

@@ -189,7 +189,7 @@ def test_a_request_changes_only_its_keys() -> None:
     assert sent == {**kept, "max_msgs": 5, "metadata": {"c": "d", "_nats.req.level": "0"}}
 
 
-def test_a_request_says_nothing_that_the_server_does_not_know() -> None:
+def test_request_has_only_fields_that_the_server_supports() -> None:
     new = stream(allow_msg_ttl=False, persist_mode="default")
     assert rules.request(STREAM_FIELDS, {"name": "S"}, new, ["allow_msg_ttl", "persist_mode"], OLD) == {"name": "S"}
     assert rules.request(STREAM_FIELDS, {}, new, ["allow_msg_ttl", "persist_mode"], NEW) == {
@@ -210,12 +210,12 @@ def test_a_request_says_nothing_that_the_server_does_not_know() -> None:
         ),
     ],
 )
-def test_features_tell_the_version_that_they_need(config: dict[str, Any], needed: list[str]) -> None:
+def test_features_name_their_minimum_version(config: dict[str, Any], needed: list[str]) -> None:
     assert rules.too_new(STREAM_FIELDS, config, OLD) == needed
     assert rules.too_new(STREAM_FIELDS, config, NEW) == []
 
 
-def test_choices_tell_the_version_that_they_need() -> None:
+def test_choices_name_their_minimum_version() -> None:
     config = consumer(priority_policy="prioritized", ack_policy="flow_control")
     assert rules.too_new(CONSUMER_FIELDS, config, (2, 11)) == [
         "ack_policy=flow_control needs nats-server 2.14",
@@ -227,7 +227,7 @@ def test_choices_tell_the_version_that_they_need() -> None:
 # --- the server's defaults --------------------------------------------------------------------------------------------
 
 
-def test_a_server_fills_in_what_a_stream_needs() -> None:
+def test_server_defaults_of_a_stream() -> None:
     def made(config: dict[str, Any], release: rules.Release = NEW) -> dict[str, Any]:
         return rules.expected_stream("S", rules.normal_config(STREAM_FIELDS, config), {}, release)
 
@@ -248,7 +248,7 @@ def test_a_server_fills_in_what_a_stream_needs() -> None:
         rules.expected_stream("S", stream(max_age=S), {"duplicate_window": 2 * S}, NEW)
 
 
-def test_a_server_fills_in_what_a_consumer_needs() -> None:
+def test_server_defaults_of_a_consumer() -> None:
     limits = stream(consumer_limits={"max_ack_pending": 7, "inactive_threshold": 60 * S})
     made = rules.expected_consumer(consumer(), {}, limits)
     assert (made["max_waiting"], made["ack_wait"]) == (512, 30 * S)

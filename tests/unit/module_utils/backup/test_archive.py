@@ -155,7 +155,7 @@ def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: by
         (b'"pending":{', b'"pending":true,"p":{'),
     ],
 )
-def test_a_head_of_another_shape(was: bytes, other: bytes) -> None:
+def test_head_with_unexpected_fields(was: bytes, other: bytes) -> None:
     whole = plain("2.15.1")
     reader = Reader(io.BytesIO(packed(whole)))
     detect_format(reader)
@@ -224,7 +224,7 @@ def test_a_damaged_index_of_a_block_of_2_9(content: bytes, reason: str) -> None:
         ("msgs/index.db", b"\x0b\x09" + bytes(40), "unknown version 11/9"),
     ],
 )
-def test_a_tar_with_what_does_not_belong_there(name: str, content: bytes, reason: str) -> None:
+def test_tar_with_unexpected_members(name: str, content: bytes, reason: str) -> None:
     data = plain("2.10.27")
     start = member_start(data, "msgs/index.db")
     with pytest.raises(ArchiveError, match=reason):
@@ -312,7 +312,7 @@ def test_an_archive_of_2_15_that_a_server_did_not_write(data: bytes, reason: str
         contents(data)
 
 
-def test_an_empty_stream_is_whole() -> None:
+def test_empty_stream_is_complete() -> None:
     found = contents(entries(END, first=4, last=3, messages=0))
     assert (found.messages, found.first_seq, found.last_seq, found.consumers) == (0, 4, 3, ())
 
@@ -339,7 +339,7 @@ def test_consumers_can_be_left_out_without_touching_the_messages(version: str) -
 
 
 @given(st.integers(0, 9000), st.integers(0, 9000), st.binary(max_size=100), st.sampled_from(VERSIONS))
-def test_a_splice_replaces_exactly_what_it_should(one: int, two: int, replacement: bytes, version: str) -> None:
+def test_splice_replaces_exactly_its_range(one: int, two: int, replacement: bytes, version: str) -> None:
     data = plain(version)
     start, end = sorted((min(one, len(data)), min(two, len(data))))
     spliced = b"".join(s2.splice(io.BytesIO(archive(version)), start, end, replacement))

@@ -121,7 +121,7 @@ def entry(**changed: Any) -> dict[str, Any]:
         ({"encryption": {"recipients": [1]}}, "it has no valid encryption"),
     ],
 )
-def test_a_sealed_file_of_another_shape(changed: dict[str, Any], reason: str) -> None:
+def test_sealed_file_with_unexpected_fields(changed: dict[str, Any], reason: str) -> None:
     with pytest.raises(ManifestError, match=reason):
         read_manifest(sealed_text(document(**changed)), [NAME])
 

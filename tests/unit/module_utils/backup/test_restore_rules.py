@@ -109,7 +109,7 @@ def test_unsavable_streams_are_refused() -> None:
     assert "consumers without a leader: a, b." in problem[1]
 
 
-def test_a_plan_of_what_was_saved() -> None:
+def test_restore_plan_of_saved_streams() -> None:
     plan = plan_restore(
         manifest(consumer("a"), consumer("b", in_archive=False), consumer("c", in_archive=None)), Changes(), HERE
     )
@@ -140,7 +140,7 @@ def test_the_most_replicas(most: int, replicas: int, told: bool) -> None:
     assert any(f"it gets {replicas} replicas instead of 3" in caveat for caveat in plan.caveats) == told
 
 
-def test_isolation_leaves_what_is_stored_and_nothing_that_acts() -> None:
+def test_isolation_keeps_stored_data_and_disables_actions() -> None:
     kept = {
         "name": "S",
         "compression": "s2",
@@ -295,7 +295,7 @@ def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: i
         (100, 0, {}, False),
     ],
 )
-def test_a_consumer_counts_what_its_stream_holds(
+def test_consumer_counts_the_messages_of_its_stream(
     delivered: int, pending: int, config: dict[str, Any], few: bool
 ) -> None:
     info = {**consumer("a", **config), "delivered": {"stream_seq": delivered}, "num_pending": pending}
@@ -383,7 +383,7 @@ def test_restored_consumers_are_compared() -> None:
         ),
     ],
 )
-def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
+def test_existing_stream_is_kept_only_if_it_equals_the_backup(
     info: dict[str, Any], consumers: list[dict[str, Any]], reason: str
 ) -> None:
     saved = manifest(consumer("a"))
@@ -396,7 +396,7 @@ def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
     assert caught.value.code == "exists"
 
 
-def test_the_metadata_of_servers_is_no_difference() -> None:
+def test_server_metadata_is_not_a_difference() -> None:
     mine = {"owner": "me"}
     saved = replace(manifest(consumer("a")), config={**CONFIG, "metadata": mine})
     plan = plan_restore(saved, Changes(), HERE)

@@ -118,7 +118,7 @@ def test_missing_backups_are_reported(wanted: list[str], reason: str) -> None:
         choose(BACKUPS, wanted)
 
 
-def test_an_account_is_meant_by_its_name_or_its_identity() -> None:
+def test_account_is_selected_by_name_or_identity() -> None:
     rows = [
         {"account": account, "account_name": name, "stream": "ORDERS", "taken": "2026-11-23T02:00:00Z"}
         for account, name in (("AKEY", "APP"), ("BKEY", "TWIN"), ("CKEY", "TWIN"), ("DKEY", None))

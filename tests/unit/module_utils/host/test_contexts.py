@@ -72,7 +72,7 @@ def test_contexts_go_with_the_streams_and_come_back_as_they_were(contexts: Path)
     assert not run(contexts, "origin")["changed"]
 
 
-def test_a_context_that_somebody_pointed_elsewhere_stays_there(contexts: Path) -> None:
+def test_redirected_context_is_kept(contexts: Path) -> None:
     run(contexts, "site")
     (contexts / "east-app.json").write_text(json.dumps({**APP, "url": "nats://mine"}))
     run(contexts, "origin")
@@ -80,7 +80,7 @@ def test_a_context_that_somebody_pointed_elsewhere_stays_there(contexts: Path) -
     assert not list(contexts.glob("*.before_failover"))
 
 
-def test_a_run_that_was_killed_between_two_files_goes_on(contexts: Path) -> None:
+def test_run_killed_between_two_files_resumes(contexts: Path) -> None:
     saved = {"description": "NATS cluster east", "url": "nats://e1:4222,e2:4222"}
     (contexts / "east-app.json.before_failover").write_text(json.dumps(saved))
     assert "east-app" in run(contexts, "site")["contexts"]

@@ -37,12 +37,12 @@ def test_a_run_is_alive_until_its_process_ends() -> None:
     [{"boot": "another"}, {"boot": ""}, {"pid_namespace": "pid:[1]"}, {"pid_namespace": ""}, {"pid": 0}, {"pid": -1},
      {"pid": "1"}, {"started": 0}],
 )  # fmt: skip
-def test_a_process_that_this_controller_cannot_see_is_not_known_to_have_ended(change: dict[str, Any]) -> None:
+def test_process_outside_this_controller_has_an_unknown_state(change: dict[str, Any]) -> None:
     owner = run_identity(os.getpid(), "ops")
     assert run_is_alive({**owner, **change}) is None
 
 
-def test_owner_of_another_program_has_unknown_state() -> None:
+def test_owner_with_a_different_program_has_unknown_state() -> None:
     assert run_is_alive("somebody@elsewhere process 1") is None
     assert run_is_alive({}) is None
 

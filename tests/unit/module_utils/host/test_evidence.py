@@ -48,7 +48,7 @@ def test_a_command_that_prints_for_ever_is_bounded_in_bytes_and_seconds() -> Non
     assert output.reason.startswith("yes was ended")
 
 
-def test_a_command_says_why_it_has_nothing() -> None:
+def test_failed_command_reports_its_reason() -> None:
     assert run(["no-such-program"], 1, 10).reason == "no-such-program is not installed"
     assert run(["sh", "-c", "echo denied; exit 3"], 5, 100) == evidence.Output(b"denied\n", "sh ended with status 3")
     assert run(["echo", "hello"], 5, 100) == evidence.Output(b"hello\n")
@@ -73,7 +73,7 @@ def collected(
         return found, {name: content.read().decode() for name, content in members.items() if content}
 
 
-def test_the_whole_is_bounded_in_seconds_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_time_is_bounded_and_omissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     slow = [Probe(f"{number}.txt", ("sleep", "30")) for number in range(20)]
     found, files = collected(monkeypatch, slow, Bounds(command=0.2, whole=0.5))
@@ -84,7 +84,7 @@ def test_the_whole_is_bounded_in_seconds_and_says_what_it_left_out(monkeypatch: 
     assert json.loads(files[INDEX]) == found.as_dict()
 
 
-def test_the_whole_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [Probe(f"{number}.txt", ("sh", "-c", "seq 1 100000")) for number in range(4)]
     found, files = collected(monkeypatch, many, Bounds(size=600_000))
     assert sum(len(text) for name, text in files.items() if name != INDEX) <= 600_000
@@ -102,7 +102,7 @@ def test_end_of_a_log_is_kept_in_complete_lines(monkeypatch: pytest.MonkeyPatch,
     assert [row["what"] for row in found.cut] == ["server.log"]
 
 
-def test_a_known_secret_is_in_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_known_secrets_are_redacted_in_all_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "nats-server.conf"
     config.write_text('port: 4222\nmystery: "top-secret-thing"\njetstream { key: plain-key }\n')
     wanted = [Probe("journal.log", ("echo", "saw top-secret-thing"))]
@@ -114,9 +114,7 @@ def test_a_known_secret_is_in_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "port: 4222" in files["configuration/nats-server.conf"]
 
 
-def test_a_configuration_whose_secrets_cannot_be_known_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_configuration_with_unknown_secrets_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "hand.conf"
     config.write_text("X = not-to-be-seen\nauthorization { token: $X")
     subject = Subject(files=(str(config),), left_out={str(config): "line 2: a block is not closed"})

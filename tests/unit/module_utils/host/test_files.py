@@ -100,7 +100,7 @@ def test_links_are_not_needed(tmp_path: Path, old: dict[str, str], monkeypatch: 
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_kill_leaves_whole_files(tmp_path: Path, old: dict[str, str], after: int) -> None:
+def test_kill_leaves_complete_files(tmp_path: Path, old: dict[str, str], after: int) -> None:
     """The process ends between two renames, without a chance to tidy up."""
     child = os.fork()
     if not child:
@@ -178,7 +178,7 @@ def test_directories(tmp_path: Path) -> None:
     assert Directory(inner.path, 0o700, leave_foreign=True).differs()
 
 
-def test_the_diff_keeps_secrets_and_what_is_no_text(tmp_path: Path) -> None:
+def test_diff_hides_secrets_and_binary_content(tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     files = [
         File(path, 0o640, content=b"new\n"),

@@ -81,7 +81,7 @@ def test_unpack_goes_by_the_content(tmp_path: Path, content: bytes) -> None:
     # An archive holds the time at which it was made: pytest-xdist needs the same names in all processes.
     ids=["tar.gz with another file", "zip with another file", "cut tar.gz", "cut zip", "cut deb", "web page", "empty"],
 )
-def test_unpack_says_what_is_wrong(tmp_path: Path, content: bytes, message: str) -> None:
+def test_unpack_reports_the_error(tmp_path: Path, content: bytes, message: str) -> None:
     source = tmp_path / "archive"
     source.write_bytes(content)
     with pytest.raises(InstallError, match=message):

@@ -96,7 +96,7 @@ def test_two_servers_of_one_configuration_are_an_error(proc: Path) -> None:
         find_server("/etc/n1.conf", proc)
 
 
-def test_another_process_under_the_same_number_is_not_alive() -> None:
+def test_different_process_with_the_same_pid_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

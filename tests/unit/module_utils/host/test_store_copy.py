@@ -80,16 +80,14 @@ def test_a_store_that_is_not_there_is_not_an_empty_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("looks", [[True], [False, True]])
-def test_the_store_of_a_server_that_runs_or_was_started_meanwhile_is_no_copy(
-    store: Path, tmp_path: Path, looks: list[bool]
-) -> None:
+def test_store_of_a_running_server_is_not_copied(store: Path, tmp_path: Path, looks: list[bool]) -> None:
     answers = iter(looks)
     with pytest.raises(StoreError, match=r"nats-server runs on .*: stop it"):
         copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 0, lambda: next(answers)))
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_copy_is_made_once_and_what_a_killed_run_left_is_replaced(store: Path, tmp_path: Path) -> None:
+def test_copy_is_made_once_and_remains_of_a_killed_run_are_replaced(store: Path, tmp_path: Path) -> None:
     wanted = WantedCopy(str(store), str(tmp_path / "copy"), 0)
     assert copy_store(wanted, check_mode=True)
     assert not (tmp_path / "copy").exists()

@@ -35,7 +35,7 @@ def test_an_account_of_a_jwt_is_given_time() -> None:
     assert server.asked == 3
 
 
-def test_an_account_of_a_jwt_without_jetstream_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jwt_account_without_jetstream_is_reported_after_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jetstream_api, "_ACCOUNT_SECONDS", 0.15)
     server = Server(NOT_ENABLED, credentials="app.creds")
     with pytest.raises(NatsFailure, match="not enabled"):
@@ -114,14 +114,14 @@ def test_a_missing_asset_is_named(subject: str, err_code: int, named: str) -> No
 
 
 @pytest.mark.parametrize("error", ["x", 7, ["a"], True])
-def test_an_error_of_another_type_is_a_bad_reply(error: Any) -> None:
+def test_error_of_an_unexpected_type_is_a_bad_reply(error: Any) -> None:
     """Any client of the account may answer a request of the JetStream API."""
     with pytest.raises(NatsFailure, match="an error that is not a JSON object") as failure:
         jetstream_api.JetStreamApi(Server({"error": error})).info()  # type: ignore[arg-type]
     assert (failure.value.code, failure.value.subject) == ("bad_reply", "subject")
 
 
-def test_nothing_that_a_reply_says_moves_the_cursor() -> None:
+def test_reply_contents_do_not_move_the_cursor() -> None:
     said = {"code": 1, "err_code": "x", "description": "\x1b]0;PWNED\x07\x1b[2J red\n[ERROR]: forged\r\x9b"}
     with pytest.raises(NatsFailure) as failure:
         jetstream_api.JetStreamApi(Server({"error": said})).info()  # type: ignore[arg-type]
@@ -220,7 +220,7 @@ LEADER_REPLY = _info(20, "n1", "n2", "n3")
 
 
 @pytest.mark.parametrize("early", MEMBER_REPLIES)
-def test_the_leader_is_asked_for_when_another_member_answers(early: dict[str, Any]) -> None:
+def test_leader_is_queried_if_a_different_member_answers(early: dict[str, Any]) -> None:
     server = Server(early, early, LEADER_REPLY)
     assert jetstream_api.JetStreamApi(server).stream("ORDERS")["state"] == {"messages": 20}  # type: ignore[arg-type]
     assert server.asked == 3

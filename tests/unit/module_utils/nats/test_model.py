@@ -215,7 +215,7 @@ def test_a_member_that_alone_answers_or_whose_leader_counts_too_few_is_no_outsid
 
 
 @pytest.mark.parametrize("leader", ["b1", "a1"])
-def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> None:
+def test_foreign_meta_group_is_distinguished_from_the_own(leader: str) -> None:
     """The leader of the own group may have counted them all already; the others count only themselves."""
     own, foreign = ["a1", "a2", "a3"], ["b1", "b2", "b3"]
     known = own if leader == "b1" else [*own, *foreign]

@@ -55,7 +55,7 @@ def test_durations_become_seconds_and_nothing_else_does() -> None:
         ("a.*.c", "a.b.d", False),
     ],
 )
-def test_subjects_collide_as_the_server_says(one: str, other: str, collide: bool) -> None:
+def test_subjects_collide_as_on_the_server(one: str, other: str, collide: bool) -> None:
     for pair in ((one, other), (other, one)):
         assert subjects_collide(*pair) is collide
 

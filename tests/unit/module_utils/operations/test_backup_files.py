@@ -57,7 +57,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_whole_backup(path: Path, level: str) -> None:
+def test_complete_backup(path: Path, level: str) -> None:
     backup = read_backup(DirectoryStore(path))
     contents = verify(backup, level)
     assert (contents is None) == (level == CHECKSUM)
@@ -136,7 +136,7 @@ def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
     assert "stream.tar.s2" in read(DirectoryStore(path), None, CONTENTS)["backups"][0]["problem"]
 
 
-def test_a_manifest_that_says_something_else(path: Path) -> None:
+def test_manifest_that_contradicts_the_archive(path: Path) -> None:
     contents = read_backup(DirectoryStore(path)).manifest.contents or {}
     change_manifest(path, contents={**contents, "messages": contents["messages"] + 1})
     with pytest.raises(NatsFailure, match="its content differs from the backup record") as caught:
@@ -158,7 +158,7 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
         read_backup(DirectoryStore(tmp_path))
 
 
-def test_a_backup_gets_its_name_when_it_is_whole(path: Path, tmp_path: Path) -> None:
+def test_backup_gets_its_name_once_it_is_complete(path: Path, tmp_path: Path) -> None:
     directory = tmp_path / "new" / "deep"
     manifest = read_backup(DirectoryStore(path)).manifest
     store = DirectoryStore(directory)

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encry
 FILES = {"n1/nats-server.conf": "port: 4222\n", "servers.json": "[]"}
 
 
-def test_they_are_saved_when_one_is_another(tmp_path: Path) -> None:
+def test_files_are_saved_if_one_changed(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     row = save_files(store, FILES, [], True)
     assert row is not None and list(tmp_path.iterdir()) == []

@@ -115,7 +115,7 @@ def test_ssh_keys(tmp_path: Path) -> None:
         unseal(seal(b"data", Keys((public,))), Keys(identity_file=path))
 
 
-def test_another_identity_and_none(identity: Any, tmp_path: Path) -> None:
+def test_wrong_or_missing_identity(identity: Any, tmp_path: Path) -> None:
     recipient = str(identity.to_public())
     sealed = seal(b"data", Keys((recipient,)))
     wrong = Keys((recipient,), identity_file(tmp_path, pyrage.x25519.Identity.generate()))
@@ -185,7 +185,7 @@ class Full(io.BytesIO):
         return super().write(data)
 
 
-def test_a_full_disk_is_what_it_says(identity: Any) -> None:
+def test_full_disk_is_reported_as_such(identity: Any) -> None:
     before = threading.active_count()
     with (
         pytest.raises(OSError, match="No space left on device"),
@@ -196,7 +196,7 @@ def test_a_full_disk_is_what_it_says(identity: Any) -> None:
     assert threading.active_count() == before
 
 
-def test_one_who_reads_only_the_beginning(identity: Any, tmp_path: Path) -> None:
+def test_reader_of_the_beginning_only(identity: Any, tmp_path: Path) -> None:
     before = threading.active_count()
     keys = Keys((str(identity.to_public()),), identity_file(tmp_path, identity))
     with decrypted(io.BytesIO(seal(bytes(3_000_000), keys)), keys, (), "it") as file:

@@ -149,7 +149,7 @@ def test_solved_findings_are_left_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
+def test_repair_without_effect_fails_and_its_record_stays(
     account: Account, reason: str, changes: set[str], tmp_path: Path
 ) -> None:
     failure = caught_failure(Seen(tmp_path, account, broken()))
@@ -166,7 +166,7 @@ def test_a_consumer_that_begins_before_its_floor_is_created_again(tmp_path: Path
     assert account.changes == ["delete worker", "create worker"] * creations and account.begins == 12
 
 
-def test_a_consumer_that_is_whole_again_and_still_reported_is_no_success(tmp_path: Path) -> None:
+def test_complete_consumer_that_is_still_reported_fails(tmp_path: Path) -> None:
     failure = caught_failure(Seen(tmp_path, Account(), broken()))
     assert failure.code == "repair_not_seen"
     assert "it was fixed, but the servers still report it" in failure.description

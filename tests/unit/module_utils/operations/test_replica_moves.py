@@ -122,7 +122,7 @@ def test_a_move_is_given_up_when_no_server_is_left(
     assert [failure.description for failure in outcome.failures] == (["no server answers"] if ends_early else [])
 
 
-def test_a_move_that_makes_no_progress_says_what_is_missing_and_how_it_goes_on() -> None:
+def test_stalled_move_reports_its_cause_and_the_next_step() -> None:
     behind = State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",)), status="catching up")
     done = Job(State(SINGLE), source="n2", settled=True)
     failure = stalled_failure(Outcome([done, Job(behind, source="n3")], still=42.0), 60)
@@ -133,7 +133,7 @@ def test_a_move_that_makes_no_progress_says_what_is_missing_and_how_it_goes_on()
     assert "run this again to wait for them, or cancel a move" in failure.description
 
 
-def test_a_move_that_led_elsewhere_is_no_success() -> None:
+def test_move_to_the_wrong_server_fails() -> None:
     job = Job(State(ORDERS), source="n4")
     assert wrong_target(job, "n2") is None
     failure = wrong_target(job, "n5")

@@ -148,7 +148,7 @@ def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:
         (replace(ORDERS, group=replace(ORDERS.group, leaders=())), "stream APP/ORDERS has no leader"),
     ],
 )
-def test_a_stream_that_does_not_come_back_is_no_success(after: Stream | None, reason: str, tmp_path: Path) -> None:
+def test_stream_that_does_not_come_back_is_a_failure(after: Stream | None, reason: str, tmp_path: Path) -> None:
     meta = Meta()
     failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}, after))
     assert (failure.code, failure.description) == ("rescue_not_seen", f"after 4 s: {reason}")

@@ -192,7 +192,7 @@ def test_a_snapshot_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     assert everything(tmp_path) == []
 
 
-def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
+def test_disk_error_is_reported(tmp_path: Path) -> None:
     (tmp_path / "bronze").write_text("a file is in the way")
     with pytest.raises(NatsFailure) as refused, SnapshotWriter(tmp_path, "test", STARTED):
         pass
@@ -379,7 +379,7 @@ def test_a_broken_artifact_is_a_failure_of_its_server(tmp_path: Path) -> None:
     assert (failure["endpoint"], failure["server"], failure["code"]) == ("varz", "n2", "bad_reply")
 
 
-def test_something_else_is_no_archive(tmp_path: Path) -> None:
+def test_unrelated_file_is_not_an_archive(tmp_path: Path) -> None:
     text = tmp_path / "text.zip"
     text.write_text("no")
     empty = tmp_path / "empty.zip"

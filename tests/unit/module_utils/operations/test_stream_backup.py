@@ -78,7 +78,7 @@ def test_those_that_stay_without_a_leader_are_refused_and_wait_together() -> Non
     assert patience.left <= 0
 
 
-def test_consumers_that_are_not_asked_for_are_not_waited_for() -> None:
+def test_unrequested_consumers_are_not_awaited() -> None:
     api = Api(ELECTING)
     assert (consumers(api, Patience(), asked=False), api.read) == (None, 0)
 

@@ -26,7 +26,7 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_users_that_can_log_in_with_what_is_known() -> None:
+def test_users_with_known_credentials() -> None:
     accounts: dict[str, dict[str, Any]] = {
         "$SYS": {"users": [{"user": "sys", "password": "s"}]},
         "CORE": {"users": [{"username": "core", "pass": "c"}, {"nkey": "UA"}, {"user": "later"}]},

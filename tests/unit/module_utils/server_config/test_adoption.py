@@ -101,7 +101,7 @@ def test_debians_package() -> None:
     assert "The first deploy: 0 restarts, 2 reloads, 0 units, 0 binaries." in adoption.page.lines
 
 
-def test_the_nkey_of_a_system_user_is_asked_for() -> None:
+def test_nkey_of_a_system_user_is_requested() -> None:
     adoption = adopted(DEBIAN.replace(f"user: admin, password: {HASH}", f"nkey: U{'A' * 55}"))
     assert adoption.refusals == []
     assert "vault_nats_system_password" not in adoption.group_vault
@@ -174,7 +174,7 @@ def test_plain_passwords_become_hashes_as_far_as_a_reload_brings_them() -> None:
     assert "The first deploy: 0 restarts, 1 reloads, 0 units, 0 binaries." in adoption.page.lines
 
 
-def test_variables_and_flags_are_no_keys() -> None:
+def test_variables_and_flags_are_not_keys() -> None:
     text = "NAME = n1\nserver_name: $NAME\nlisten: 10.0.0.1:4222\njetstream { store_dir: /x }\n"
     adoption = adopted(text, count=1, argv=("-p", "5222", "--http_port=8222", "-DV"))
     assert adoption.refusals == []
@@ -206,7 +206,7 @@ def test_a_store_outside_of_the_jetstream_block_is_the_store() -> None:
         assert not [line for line in adoption.page.lines if "store_dir" in line]
 
 
-def test_variables_in_the_accounts_block_are_no_accounts() -> None:
+def test_variables_in_the_accounts_block_are_not_accounts() -> None:
     text = """
 server_name: n1
 APP = secret

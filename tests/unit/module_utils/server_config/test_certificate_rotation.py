@@ -137,7 +137,7 @@ def test_deploying_leaves_each_host_where_it_is() -> None:
         ([], "current", "current"),
     ],
 )
-def test_a_host_without_files_gets_what_all_others_accept(
+def test_host_without_files_gets_a_certificate_that_all_others_accept(
     others: list[HostCertificates], ca: str, presented: str
 ) -> None:
     empty = host("", "")

@@ -55,7 +55,7 @@ def app(*users: str) -> list[dict[str, str]]:
 # --- The users of one server ------------------------------------------------------------------------------------------
 
 
-def test_a_new_user_is_added_beside_the_old_one() -> None:
+def test_new_user_is_added_next_to_the_old_one() -> None:
     found = plan(OLD, BOTH)
     assert (found["added"], found["removed"], found["changed"], found["other"]) == (app("app-2"), [], [], [])
     assert found["during"] == ["app", "app-2"]
@@ -96,7 +96,7 @@ def test_everything_else_that_changes_is_listed(key: str, value: Any, path: str)
     assert path in user_plan(config(OLD), wanted, wanted, (), verify_password)["other"]
 
 
-def test_rights_and_accounts_of_a_user_are_no_rotation() -> None:
+def test_changed_permissions_or_accounts_are_not_a_rotation() -> None:
     wanted = config(OLD)
     wanted["accounts"]["APP"]["users"][0]["permissions"] = RIGHTS
     assert user_plan(config(OLD), wanted, wanted, (), verify_password)["other"] == ["APP: app"]
@@ -151,7 +151,7 @@ def test_an_interrupted_change_of_routes_resumes(loaded: list[tuple[str | None, 
     assert route_steps([route_plan(routes(*state), routes("new", "new")) for state in loaded]) == left
 
 
-def test_another_route_is_no_rotation() -> None:
+def test_changed_route_is_not_a_rotation() -> None:
     assert route_plan(routes("old", "old"), routes("new", "new", host="n3"))["unknown_routes"]
 
 
@@ -197,7 +197,7 @@ OPEN_ROUTES = {"n1": route_host(("old", "old"), ("new", "new"), tls=False)}
         (OPEN_ROUTES, {"routes": "open"}, ["open_routes", "renew_routes", "close_routes"]),
     ],
 )
-def test_the_steps_follow_from_what_is_loaded_and_the_options(
+def test_steps_follow_from_the_loaded_users_and_the_options(
     hosts: dict[str, HostCredentials], options: dict[str, Any], steps: list[str]
 ) -> None:
     found = rotation(hosts, **options)
@@ -209,7 +209,7 @@ def test_the_steps_follow_from_what_is_loaded_and_the_options(
         assert set(planned["configurations"]) == set(steps) - {"wait"}
 
 
-def test_the_plan_says_who_is_accepted_and_who_refused_and_never_a_password() -> None:
+def test_plan_lists_accepted_and_refused_users_without_passwords() -> None:
     found = rotation(REPLACE, window="1.5s")
     assert found["refusals"] == [] and found["wait_seconds"] == 2
     assert found["lines"] == [
@@ -241,7 +241,7 @@ def test_removal_remains_after_adding() -> None:
     assert rotation(REPLACE, phase="add")["removed"] == []
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_unnecessary_rotation_is_reported() -> None:
     assert rotation({"n1": host(OLD, OLD)})["lines"] == [
         "There is nothing to do: the servers have the credentials of the inventory."
     ]

@@ -123,7 +123,7 @@ def test_environment_of_the_unit_is_kept() -> None:
     ]
 
 
-def test_settings_of_the_roles_unit_are_known() -> None:
+def test_settings_of_the_roles_unit_are_recognized() -> None:
     template = (ROLE / "templates/nats-server.service.j2").read_text()
     options = set(re.findall(r"^([A-Z]\w+)=", template, re.MULTILINE))
     assert options - DECIDED == {"After", "AssertPathExists", "Wants", "RequiresMountsFor", "LimitNOFILE"}

@@ -91,7 +91,7 @@ def test_a_secret_that_a_reload_would_print_is_never_reloaded(path: str, version
     assert "log" in str(config_change(config("first"), config("second"), version)["reasons"])
 
 
-def test_another_version_needs_a_restart() -> None:
+def test_different_version_needs_a_restart() -> None:
     assert config_change({}, {}, "2.10.27", "2.15.1")["action"] == "restart"
     assert config_change({}, {}, "2.10.27", "2.10.27")["action"] == "none"
 

@@ -49,7 +49,7 @@ def need(
     )
 
 
-def test_epoch_understands_what_the_server_writes() -> None:
+def test_epoch_parses_server_times() -> None:
     moment = datetime(2026, 11, 21, 7, 0, 0, 123456, tzinfo=timezone.utc).timestamp()
     assert epoch("2026-11-21T07:00:00.123456789Z") == moment
     assert epoch("2026-11-21T08:00:00.123456+01:00") == moment
@@ -58,7 +58,7 @@ def test_epoch_understands_what_the_server_writes() -> None:
         epoch("yesterday")
 
 
-def test_nothing_is_needed_when_all_is_as_wanted() -> None:
+def test_no_action_is_required_without_changes() -> None:
     assert need() == {"action": "none", "reasons": [], "keys": []}
 
 
@@ -75,7 +75,7 @@ def test_a_stopped_server_is_started() -> None:
         ({"raft_silent": True}, {}, "no part in Raft"),
     ],
 )
-def test_another_binary_a_new_unit_or_silence_need_a_restart(
+def test_changed_binary_new_unit_or_raft_silence_need_a_restart(
     running: dict[str, Any], wanted: dict[str, Any], word: str
 ) -> None:
     result = need(running=running, **wanted)
@@ -126,7 +126,7 @@ def test_check_mode_counts_a_file_that_would_be_written() -> None:
     assert need(config={**CONFIG, "max_connections": 1}, config_differs=True)["action"] == "reload"
 
 
-def test_a_gateway_gets_tls_by_a_reload_only_where_it_is_known_what_runs() -> None:
+def test_gateway_gets_tls_by_a_reload_only_if_the_running_version_is_known() -> None:
     gateway = {"name": "east", "port": 7222}
     tls = {"cert_file": "/s.crt", "key_file": "/s.key"}
     old, new = {"gateway": gateway, "port": 4222}, {"gateway": {**gateway, "tls": tls}, "port": 4333}

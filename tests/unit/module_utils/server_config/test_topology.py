@@ -144,7 +144,7 @@ def test_gateways_list_every_cluster_alike_on_every_host() -> None:
         ({"east": ["e1", "x"]}, {}, "lists x, which is not in the inventory"),
     ],
 )
-def test_clusters_that_cannot_be_told_apart_are_refused(
+def test_indistinguishable_clusters_are_refused(
     clusters: dict[str, list[str]], changes: dict[str, dict[str, Any]], message: str
 ) -> None:
     hostvars = {host: {**values, **changes.get(host, {})} for host, values in SITES.items()}
@@ -195,7 +195,7 @@ def test_a_member_belongs_to_the_group_of_the_supercluster_that_it_is_in() -> No
     assert [one["cluster"] for one in members(["e1"], hostvars, "e1", {"cluster": "C1"})] == ["C1"]
 
 
-def test_a_remote_gets_the_urls_of_the_whole_hub() -> None:
+def test_remote_gets_the_urls_of_all_hub_servers() -> None:
     variables = {
         "h1": {"nats_server_leafnodes": {"listen": "0.0.0.0:7400"}},
         "h2": {"nats_server_leafnode_address": "::2"},

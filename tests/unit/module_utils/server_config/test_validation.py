@@ -429,7 +429,7 @@ def test_a_supercluster_is_not_judged_by_one_of_its_clusters() -> None:
     assert found({"gateway": gateway}, context) == []
 
 
-def test_a_leafnode_with_a_domain_of_its_own_is_no_problem() -> None:
+def test_leafnode_with_its_own_domain_is_valid() -> None:
     hub = [member("h1", 9, cluster="H", domain="hub"), member("h2", 10, cluster="H", jetstream=False)]
     assert found({"jetstream": {"domain": "leaf"}}, {"hub": hub}) == []
 
@@ -520,7 +520,7 @@ WITH_USERS: dict[str, Any] = {**SYSTEM_ONLY, "APP": {"users": [{"user": "app", "
         ({"accounts": SYSTEM_ONLY}, {"port": 4222}, 1, []),
     ],
 )
-def test_the_first_accounts_lock_out_who_used_none(
+def test_first_accounts_lock_out_users_without_one(
     config: dict[str, Any], loaded: dict[str, Any], streams: int, severities: list[str]
 ) -> None:
     context = {**CONTEXT, "loaded": loaded, "store": {"accounts": {"$G": streams}}, "running": {"connections": 3}}
@@ -541,5 +541,5 @@ def test_the_first_accounts_lock_out_who_used_none(
         ({}, {"store": EMPTY_STORE, "loaded": ENCRYPTED}),
     ],
 )
-def test_a_configuration_that_keeps_what_the_store_holds(config: dict[str, Any], context: dict[str, Any]) -> None:
+def test_configuration_that_keeps_the_content_of_the_store(config: dict[str, Any], context: dict[str, Any]) -> None:
     assert found(config, context) == []
