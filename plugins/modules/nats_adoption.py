@@ -112,7 +112,7 @@ VAULT = "Secrets: encrypt this file with ansible-vault before you copy or commit
 
 
 def content_text(values: dict[str, Any], title: str) -> bytes:
-    """Return variables as YAML: references to the vault as templates, and all other text as text that is none."""
+    """Return variables as YAML: references to the vault as templates, and all other text as literal text."""
 
     class Dumper(yaml.SafeDumper):
         """Writes vault references as tags and repeats equal values instead of using YAML aliases."""

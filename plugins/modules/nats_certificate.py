@@ -178,7 +178,7 @@ def names_in(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def get_common_name(certificate: x509.Certificate) -> str:
-    """Return the common name in a certificate's subject; empty when there is none."""
+    """Return the common name in a certificate's subject; empty without one."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
@@ -279,10 +279,7 @@ def _general_name(name: str) -> Union[x509.IPAddress, x509.DNSName]:
 
 
 def load_certificate(path: str) -> x509.Certificate:
-    """Read a PEM certificate.
-
-    Raises CertificateError when there is none in the file.
-    """
+    """Read a PEM certificate. Raises CertificateError if the file has none."""
     try:
         return x509.load_pem_x509_certificate(Path(path).read_bytes())
     except ValueError as error:
@@ -290,10 +287,7 @@ def load_certificate(path: str) -> x509.Certificate:
 
 
 def load_key(path: str) -> ec.EllipticCurvePrivateKey:
-    """Read a PEM private key.
-
-    Raises CertificateError when there is none in the file that this module could have made.
-    """
+    """Read a PEM private key. Raises CertificateError if the file has none of the kind that this module makes."""
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
     except (ValueError, TypeError) as error:

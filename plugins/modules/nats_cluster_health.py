@@ -382,7 +382,7 @@ class Streaks:
         self._lacking_since = self._at = started
 
     def add(self, sample: Sample, begun: float) -> None:
-        """Take in a sample that was begun then."""
+        """Add a sample; `begun` is when reading it started."""
         self.taken += 1
         self.most_errors = max(self.most_errors, len(sample.errors))
         self._good_since = begun if self.good == 0 else self._good_since
@@ -393,7 +393,7 @@ class Streaks:
         self.unchanged_for = begun - self._unchanged_since
         self._at = begun
         self._lacks = entries_behind(sample.cluster) if sample.errors and sample.cluster else (0, 0)
-        # A server that comes back, or messages that come in faster than they are copied, begin the estimate again.
+        # A returning server, or messages that arrive faster than they are copied, restart the estimate.
         if self._lacks[0] >= self._most_lacking or not self._lacks[0]:
             self._most_lacking, self._lacking_since = self._lacks[0], begun
 

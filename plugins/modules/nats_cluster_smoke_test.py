@@ -248,7 +248,7 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
     run = secrets.token_hex(6)
     subject = f"{params['subject']}.{run}"
     choice = Choice(reasons=("check mode: nothing was sent",)) if check_mode else choose_users(users, subject)
-    # Whether the servers let a user in is known also of one who may not send messages.
+    # Logins can be tested even with a user who may not send messages.
     sender = choice.sender or users[-1]
     if choice.sender is None:
         with Client(sender.options) as client:

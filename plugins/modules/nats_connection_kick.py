@@ -194,7 +194,7 @@ def shares(rows: Sequence[Row], servers: Sequence[Server]) -> dict[str, int]:
 
 
 def surplus(rows: Sequence[Row], even: Mapping[str, int]) -> list[Row]:
-    """Return the connections above each server's share, those that miss least by it first."""
+    """Return the connections above each server's share: those with the least pending data and the longest idle time."""
     chosen: list[Row] = []
     for server_id, share in even.items():
         mine = [row for row in rows if row["server_id"] == server_id]
@@ -319,8 +319,8 @@ def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
 
 
 def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], params: Mapping[str, Any]) -> list[Row]:
-    """Close these connections, wait until they are gone, and return those that were still there, with the reason that the server
-    gives for their end."""
+    """Close these connections, wait until they are gone, and return those that still existed, with the server's reason
+    for their end."""
     closed = kick(api, {server.id: server for server in servers}, chosen, params["rate"], params["notice"])
     wait_until_gone(api, chosen, params)
     reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}

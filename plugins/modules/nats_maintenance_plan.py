@@ -222,8 +222,8 @@ def _me() -> str:
 
 
 def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -> dict[str, Any]:
-    """Return the module's result. `cluster`: as it is now, None where it could not be read; `unread`: why not. Raises NatsFailure
-    invalid_option."""
+    """Return the module's result. `cluster`: the current state, None if it could not be read; `unread`: the reason.
+    Raises NatsFailure invalid_option."""
     now = time.time()
     marks = parse_marks(params["maintenance"])
     servers_by_host = params["hosts"]

@@ -250,7 +250,7 @@ def wanted_peer(params: Mapping[str, Any]) -> str:
 
 
 def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result, having removed the member where there is one."""
+    """Remove the member if it exists, and return the module's result."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     system = SystemApi(client)
     peer = wanted_peer(params)

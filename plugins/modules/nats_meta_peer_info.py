@@ -94,7 +94,7 @@ INTERVAL = 1.0
 
 
 def wait_for_meta(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure invalid_option for a time that is none."""
+    """Return the module's result. Raises NatsFailure invalid_option for an invalid time."""
     name = params["server_name"]
     if params["wait_timeout"] < 0:
         raise NatsFailure("invalid_option", f"wait_timeout: must not be negative, not {params['wait_timeout']:g}")

@@ -310,7 +310,7 @@ def _size(params: Mapping[str, Any], option: str) -> int | None:
 
 
 def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the plan that is to be run, None where one is to be made. Raises NatsFailure for a file that cannot be read."""
+    """Return the plan to run, None if a new one must be made. Raises NatsFailure for an unreadable file."""
     if params["plan"]:
         return dict(params["plan"])
     path = params["plan_file"]

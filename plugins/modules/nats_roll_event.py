@@ -225,7 +225,7 @@ _SUBJECT = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
 
 
 def make_event(params: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the event. Raises NatsFailure invalid_option for a name, number or duration that is none."""
+    """Return the event. Raises NatsFailure invalid_option for an invalid name, number or duration."""
     if not _NAME.fullmatch(params["event"]):
         raise NatsFailure(
             "invalid_option", f"event: must be a lower-case word such as batch_done, not {params['event']!r}"
@@ -269,7 +269,7 @@ def check_subjects(subjects: Sequence[str]) -> None:
 
 
 def append(path: str, line: bytes) -> None:
-    """Append a line in one piece, on a line of its own, and return when it is on the disk. Raises OSError."""
+    """Append a line atomically, on a line of its own, and return when it is on the disk. Raises OSError."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o750, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

@@ -146,7 +146,7 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
 
 
 def existing_parent(path: str) -> str:
-    """Return the directory itself, or in check mode, where it may not exist yet, none: the default for temporary files."""
+    """Return the directory, or the default for temporary files if it does not exist yet, as in check mode."""
     return path if os.path.isdir(path) else tempfile.gettempdir()
 
 

@@ -261,7 +261,7 @@ class Scope:
         return self.accounts is None or account in self.accounts
 
     def streams(self, cluster: Cluster) -> list[Stream]:
-        """Return the streams whose replica is to leave."""
+        """Return the streams whose replica must leave."""
         hosted = [stream for stream in hosted_streams(cluster, self.server) if self._owned(stream.account)]
         if self.replicas:
             return hosted
@@ -269,7 +269,7 @@ class Scope:
         return alone if self.r1_policy == "move" else []
 
     def led(self, cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
-        """Return the groups that another member can and is to lead."""
+        """Return the groups that another member can and should lead."""
         return [
             (asset, group)
             for asset, group in led_groups(cluster)
@@ -277,7 +277,7 @@ class Scope:
         ]
 
     def alone(self, cluster: Cluster) -> list[RaftGroup]:
-        """Return the groups with a single replica that stay although they count."""
+        """Return the groups in scope with a single replica, which stay."""
         moving = {(stream.account, stream.name) for stream in self.streams(cluster)}
         return [
             group
@@ -441,7 +441,7 @@ def predicted(before: Mapping[str, Any], left: Collection[str]) -> dict[str, Any
 
 
 def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
-    """Warn about a server that would be chosen for new replicas again, and one that is back and takes none."""
+    """Warn about a server that could be chosen for new replicas again, and about one that is back but takes none."""
     tags = {tag.lower() for item in cluster.servers if item.name == server for tag in item.tags}
     if module.params["replicas"] and server in cluster.names and DRAIN_TAG not in tags:
         module.warn(

@@ -205,7 +205,7 @@ def identity(user: str | None, group: str | None) -> dict[str, Any]:
 
 
 def raise_open_files(wanted: int | None) -> None:
-    """Raise the limit of open files for this process, and with it for the server, as far as it is allowed."""
+    """Raise the limit of open files for this process, and thereby for the server, as far as permitted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if not wanted or soft == resource.RLIM_INFINITY or soft >= wanted:
         return

@@ -148,7 +148,7 @@ def wait_until_loaded(
 
 
 def reload(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Return the module's result, having reloaded the server where that is needed."""
+    """Reload the server if needed, and return the module's result."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     started = time.monotonic()
     api = SystemApi(client)

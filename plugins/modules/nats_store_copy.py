@@ -90,7 +90,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Raises StoreError, OSError, and ValueError for a size that is none."""
+    """Return the module's result. Raises StoreError, OSError, and ValueError for an invalid size."""
     given = module.params
     wanted = WantedCopy(
         given["store_dir"],

@@ -50,7 +50,8 @@ def certificates(pem: str) -> list[dict[str, Any]]:
 
 
 def trusted(pem: str, authorities: str) -> bool:
-    """Return whether signatures lead from the first certificate, over the others of its text, to one of the authorities."""
+    """Return whether a chain of signatures leads from the first certificate, through the others in the text, to an
+    authority."""
     chain, roots = parse(pem), parse(authorities)
     if not chain:
         raise ValueError("the text contains no certificate")

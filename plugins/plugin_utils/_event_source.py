@@ -26,7 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: As the modules', whose inbox prefix comes from a context only.
+#: As in the modules, whose inbox prefix comes from a context only.
 _CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
 
 #: Arguments of every source.
@@ -36,7 +36,7 @@ CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, 
 #: Options that are seconds and more than 0.
 _POSITIVE = {"interval", "max_active"}
 
-#: Under this name ansible-rulebook hands over the queue in which it confirms events.
+#: ansible-rulebook passes the queue for confirming events under this name.
 _CONFIRMATIONS = "eda_feedback_queue"
 
 #: Failures that end by themselves. Once it has worked, every other one may be that of a server on its way down.

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def reports_problems(function: Function) -> Function:
-    """Return the function, raising AnsibleFilterError with the filter's name where it raised ValueError."""
+    """Return the function with ValueError converted to AnsibleFilterError, which names the filter."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

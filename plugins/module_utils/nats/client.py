@@ -55,7 +55,7 @@ LARGEST_REPLY = 512 << 20
 #: For zlib: with the header and the checksum of gzip.
 _GZIP = 16 + zlib.MAX_WBITS
 
-#: How often a transfer is started again if the sender did not see the receiver yet.
+#: Maximum number of restarts of a transfer whose sender did not see the receiver yet.
 _ATTEMPTS = 5
 
 #: Seconds without a further reply after which a gathering of unknown size counts as complete.
@@ -74,7 +74,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds that it took to connect, to ping the server, and to get a message to oneself back."""
+    """Seconds for connecting, for a ping, and for a message to itself and back."""
 
     connect: float
     rtt: float
@@ -134,7 +134,8 @@ class _Pace:
 
 
 def refuse_constant(text: str) -> Any:
-    """Raise ValueError for NaN and Infinity, which are not JSON, and which Python would take (`parse_constant` of json)."""
+    """Raise ValueError for NaN and Infinity, which Python would accept although they are not JSON (`parse_constant` of
+    json)."""
     raise ValueError(f"{text} is not JSON")
 
 
@@ -173,7 +174,7 @@ class Client(Session):
 
     @property
     def max_payload(self) -> int:
-        """Return how many bytes the connected server takes in one message, 0 while not connected."""
+        """Return the maximum bytes of a message on the connected server, 0 while not connected."""
         return 0 if self._connection is None else self._connection.max_payload
 
     @property
@@ -240,11 +241,9 @@ class Client(Session):
         return self._run(self._publish(calls))
 
     def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
-        """Hand every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
-
-        Returns the seconds that it took. Raises NatsFailure permission when the user may not subscribe, and connection_lost,
-        also when the server gave this connection up because it could not keep up.
-        """
+        """Pass every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
+        Returns the seconds that it took. Raises NatsFailure permission without permission to subscribe, and
+        connection_lost, also when the server closed this connection because it could not keep up."""
         return self._run(self._observe(subjects, seconds, on_message))
 
     def download(self, transfer: Download) -> None:
@@ -256,10 +255,9 @@ class Client(Session):
         self._run(self._download(transfer))
 
     def upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
-        """Send chunks, each answered by an empty reply, then an empty one, and return the reply to that.
-
-        Raises NatsFailure: `idle` where no reply came for so long, `interrupted` where the server listens no more.
-        """
+        """Send chunks, each answered by an empty reply, then an empty one, and return the reply to that. Raises
+        NatsFailure: `idle` when no reply came in time, `interrupted` when the server does not accept chunks any
+        more."""
         return self._run(self._upload(subject, chunks, transfer))
 
     def latency(self) -> Latency:
@@ -272,7 +270,7 @@ class Client(Session):
     # --- connecting -----------------------------------------------------------------------------------------------
 
     async def _connected(self) -> Connection:
-        """Return a connection that has just answered a ping, connecting first when there is none."""
+        """Return a connection that has just answered a ping, connecting first if there is none."""
         if self._connection is not None:
             try:
                 await self._connection.ping(self.options.timeout)
@@ -466,8 +464,8 @@ class Client(Session):
             return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
 
         async def taken(chunk: bytes | None = None) -> None:
-            """Wait until one more chunk is answered. `chunk`: the first; other servers may not have its subscription
-            yet."""
+            """Wait until one more chunk is answered. `chunk`: the first one, because other servers may not have its
+            subscription yet."""
             message = await reply(transfer.idle)
             while reply_status(message) == "503" and chunk is not None and time.monotonic() < deadline:
                 await asyncio.sleep(_RECONNECT_INTERVAL)
@@ -534,8 +532,8 @@ class Client(Session):
 
 
 class _NoInterest(NatsFailure):
-    """The sender of a transfer saw no receiver. `began`: whether any data had arrived. A subscription and the
-    request after it may reach another server on different routes, and so in the other order."""
+    """The sender of a transfer saw no receiver. `began`: whether any data had arrived. A subscription and the request
+    after it may reach a server by different routes, and therefore in reverse order."""
 
     began = False
 

@@ -38,10 +38,8 @@ _SECURE_SCHEMES = ("tls", "wss")
 
 
 class NatsFailure(Exception):
-    """Something that NATS, or the way to it, refused. `code` is stable and for programs, `description` is for people.
-
-    `err_code` is the JetStream API's own number (server/errors.json) when the server gave one.
-    """
+    """A failure of NATS or of the connection. `code` is stable and for programs, `description` is for people.
+    `err_code` is the JetStream API's own number (server/errors.json), if the server sent one."""
 
     def __init__(
         self,
@@ -113,8 +111,8 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class Call:
-    """One request to send: subject, payload, headers. An `idempotent` one is sent again over another connection when the
-    first was lost before the reply."""
+    """One request: subject, payload, headers. An `idempotent` request is sent again over a new connection if the first
+    one is lost before the reply."""
 
     subject: str
     payload: bytes = b""
@@ -173,7 +171,8 @@ class _NatsPy(NatsPyClient):
         self.greeted = True
 
     async def _read_loop(self) -> None:
-        """Read until the connection ends. nats-py's callback for that never comes when its closing fails, as after a reset."""
+        """Read until the connection ends. nats-py does not call its callback for that when closing fails, as after a
+        reset."""
         try:
             await super()._read_loop()
         except Exception as error:  # pylint: disable=broad-except  # nothing awaits this task
@@ -209,7 +208,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Return how many bytes the server takes in one message."""
+        """Return the server's maximum bytes of a message."""
         return self._library.max_payload
 
     @property
@@ -249,7 +248,7 @@ class Connection:
 
     async def request(self, call: Call, timeout: float) -> Any:
         """Return the message that answers. Raises NatsFailure."""
-        # The library's own timeout only has to be the later one.
+        # The library's own timeout only needs to be later.
         work = self._library.request(call.subject, call.payload, timeout=timeout + 1, headers=_headers(call))
         return await self.complete(work, call.subject, timeout)
 
@@ -318,7 +317,7 @@ class Connection:
 class Session:
     """One connection at a time, for the event loop that awaits it."""
 
-    #: Seconds between two pings; a server that leaves three of them without an answer is gone.
+    #: Seconds between two pings; a server that does not answer three of them is gone.
     _ping_interval = 120
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -442,7 +441,7 @@ class Session:
         await connection.close()
 
     async def _publish_one(self, connection: Connection, call: Call) -> NatsFailure | None:
-        """Return None when the server has taken the message, else why not."""
+        """Return None once the server has received the message, otherwise the reason of the failure."""
         connection.refusal = None
         try:
             await connection.publish(call)
@@ -509,7 +508,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _connection_lost(subject: str | None, address: str, cause: BaseException | None) -> NatsFailure:
-    """Return the failure of a call whose connection was lost; `cause` is why, where that is known."""
+    """Return the failure of a call whose connection was lost; `cause` is the reason, if known."""
     during = f" during {subject}" if subject else ""
     reason = _reason(cause) if cause else "the reader has stopped"
     return NatsFailure(

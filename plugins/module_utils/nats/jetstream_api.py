@@ -73,8 +73,8 @@ STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is off for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
-#: How long a server may take to read the JWT of an account that it meets for the first time. Until then other requests
-#: find the account without JetStream (accounts.go registerAccount, then UpdateAccountClaims).
+#: Seconds that a server may need to read the JWT of a new account. Until then other requests find the account without
+#: JetStream (accounts.go registerAccount, then UpdateAccountClaims).
 _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 #: How long to query the leader of a group if another member answers instead.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
@@ -83,7 +83,7 @@ MEMBER_CHANGE_IN_FLIGHT = 10202
 #: seconds for the pages after the first.
 _MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
 
-#: Requests that only read, which may be sent again when the connection was lost before the reply.
+#: Read-only requests, which may be sent again if the connection is lost before the reply.
 _READS = re.compile(r"(INFO|(STREAM|CONSUMER)\.(NAMES|LIST|INFO|MSG\.GET)(\..+)?)$")
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
@@ -235,8 +235,8 @@ class _Api:
 
 
 class JetStreamApi(_Api):
-    """The streams and consumers of the connected user's account. `account`: its identity where it is known; `label`: how it is
-    displayed."""
+    """The streams and consumers of the connected user's account. `account`: its identity, if known; `label`: its
+    display name."""
 
     silence = (
         "JetStream has no leader to answer, or the user's account has no JetStream or no permission for this request"
@@ -246,7 +246,7 @@ class JetStreamApi(_Api):
         super().__init__(client, account, label)
         domain = client.options.jetstream_domain
         if domain:
-            # Every server maps this to the API where the domain is its own.
+            # Every server maps this to the API if the domain is its own.
             self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
             self.silence = (
                 f"no JetStream of the domain {domain} answers, or the user's account has no permission to query it"
@@ -331,7 +331,7 @@ class JetStreamApi(_Api):
         self.call(f"STREAM.DELETE.{name}")
 
     def purge_stream(self, name: str, body: Mapping[str, Any] | None = None) -> int:
-        """Remove messages (all, or by `filter`, `seq`, `keep`) and return how many."""
+        """Remove messages (all, or by `filter`, `seq`, `keep`) and return their number."""
         answer = self._call_for(f"STREAM.PURGE.{name}", {"purged": optional(count)}, body)
         return int(answer.get("purged") or 0)
 
@@ -382,10 +382,9 @@ class JetStreamApi(_Api):
         on_chunk: Callable[[bytes], None],
         pace: TransferPace,
     ) -> None:
-        """Let the stream's leader send an archive of it: `on_start` gets the reply (config, state), `on_chunk` each part.
-
-        Raises NatsFailure, `interrupted` where the leader gave up. Sources: server/jetstream_api.go streamSnapshot.
-        """
+        """Make the stream's leader send an archive of it: `on_start` gets the reply (config, state), `on_chunk` each
+        part. Raises NatsFailure, `interrupted` if the leader gave up. Sources: server/jetstream_api.go
+        streamSnapshot."""
 
         def request(inbox: str) -> Call:
             body = {"deliver_subject": inbox, "chunk_size": CHUNK, "no_consumers": not pace.consumers}
@@ -460,7 +459,7 @@ class JetStreamApi(_Api):
 
     def consumers_soon(self, stream: str, seconds: float) -> Listing:
         """Return the CONSUMER.INFO of every consumer of a stream whose leader reports within this many seconds. A
-        listing takes servers 4 s while one of its consumers is electing a leader."""
+        listing takes 4 s while one of the consumers is electing a leader."""
         names = self.consumer_names(stream)
         rows, unknown = [], {}
         for name, answer in zip(
@@ -479,7 +478,7 @@ class JetStreamApi(_Api):
         return self._of_leader(f"CONSUMER.INFO.{stream}.{name}", CONSUMER_INFO)
 
     def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
-        """Return the CONSUMER.INFO of one consumer, None when the stream has none of that name."""
+        """Return the CONSUMER.INFO of one consumer, None if it does not exist."""
         return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
 
     def save_consumer(self, stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
@@ -572,7 +571,7 @@ class _Pages:
         return self._failure or Listing(tuple(self._rows), self._absent)
 
     def add(self, page: Answer, key: str, deadline: float) -> int | None:
-        """Take in a page and return the offset of the next one, None when there is none. `deadline`: of time.monotonic."""
+        """Add a page and return the offset of the next one, None without one. `deadline`: of time.monotonic."""
         if isinstance(page, NatsFailure):
             self._failure = page
             return None

@@ -27,7 +27,8 @@ PULL_EXPIRES = 20.0
 
 @dataclass(frozen=True)
 class Message:
-    """One message that came. Out of a stream also its `sequence` there, when it was `stored`, and its `deliveries` so far."""
+    """A received message. From a stream also its `sequence` there, the time it was `stored`, and its `deliveries` so
+    far."""
 
     subject: str
     body: bytes
@@ -71,7 +72,8 @@ class Listener(Session):
         return self._connected().info
 
     async def publish(self, call: Call) -> None:
-        """Return once the server has taken a message. Raises NatsFailure permission when the user may not send it."""
+        """Return once the server has received a message. Raises NatsFailure permission without permission to publish
+        it."""
         failure = await self._publish_one(self._connected(), call)
         if failure:
             raise failure
@@ -135,7 +137,7 @@ def _stored_message(message: Any) -> Message:
     """Return a message that a consumer delivered. Raises NatsFailure bad_reply for any other one."""
     try:
         metadata = message.metadata
-    except Exception as error:  # pylint: disable=broad-except  # nats-py takes the reply subject apart
+    except Exception as error:  # pylint: disable=broad-except  # nats-py parses the reply subject
         raise NatsFailure("bad_reply", f"this is not a consumer message: {error}", subject=message.subject) from error
     sequence = metadata.sequence.stream
     return Message(message.subject, message.data, sequence, metadata.timestamp, metadata.num_delivered)

@@ -399,7 +399,7 @@ class Cluster:
         return f"{kind}{space}{account_labels(self.accounts).get(account, account)}{slash}{rest}"
 
     def find_account(self, label: str) -> str:
-        """Return the identity of the account that is displayed like this, `label` itself if there is none."""
+        """Return the identity of the account with this display name, `label` itself if there is none."""
         return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)
 
     @property
@@ -505,10 +505,10 @@ def parse_server(
 
 
 def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, ...]:
-    """Return the servers without the clusters whose JetStream is that of another domain.
+    """Return the servers without the clusters whose JetStream belongs to a different domain.
 
-    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has its own
-    meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
+    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has
+    its own meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
     """
     if domain is None:
         return tuple(servers)
@@ -517,11 +517,9 @@ def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, .
 
 
 def domains(servers: Sequence[Server]) -> dict[str, str]:
-    """Return the JetStream domain that each server belongs to, by its id, empty for none.
-
-    Without JetStream it is that of its cluster, otherwise that of the clusters at the other ends of its gateways, which are one
-    JetStream; none where these are of several.
-    """
+    """Return each server's JetStream domain by its id, empty for none. Without JetStream it is that of its cluster,
+    otherwise that of the clusters at the other ends of its gateways, which share one JetStream; empty if they have
+    several."""
     homes = _homes(servers)
     found = {}
     for server in servers:

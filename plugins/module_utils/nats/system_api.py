@@ -202,7 +202,7 @@ class SystemApi:
         return names
 
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return one server's answer to one endpoint. Raises NatsFailure when there is none."""
+        """Return one server's answer to one endpoint. Raises NatsFailure without an answer."""
         answer = self.ask([server], endpoint, options)[server.id]
         if isinstance(answer, NatsFailure):
             raise answer
@@ -408,7 +408,7 @@ class SystemApi:
         return answers
 
     def _timeout(self) -> float | None:
-        """Return how many seconds a request may take, None for no limit, 0 or less if there is no time left."""
+        """Return the seconds that a request may take, None for no limit, 0 or less if no time is left."""
         if self._deadline is None:
             return None
         return min(self._deadline - time.monotonic(), self._client.options.timeout)

@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 Info = Mapping[str, Any]
 
-#: How often an asset is compared again after another client has changed it.
+#: How often an asset is compared again after a change by another client.
 ATTEMPTS = 3
 
 #: Maximum number of subjects that are counted individually to predict the effect of a limit.
@@ -65,7 +65,7 @@ class Asset(ABC):
     """A stream or a consumer of one account, by its name."""
 
     fields: tuple[rules.Field, ...]
-    #: Keys that have to be changed in an update of their own, in this order, after all others.
+    #: Keys that require an update of their own, in this order, after all others.
     own_steps: tuple[str, ...]
     #: The name, with the owner of the asset if it matters.
     reserved_name = ""
@@ -233,7 +233,7 @@ class ConsumerAsset(Asset):
         super().__init__(api, name, f"consumer {name} of stream {stream}")
         self.stream = stream
         self._stream_raw: Info | None = None
-        #: The server's time where one reported it, to see whether a pause is over.
+        #: The server's reported time, if any, to decide whether a pause is over.
         self._now = datetime.now(timezone.utc).isoformat()
 
     @property
@@ -310,10 +310,8 @@ class Plan:
 
 
 def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
-    """Return the result of giving an asset the desired configuration, having created it where there was none.
-
-    Raises NatsFailure: unsupported, immutable, dangerous, not_settled (nothing was done), conflict, not_seen.
-    """
+    """Give an asset the desired configuration, creating it if needed, and return the result. Raises NatsFailure:
+    unsupported, immutable, dangerous, not_settled (nothing was done), conflict, not_seen."""
     started = time.monotonic()
     info = asset.find()
     for _attempt in range(ATTEMPTS):
@@ -507,10 +505,8 @@ def _messages(info: Info | None) -> int:
 def ensure_purged(
     asset: StreamAsset, selection: Mapping[str, Any], desired: rules.Config, run_options: RunOptions
 ) -> dict[str, Any]:
-    """Return the result of removing messages of a stream: all, or those of `filter`, before `seq`, or all but `keep`.
-
-    Raises NatsFailure: not_found, immutable, dangerous, not_seen.
-    """
+    """Remove messages of a stream and return the result: all, or those of `filter`, before `seq`, or all but `keep`.
+    Raises NatsFailure: not_found, immutable, dangerous, not_seen."""
     started = time.monotonic()
     info = asset.find()
     if info is None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proving a backup: it is restored into a throw-away server, saved from there again, and the two are compared."""
+"""Prove a backup: restore it into a throw-away server, save the stream from there again, and compare both backups."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class WantedDrill:
 
 @dataclass(frozen=True)
 class _Server:
-    """The nats-server that is to be run, and where."""
+    """The nats-server binary to run, and its directory."""
 
     binary: str
     version: str
@@ -223,7 +223,8 @@ def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name
 def _there_and_back(
     client: Client, backup: Backup, wanted: WantedDrill, directory: Path
 ) -> tuple[dict[str, Any], Backup]:
-    """Return the result of restoring a backup, and the one that is taken of that. Raises NatsFailure."""
+    """Restore a backup and save the stream again; return the result of the restore and the new backup. Raises
+    NatsFailure."""
     api, pace = JetStreamApi(client), TransferPace(_IDLE, wanted.finish_timeout)
     how = WantedRestore(_ISOLATED, CHECKSUM, pace, wanted.wait_timeout)
     try:

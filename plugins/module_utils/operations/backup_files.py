@@ -54,12 +54,12 @@ class Backup:
 
     @property
     def path(self) -> str:
-        """Return where it is, for people and results."""
+        """Return its place, for people and results."""
         return self.store.place(self.folder)
 
     @property
     def archive(self) -> str:
-        """Return where its archive is, for people."""
+        """Return the archive's place, for people."""
         return self.store.place(self._archive)
 
     @property
@@ -72,7 +72,7 @@ class Backup:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[BinaryIO]:
-        """Give the archive as it is kept. Raises OSError."""
+        """Yield the archive as stored. Raises OSError."""
         file = self.store.open(self._archive)
         try:
             yield file
@@ -81,8 +81,8 @@ class Backup:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Give the archive as the servers sent it. Raises OSError, ArchiveError, and NatsFailure no_identity for one that is
-        encrypted and cannot be opened."""
+        """Yield the archive as the servers sent it. Raises OSError, ArchiveError, and NatsFailure no_identity for an
+        encrypted one without its identity."""
         with self.kept() as file:
             encryption = self.manifest.encryption
             if encryption is None:
@@ -93,7 +93,7 @@ class Backup:
 
 
 def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = None) -> Backup:
-    """Return the backup in a folder. Raises Unreadable: invalid_option where there is none, otherwise damaged."""
+    """Return the backup in a folder. Raises Unreadable: invalid_option if there is none, otherwise damaged."""
     name = f"{folder}/{FILE}" if folder else FILE
     try:
         text = store.read(name)
@@ -123,7 +123,8 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
 
 
 def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
-    """Return the newest backup of a stream that was taken into a store, None without any that can be read. Raises NatsFailure."""
+    """Return the newest backup of a stream that was taken into a store, None without a readable one. Raises
+    NatsFailure."""
     found = []
     for folder, files in store.folders(f"{name_part(stream)}@").items():
         try:
@@ -180,7 +181,7 @@ def _require_plausible(manifest: Manifest, contents: Contents) -> None:
     """Raise ArchiveError for an archive that cannot be the one that the server announced with this state."""
     state = manifest.state
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
-    # Messages may have come and gone; the nats CLI keeps the state with which an archive of 2.15 was begun.
+    # Messages may have been added or removed; the nats CLI keeps the state from the start of an archive of 2.15.
     exact = contents.format == ENTRIES and manifest.taken is None
     # An inexact archive still holds removed messages, such as old values of a key; the server drops them on restore.
     early = contents.exact and contents.first_seq < first

@@ -54,9 +54,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
-#: Failures of a run rather than a stream, where they come so many times in a row.
+#: Failures of a run rather than a stream, and the number of them in a row that ends the run.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
-#: A leader that went away during a snapshot, see also waiting.is_transient.
+#: A leader that disappeared during a snapshot, see also waiting.is_transient.
 _LEADER_LOST = ("idle", "interrupted")
 
 
@@ -164,7 +164,7 @@ def _listed(
 
 
 def hopeless(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the last streams failed in a way in which the following ones would."""
+    """Return whether the last streams failed in a way that the following ones would, too."""
     last = rows[-_IN_A_ROW:]
     return len(last) == _IN_A_ROW and all(row["code"] in _HOPELESS for row in last)
 
@@ -302,7 +302,7 @@ class _Leaderless:
             raise NatsFailure("leaderless", reason, account=account)
 
     def explained(self, failure: NatsFailure, account: str | None, stream: str) -> NatsFailure:
-        """Return the failure of a stream, with its cause where the stream has no leader."""
+        """Return the failure of a stream, with its cause if the stream has no leader."""
         if not is_transient(failure) or failure.code in _HOPELESS:
             return failure
         try:

@@ -45,17 +45,17 @@ _NAME_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class Staging(ABC):
-    """A backup that is being written. `folder`: where it is until it has its own name."""
+    """A backup that is being written. `folder`: its place until it is published."""
 
     folder: str
 
     @abstractmethod
     def create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Give a file of the backup to write, which is there, durably, when the block has ended. Raises NatsFailure."""
+        """Yield a new file of the backup, which is durable once the block has ended. Raises NatsFailure."""
 
     @abstractmethod
     def publish(self, manifest: str) -> str:
-        """Write the manifest, give the backup its name, and return that. Raises NatsFailure."""
+        """Write the manifest, rename the backup into place, and return its name. Raises NatsFailure."""
 
 
 class Store(ABC):
@@ -67,7 +67,7 @@ class Store(ABC):
 
     @abstractmethod
     def place(self, name: str = "") -> str:
-        """Return where something is, for people and results."""
+        """Return the place of a name, for people and results."""
 
     @abstractmethod
     def below(self, name: str) -> Store:
@@ -122,7 +122,7 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, folder: str) -> None:
-        """Remove a backup. From the first moment on it is none any more. Raises NatsFailure."""
+        """Remove a backup. From the first moment on it does not count as a backup any more. Raises NatsFailure."""
 
     @abstractmethod
     def sweep(self) -> None:

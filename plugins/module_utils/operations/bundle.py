@@ -65,7 +65,7 @@ PROFILES: dict[str, tuple[int, ...]] = {
 }
 _CPU_SECONDS = 15
 
-#: Bytes of the largest file of a host that is read; its archive comes from elsewhere.
+#: Bytes of the largest host file to read, because the host's archive is not trusted.
 _LARGEST = 256 << 20
 
 #: Bytes of the end of the roll journal.
@@ -74,7 +74,7 @@ _JOURNAL = 4 << 20
 
 @dataclass(frozen=True)
 class Host:
-    """A host's part. `failure`: why there is none."""
+    """A host's part. `failure`: the reason without one."""
 
     server: str
     failure: str = ""
@@ -185,7 +185,7 @@ class _Servers:
         write: Callable[[Server, dict[str, Any]], None],
         what: str = "",
     ) -> None:
-        """Write each page of each server's answer, or why there is none."""
+        """Write each page of each server's answer, or the reason of its failure."""
         try:
             for server, page in self._api.pages(servers, endpoint, options):
                 if isinstance(page, NatsFailure):
@@ -243,7 +243,7 @@ class _Servers:
         return self._api.own_account() or "$SYS"
 
     def _write_profiles(self, servers: Sequence[Server], name: str, debug: int) -> None:
-        """Write a profile of each server. One of the CPU takes its time, as much of it as a reply may take."""
+        """Write a profile of each server. A CPU profile covers most of the time limit of a reply."""
         label = f"{name}_{debug}" if debug else name
         options: dict[str, Any] = {"name": name, "debug": debug}
         if name == "cpu":
@@ -313,7 +313,7 @@ def _clean_below(value: Any, levels: int) -> Any:
 
 
 def _clean_gateways(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of GATEWAYZ, in which gateways are called as clusters."""
+    """Return the answer of GATEWAYZ, in which gateways have the names of clusters."""
     named = {key: _clean_below(data[key], 1) for key in ("outbound_gateways", "inbound_gateways") if key in data}
     return {**without_secrets({key: value for key, value in data.items() if key not in named}), **named}
 

@@ -81,8 +81,8 @@ def profile_path(tags: Mapping[str, str]) -> str:
 
 
 class BundleWriter:
-    """Writes a bundle, which appears in the end and at once. A file that would make it too large, or in which a known secret
-    is left, stays out and is named."""
+    """Writes a bundle, which appears complete at the end. A file that would exceed the limit, or that still contains a
+    known secret, is left out and listed."""
 
     def __init__(self, path: Path, redactor: Redactor, max_size: int, taken: datetime) -> None:
         if max_size < SMALLEST:
@@ -138,7 +138,7 @@ class BundleWriter:
         self._json(f"{MISC}/{name}.json", document, {"special": name}, name, "")
 
     def text(self, path: str, text: str, what: str, server: str = "") -> None:
-        """Write a text, wherever."""
+        """Write a text at any path."""
         special = path.rpartition(".")[0].replace("/", "__")
         content = self._redactor.text(text).encode()
         self._add(path, content, _listed({"special": special}), what, server)

@@ -89,7 +89,7 @@ _ARTIFACTS = {
 _MANIFEST = "capture/misc/manifest.json"
 _METADATA = "capture/misc/audit_gather_metadata.json"
 
-#: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
+#: Bytes of the largest artifact to read, because an archive is not trusted.
 _LARGEST_ARTIFACT = 512 << 20
 
 
@@ -164,7 +164,7 @@ class _Pass:
         return message_origin(server, self._domains[server.id], arrived)
 
     def _named(self, servers: Sequence[Server], name: str) -> Origin:
-        """Return the origin of a row that was read on the host of a server, which may not have answered."""
+        """Return the origin of a row that was read on a server's host; the server itself may not have answered."""
         known = next((server for server in servers if server.name == name), None)
         now = datetime.now(timezone.utc)
         return self._origin(known, now) if known else Origin("", name, received=timestamp(now))
@@ -234,14 +234,14 @@ class _Pass:
 
     def _read_backups(self, store: Store) -> None:
         """Write for each stream when it was last saved and proven; without JSZ for those that the last runs saw."""
-        # No server's name, also where the host is called as one.
+        # Without a server's name, even if the host has the name of one.
         now = timestamp(datetime.now(timezone.utc))
         here = Origin("", f"backups on {socket.gethostname()}", received=now, domain=self._backed_up)
         try:
             catalogue = read_catalogue(store.read(CATALOGUE))
             nothing = ""
         except FileNotFoundError:
-            # The same as an empty one, which nats_check calls critical, too.
+            # Treated as empty, which nats_check reports as critical, too.
             catalogue, nothing = Catalogue(), f"there is no {store.place(CATALOGUE)}"
         except (OSError, UnicodeDecodeError, CatalogueError) as error:
             reason = f"{store.place(CATALOGUE)} cannot be read: {error}"

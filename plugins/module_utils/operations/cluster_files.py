@@ -73,7 +73,7 @@ def _whole(store: Store, row: Row) -> bool:
 
 
 def expired_files(rows: list[Row], keep: Keep, saved: Row | None) -> list[Row]:
-    """Return the rows whose files the retention does not keep. `saved`: the one that this run has added."""
+    """Return the rows whose files have expired. `saved`: the row that this run has added."""
     taken = [parse_time(str(row["taken"])) for row in rows]
     own = [place for place, row in enumerate(rows) if row is saved]
     return [rows[place] for place in expired(taken, keep, datetime.now(timezone.utc), own)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster as a planner needs it: with a meta leader, and with the limits by which that leader chooses servers."""
+"""Read the cluster for planners: with a meta leader, and with the limits that this leader applies to placement."""
 
 from __future__ import annotations
 

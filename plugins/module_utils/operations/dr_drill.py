@@ -79,7 +79,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Pa
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 _INTERVAL = 0.3
-#: Seconds until a throw-away copy is seen to be gone.
+#: Seconds to wait until a throw-away copy is gone.
 _GONE = 30.0
 #: Placeholder for an origin that is not queried.
 _NOT_ASKED = Reading(problem="a drill does not ask the origin")
@@ -169,8 +169,8 @@ def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
 
 
 def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:
-    """Rehearse the failover of one stream, keep how it went, and return its row of the module's result. Raises NatsFailure where
-    that could not be kept, or the throw-away copy could not be removed."""
+    """Rehearse the failover of one stream, record the drill, and return its row of the module's result. Raises
+    NatsFailure when the record could not be written, or the throw-away copy could not be removed."""
     protected, records, site = rehearsal.protected, rehearsal.row.records, rehearsal.row.site
     compared = 0
     drill = Drill(utc_now(), False, rehearsal.refusal, "", 0, site.position or 0, 0, 0.0, 0.0)
@@ -247,8 +247,7 @@ class _DrillRun(FailoverRun):
             )
 
     def drill(self) -> Drill:
-        """Return the result of the failover. Raises Refusal and NatsFailure for anything that would keep the site
-        from taking over."""
+        """Return the result of the failover. Raises Refusal and NatsFailure for any obstacle to taking over."""
         started = time.monotonic()
         self._fill()
         filled = time.monotonic()
@@ -379,7 +378,7 @@ class _DrillRun(FailoverRun):
         return source_sequence(self._messages(self._target, [sequence])[sequence]) or 0
 
     def _require_floors(self, record: Failover) -> int:
-        """Return how many consumers there are. Raises Refusal unless each is where it would begin."""
+        """Return the number of consumers. Raises Refusal unless each is at its starting position."""
         rows = {row["name"]: row for row in self._site.consumers(self._target).rows}
         wanted = durable(record.consumers)
         for entry in wanted:

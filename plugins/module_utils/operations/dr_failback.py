@@ -263,7 +263,7 @@ class _Run:
         here = self._site.stream(self._target)["state"]
         last = int(self._origin.stream(self._stream)["state"]["last_seq"])
         if last - record.origin_last == here["last_seq"] - self._failover.last_copied:
-            return []  # each of them came once at most
+            return []  # each of them was copied at most once
         begin, origin_at = max(self._failover.last_copied + 1, here["first_seq"]), record.origin_last + 1
         returned: set[Optional[int]] = set()
         while origin_at <= last:

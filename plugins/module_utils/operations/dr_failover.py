@@ -72,8 +72,8 @@ _INTERVAL = 0.3
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: `wait` until the site has all that the origin has, or another stream all that the mirror has; `watch` for which an
-    origin is watched whose clients may not publish."""
+    """Seconds: `wait` for copying, until the site has everything that the origin has, or another stream everything that
+    the mirror has; `watch` for monitoring an origin whose clients may not publish."""
 
     wait: float
     watch: float
@@ -140,7 +140,7 @@ def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
 
 
 def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
-    """Raise Refusal where another stream has the subjects or the name that the promoted one gets."""
+    """Raise Refusal if another stream already has the subjects or the name of the promoted one."""
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
     if plan.protected.stream in others and wanted.fence in (SUBJECTS, DEAD):
@@ -295,7 +295,8 @@ class FailoverRun:
             raise Refusal("overlap", f"stream {name} of the origin still has the subjects of {plan.target}")
 
     def _caught_up(self, plan: Plan) -> tuple[Reading, Reading]:
-        """Return both sides once the site has all that the origin has. Otherwise the origin gets its subjects back."""
+        """Return both sides once the site has everything that the origin has. Otherwise the origin gets its subjects
+        back."""
 
         def complete(found: tuple[Reading, Reading]) -> bool:
             origin, site = found
@@ -362,7 +363,7 @@ class FailoverRun:
         return self._mapped(record, record.position)
 
     def _take_over(self, record: Failover) -> None:
-        """Let another stream take over the messages of the mirror, all of them."""
+        """Make another stream take over all messages of the mirror."""
         mirror = self._site.stream(self._protected.copy)
         info = self._site.find_stream(record.target)
         if info is None:
@@ -396,7 +397,7 @@ class FailoverRun:
         for name, config in wanted.items():
             if name not in there:
                 self._site.save_consumer(record.target, config, "create")
-        # Those that a run before this one created may have delivered since, and stay.
+        # Consumers of an earlier run may have delivered messages since, and stay.
         wrong = place_consumers(
             self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._patience.wait
         )
@@ -472,7 +473,7 @@ def last_at_or_before(
 
 
 def sequence_in(api: JetStreamApi, stream: str, sequence: int) -> int:
-    """Return the sequence in a stream of the last message that had at most this one where it came from."""
+    """Return the sequence in a stream of the last message whose sequence at its source was at most this one."""
     if not sequence:
         return 0
     state = api.stream(stream)["state"]
@@ -482,7 +483,7 @@ def sequence_in(api: JetStreamApi, stream: str, sequence: int) -> int:
 
 
 def next_source(api: JetStreamApi, stream: str, number: int) -> Optional[tuple[int, int]]:
-    """Return the sequence of the first message at or after a number, and the one that it had where it came from."""
+    """Return the sequence of the first message at or after a number, and its sequence at its source."""
     try:
         message = api.call(f"STREAM.MSG.GET.{stream}", {"seq": number, "next_by_subj": ">"})["message"]
     except NatsFailure as failure:

@@ -79,13 +79,13 @@ DR_SPEC: dict[str, dict[str, Any]] = {
     },
 }
 
-#: The header of a message that came from another stream begins with that stream's name and the message's sequence there.
+#: Start of the header of a copied message, followed by its source stream's name and its sequence there.
 SOURCE_HEADER = b"nats-stream-source:"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: its name, and how its streams are reached. `own_servers`: whether it has addresses of its own."""
+    """One side: its name, and its connections. `own_servers`: whether it has addresses of its own."""
 
     name: str
     connections: Connections
@@ -203,7 +203,7 @@ def _last_sourced(api: JetStreamApi, name: str) -> int:
 
 
 def source_sequence(message: Mapping[str, Any]) -> Optional[int]:
-    """Return the sequence that a message had in the stream that it came from, None for one that was published here."""
+    """Return a message's sequence in its source stream, None for a message published here."""
     for line in base64.b64decode(message.get("hdrs") or "").split(b"\r\n"):
         if line.lower().startswith(SOURCE_HEADER):
             parts = line.split(b":", 1)[1].split()
@@ -296,7 +296,7 @@ class Records:
             self._store(self._config, without_failover(self._metadata, stream))
 
     def keep(self, stream: str, copy: Mapping[str, Any], record: Record) -> None:
-        """Keep a record, and see that it is there. `copy`: configuration of the stream's copy. Raises NatsFailure."""
+        """Write a record and confirm it. `copy`: configuration of the stream's copy. Raises NatsFailure."""
         with _record_errors():
             metadata = with_record(self._metadata, stream, record)
         if self._config is None:

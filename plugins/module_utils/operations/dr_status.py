@@ -92,7 +92,7 @@ def make_checkpoint(origin: Reading) -> Checkpoint:
 
 
 def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
-    """Save where the consumers of a stream are, and return a row of the module's result."""
+    """Save the positions of a stream's consumers, and return a row of the module's result."""
     old = row.checkpoint
     result = {
         "name": row.status.protected.name,

@@ -74,7 +74,7 @@ class SweepOptions:
 
 
 class _Document(Generic[T]):
-    """A file and its parsed content, read again after a change."""
+    """A file and its parsed content, read again whenever the file changes."""
 
     def __init__(self, path: Path, parse: Callable[[str], T], tail: int = 0) -> None:
         self._path = path
@@ -266,7 +266,7 @@ class Sweeper:
             try:
                 client.close()
             except Exception:
-                # A connection that is broken may fail in any way when it is closed; the next sweep makes another one.
+                # Closing a broken connection may fail in any way; the next sweep makes a new one.
                 self._say(f"the connection could not be closed: {traceback.format_exc(limit=1)}")
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Servers that the others do not reach, queried at their own addresses."""
+"""Find servers that the others do not reach, by querying their own addresses."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def is_text(value: Any) -> bool:
 
 
 def members(text: bytes | Text) -> dict[str, Text]:
-    """Return the members of an object, each as a Text. Raises msgspec.ValidationError when it is none, as all below."""
+    """Return the members of an object, each as a Text. Raises msgspec.ValidationError for any other value, as all
+    functions below."""
     found: dict[str, Text] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     return found
 

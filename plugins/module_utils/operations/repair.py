@@ -140,7 +140,8 @@ class Repair:
             return replace(known, config=record["config"], floor=record["floor"], delivered=record["delivered"])
         views = self._replicas(finding, cluster)
         if views:
-            # An acknowledgement is in no replica's floor before a majority has it: the highest is true, the others are late.
+            # A replica's floor only contains acknowledgements that a majority has: the highest is true, the others are
+            # late.
             info = max(views, key=position)
             delivered = max(map(rules.delivered_seq, views))
             return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)

@@ -190,7 +190,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """How far the jobs came: samples of the progress, seconds waited and since when nothing moved."""
+    """The progress of the jobs: samples, seconds waited, and the time of the last change."""
 
     jobs: list[Job]
     progress: list[dict[str, Any]] = field(default_factory=list)
@@ -384,7 +384,7 @@ class Mover:
         self._answered = time.monotonic()
 
     def advance(self, job: Job, may_start: bool) -> None:
-        """Read the stream again and do the next thing that it needs, if any."""
+        """Read the stream again and take its next step, if any."""
         try:
             job.state = self.read(*job.key)
         except NatsFailure as failure:
@@ -562,7 +562,8 @@ def carry_out(
 
 
 def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
-    """Return the jobs that still have to move from one server to the other. Raises NatsFailure where that makes no sense."""
+    """Return the jobs that still have to move from one server to the other. Raises NatsFailure if the move is
+    impossible."""
     needed = []
     for job in jobs:
         members = job.state.group.members

@@ -48,7 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 
 #: The prefix of the file that keeps the servers' data.
 _RECORD = "rescue-"
-#: Seconds within which a port of a server takes a connection, or is taken for closed.
+#: Seconds for a connection to a server's port, before the port counts as closed.
 _CONNECT_SECONDS = 2.0
 
 
@@ -128,8 +128,8 @@ class Rescue:
         return held, accounts
 
     def _assigned(self, accounts: set[str]) -> frozenset[str] | None:
-        """Return the names of the streams and consumers in the meta group's log, of the accounts that have a user; None where the
-        meta leader does not answer, which steps down some seconds after it has lost its majority."""
+        """Return the names of the streams and consumers in the meta group's log, of the accounts that have a user; None
+        when the meta leader does not answer. A leader steps down some seconds after losing its majority."""
         names: set[str] = set()
         try:
             for account in accounts.intersection(self._connections.accounts):
@@ -167,7 +167,8 @@ class Rescue:
         return f"{leader} leads the meta group"
 
     def _leader(self, plan: Plan) -> str:
-        """Return the meta leader, elected by as many votes as there are survivors where there is none. Raises NatsFailure."""
+        """Return the meta leader; if there is none, make the survivors elect one with as many votes as there are
+        survivors. Raises NatsFailure."""
         asked: list[str] = []
 
         def leader() -> str:
@@ -330,7 +331,7 @@ def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str]
 
 
 def probe(addresses: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, tuple[str, ...]]:
-    """Return which ports of each server take connections."""
+    """Return the open ports of each server."""
 
     def opens(address: tuple[str, int]) -> bool:
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restoring many streams from a directory of backups: all that could keep one from it is seen before the first is created."""
+"""Restore many streams from a directory of backups. All obstacles are found before the first stream is created."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class _Run:
         self._given_up = False
 
     def restore(self, workers: Workers, pairs: Sequence[tuple[Backup, dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Return the rows of the streams that were begun: first the originals, then those that copy others."""
+        """Return the rows of the streams whose restore began: first the originals, then those that copy others."""
         rows: list[dict[str, Any]] = []
         for copies in (False, True):
             some = [pair for pair in pairs if _is_copy(pair[0]) == copies]
@@ -208,7 +208,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
 
 
 def _unread_row(name: str, failure: Unreadable, store: Store, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the row of a stream whose newest backup cannot be read. An older one is not taken in its place."""
+    """Return the row of a stream whose newest backup cannot be read. An older one is not used instead."""
     account, _slash, stream = name.partition("/")
     label = stream_key(names.get(account, account), stream)
     problem = f"{failure.description}. To restore an earlier backup, add its time, such as {label}@2026-11-23"
@@ -249,7 +249,7 @@ _ROW: dict[str, Any] = {
 
 
 def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> dict[str, Any]:
-    """Return the row of a stream that is to be restored, with `problem` where it cannot be."""
+    """Return the row of a stream to be restored, with `problem` if that is impossible."""
     manifest, account = backup.manifest, _account(connections, wanted, backup)
     name = wanted.one.changes.stream or manifest.stream
     row: dict[str, Any] = {
@@ -287,7 +287,7 @@ def _with_repetitions(
     restored = {(row["account"], row["stream"]): row["messages"] for row in rows if row["changed"]}
 
     def again(backup: Backup, row: Mapping[str, Any]) -> dict[str, int]:
-        """Return how many messages a stream takes again from each source."""
+        """Return how many messages a stream copies again from each source."""
         sources = backup.manifest.config.get("sources") if row["changed"] else None
         if not sources or not repeats_sources(connections.client(row["account"]).server_version):
             return {}

@@ -44,7 +44,7 @@ SCHEME = "s3://"
 #: GB.
 PART, _GROWS_EVERY = 8 << 20, 1000
 _MOST_PARTS = 10_000
-#: Parts that are sent at a time; those that are on their way before the servers of NATS are slowed down, and at most.
+#: Parts that are sent at the same time; parts in transit before the NATS servers are slowed down, and their maximum.
 _SENDERS, _PENDING, _MOST_PENDING = 2, 3, 6
 #: Bytes a second below which a server before 2.12.5 would give up: it waits 2 s for an acknowledgement of 256 KB.
 _SLOWEST = 256 << 10
@@ -358,7 +358,7 @@ class _Lock:
             answer = self._bucket.call("get_object", Key=self._key)
         except FileNotFoundError:
             return "", 0.0, ""
-        # By the storage's own clock: one here that is minutes ahead would take a lock that is held.
+        # Uses the storage's clock: a local clock that is minutes ahead would make a held lock appear expired.
         now = header_time(answer["ResponseMetadata"]["HTTPHeaders"].get("date")) or datetime.now(timezone.utc)
         text = self._bucket.translated(self._key, answer["Body"].read).decode(errors="replace")
         return text, (now - answer["LastModified"]).total_seconds(), answer["ETag"]

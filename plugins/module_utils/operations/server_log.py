@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import timestamp
 
-#: Lines that are taken, the last ones.
+#: Maximum number of lines, from the end.
 _MOST = 10_000
 
 #: The time with which nats-server begins a line (nats-server/logger/log.go), in UTC only with logtime_utc.

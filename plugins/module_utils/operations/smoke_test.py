@@ -42,7 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
-#: Seconds between two rounds of messages: interest takes a moment from one server to the others.
+#: Seconds between two rounds of messages: interest needs a moment to spread between servers.
 _ROUND = 0.2
 #: Seconds to wait for a reply from the API; a user without permission gets none.
 _PROBE = 2.0
@@ -50,7 +50,7 @@ _PROBE = 2.0
 _CONCURRENT = 32
 #: No servers for so many replicas (JSClusterNoPeersErr), or no cluster.
 _FEWER_REPLICAS = (10005, 10074)
-#: The account may not have another stream, or not of this kind (errors.json: limits and resources).
+#: The account may not have another stream of this kind (errors.json: limits and resources).
 _LIMITS = (10002, 10023, 10026, 10027, 10028, 10035, 10047, 10120, 10122)
 _DEFAULT_PORT = 4222
 
@@ -124,7 +124,8 @@ def login_failures(users: Sequence[User]) -> list[str]:
 
 
 def _manages_streams(client: Client, user: User, subject: str) -> bool:
-    """Return whether JetStream answers this user. Raises NatsFailure when a stream of the account would take the messages."""
+    """Return whether JetStream answers this user. Raises NatsFailure if a stream of the account would store the
+    messages."""
     try:
         found = JetStreamApi(client, user.account).call("STREAM.NAMES", {"subject": subject}, _PROBE).get("streams")
     except NatsFailure as failure:

@@ -220,7 +220,7 @@ class SnapshotWriter:
             raise self._refused(error) from error
 
     def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
-        """Write that a server did not give an answer, and why."""
+        """Record that a server did not answer, and the reason."""
         error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
         self._domains.add(origin.domain)
         with self._disk():

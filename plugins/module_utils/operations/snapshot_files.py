@@ -50,7 +50,7 @@ class Table:
     def __init__(self, folder: Path, name: str, place: str, file_size: int) -> None:
         self.rows = 0
         self.failures = 0
-        #: Rows with something that no column takes, where that is known.
+        #: Number of rows with data outside the columns, if known.
         self.unknown: int | None = None
         self.files: list[File] = []
         self._folder = folder
@@ -69,7 +69,7 @@ class Table:
         raise NotImplementedError
 
     def draft(self, number: int) -> Path:
-        """Return where the file of a number is until it is published."""
+        """Return the path of a file until it is published."""
         return self._folder / f"{self._name}-{number}"
 
     def _new_file(self, suffix: str) -> IO[bytes]:

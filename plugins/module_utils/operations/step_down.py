@@ -146,7 +146,8 @@ class Job(Generic[K]):
         return {"placement": {"preferred": target}}
 
     def answered(self, failure: NatsFailure | None) -> None:
-        """Take in the answer to a request. One that stays out may have been heeded, and counts as an attempt."""
+        """Record the answer to a request. A request without an answer may have been carried out, and counts as an
+        attempt."""
         if failure is None or is_transient(failure):
             self.attempts += 1
         if failure is not None:

@@ -65,7 +65,7 @@ ASSET_SPEC: dict[str, dict[str, Any]] = {
     "r1": {"type": "str", "choices": ["skip", "fail"]},
 }
 
-#: A group without a leader does not answer for its state: seconds until its silence is taken as that.
+#: Seconds to wait for the state of a group: without a leader it does not answer.
 READ_SECONDS = 1.0
 
 _NO_JETSTREAM = 10039
@@ -100,8 +100,8 @@ class Asset:
 
 
 class AssetGroups:
-    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that are there, by name. `supporting`: the
-    names of those that honour a preferred successor."""
+    """The Raft groups of streams and consumers, for `step_down`. `servers`: the available ones, by name. `supporting`:
+    the names of those that honour a preferred successor."""
 
     def __init__(self, connections: Connections, servers: Sequence[Server]) -> None:
         self._connections = connections

@@ -90,8 +90,8 @@ class WantedCopies:
 
 @dataclass(frozen=True)
 class _Replica:
-    """The replica of a stream that is saved. `others`: server → its other ones. `folders`: server → where it and its other ones
-    are."""
+    """The replica of a stream to save. `others`: server → its other replicas. `folders`: server → the folders of
+    all."""
 
     server: str
     stored: StoredStream
@@ -110,7 +110,7 @@ class _Replica:
 
 @dataclass(frozen=True)
 class _Place:
-    """The server that loads, and where it may store."""
+    """The server that loads the stream, and its directory."""
 
     binary: str
     directory: Path
@@ -363,7 +363,7 @@ def _caveats(stored: StoredStream, missing: str, back: str) -> list[str]:
 
 @contextlib.contextmanager
 def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
-    """Give a server that has loaded one stream, and the directory that is removed with it. Raises NatsFailure."""
+    """Yield a server that has loaded one stream, and the directory that is removed with it. Raises NatsFailure."""
     with staged_directory(place.directory, "load") as work:
         target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
         try:
@@ -381,13 +381,13 @@ def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
 def _copy(folder: Path, target: Path) -> None:
     try:
         shutil.copytree(folder, target)
-    except shutil.Error as error:  # an OSError without a reason of its own
+    except shutil.Error as error:  # an OSError without a reason
         why = "; ".join(reason for _source, _target, reason in error.args[0])
         raise NatsFailure("write_failed", f"{folder} cannot be copied to {target}: {why}") from error
 
 
 def _complaints(work: Path) -> str:
-    """Return the last lines in which the server complains."""
+    """Return the last warnings and errors in the server's log."""
     lines = (work / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()
     found = [line[:300] for line in lines if "[ERR]" in line or "[WRN]" in line][-_LOG_LINES:]
     return "".join(f"\n  {line}" for line in found or ["(the server's log has no errors)"])

@@ -96,7 +96,7 @@ def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode:
 
 
 def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info) -> Sequence[Info] | None:
-    """Return the consumers as their leaders see them, None where they are left out. Raises NatsFailure."""
+    """Return the consumers as their leaders report them, None if they are left out. Raises NatsFailure."""
     rows: Sequence[Info] | None = None
     leaderless: set[str] = set()
     if wanted.pace.consumers:

@@ -55,7 +55,7 @@ T = TypeVar("T")
 #: A server abandons an upload 5 s after the last chunk, and may create a stream from the data so far until then
 #: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
 _GIVEN_UP = 7.0
-#: Seconds in which the leader of a consumer reports.
+#: Seconds within which the leader of a consumer must report.
 ELECTED = 0.5
 _INTERVAL = 0.05
 #: Nanoseconds of silence from which on a replica counts as unavailable.
@@ -77,7 +77,7 @@ class WantedRestore:
 
 
 def require_replicas(changes: Changes) -> None:
-    """Raise NatsFailure invalid_option for fewer than one replica: servers take 0 as 1."""
+    """Raise NatsFailure invalid_option for fewer than one replica, because servers treat 0 as 1."""
     for option in ("num_replicas", "max_replicas"):
         number = getattr(changes, option)
         if number is not None and number < 1:
@@ -358,7 +358,7 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
 def _placed(
     api: JetStreamApi, plan: RestorePlan, names: Sequence[str], last_seq: int, wanted: WantedRestore
 ) -> list[str]:
-    """Wait until the recreated consumers begin where they should, and return which do not."""
+    """Wait until the recreated consumers begin at their positions, and return those that do not."""
     retention = plan.config.get("retention", "limits")
     configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
     return place_consumers(api, plan.config["name"], configs, last_seq, retention, wanted.wait_timeout)

@@ -30,7 +30,7 @@ _USER = "drill"
 ACCOUNT = "DRILL"
 #: Bytes for a server's own files in addition to the streams.
 SLACK = 64 << 20
-#: Seconds that it may take until it listens, until it answers, until it has ended in order, and until it is gone when it ends.
+#: Seconds until it listens, until it answers, for a clean stop, and for a forced one.
 _START, _ANSWER, _STOP, _END = 60.0, 30.0, 10.0, 1.0
 _LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
@@ -57,7 +57,7 @@ def nearest(directory: Path) -> Path:
 
 
 def require_room(directory: Path, needed: int, purpose: str) -> None:
-    """Raise NatsFailure disk_full unless a directory, which may not be there yet, has room for so many bytes."""
+    """Raise NatsFailure disk_full unless a directory, which may not exist yet, has this much free space."""
     existing = nearest(directory)
     free = shutil.disk_usage(existing).free
     if free < needed:
@@ -166,7 +166,7 @@ def _ends_with(parent: int) -> Callable[[], None]:
 
 
 def _address(process: subprocess.Popen[bytes], directory: Path) -> Optional[str]:
-    """Wait until the server has written where it listens, which it does last. Return None where it does not."""
+    """Return the server's address once it has written it, which it does last; None if it does not."""
     deadline = time.monotonic() + _START
     while process.poll() is None and time.monotonic() < deadline:
         for path in directory.glob("*.ports"):

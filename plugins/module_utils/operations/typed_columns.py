@@ -43,7 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 #: Rows that are held as objects, and as columns, until they are written.
 _ROWS, _GROUP = 4096, 65536
 
-#: Keys that a table learns besides the declared ones; a row with any further key is split.
+#: Maximum number of undeclared keys that a table learns; a row with any further key is split.
 _MOST_LEARNED = 64
 
 _UNITS = {
@@ -113,8 +113,8 @@ def microseconds_of(text: str) -> int | None:
 
 
 class _Document:
-    """How documents are decoded: those with only declared keys, and all others. `others`: whether the other keys are
-    stored."""
+    """The decoders of documents: one for those with only declared keys, and one for all others. `others`: whether the
+    other keys are stored."""
 
     def __init__(self, fields: Sequence[Field], others: bool = True) -> None:
         self._msgspec, _pyarrow = libraries()
@@ -184,7 +184,7 @@ class _Document:
                 return found, left if odd else None
 
     def _learn(self, message: str) -> bool:
-        """Declare a key that came for the first time; return whether there was one and there is room for it."""
+        """Declare a new key; return whether there was one and room for it."""
         match = _UNKNOWN.match(message)
         if match is None or sum(map(len, self._learned.values())) >= _MOST_LEARNED:
             return False
@@ -431,7 +431,7 @@ class _Columns:
         return zip(*map(self._astuple, found)) if found else [()] * members
 
     def _moments(self, values: Sequence[Any]) -> Any:
-        """Return times as Spark keeps them. Raises ValueError when one is none."""
+        """Return times in Spark's format. Raises ValueError for an invalid one."""
         pa = self._pa
         texts = pa.array(values, pa.string())
         known = pa.compute.if_else(pa.compute.starts_with(texts, _NEVER), pa.scalar(None, pa.string()), texts)

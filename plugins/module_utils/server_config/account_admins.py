@@ -50,7 +50,7 @@ def with_operators(
 def operators(
     accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> list[dict[str, str]]:
-    """Return the operators as the modules' option `account_users` takes them: account, user, password."""
+    """Return the operators for the modules' option `account_users`: account, user, password."""
     return [
         {"account": name, "user": operator_name(name, prefix), "password": str(password)}
         for name in _operated(accounts, password, without)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 
-#: The steps in which files change, in order.
+#: The steps that change files, in order.
 ORDER = ("renew", "trust_new_ca", "new_certificates", "remove_old_ca")
 
 _STEP_LINES = {
@@ -99,7 +99,7 @@ class HostCertificates:
 
     @property
     def trusts_current(self) -> bool:
-        """Return whether the host trusts every authority that is to go."""
+        """Return whether the host trusts every authority that will be removed."""
         going = set(self.current_ca) - set(self.new_ca)
         return bool(going) and going <= self._trusted
 
@@ -165,7 +165,7 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
 
 
 def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:
-    """Return the steps that the hosts still have to take, in order; all of them take each."""
+    """Return the remaining steps of the hosts, in order; every host takes each of them."""
     if not any(host.rotating for host in hosts):
         return ["renew"] if any(host.differs for host in hosts) else []
     steps = []

@@ -486,5 +486,5 @@ def _routes(cluster: Mapping[str, Any]) -> list[str]:
 
 
 def _place(url: str) -> str:
-    """Return where a route goes, without the credentials."""
+    """Return the target of a route, without the credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]

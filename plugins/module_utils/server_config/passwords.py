@@ -69,7 +69,7 @@ def _as_2b(hashed: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _backend() -> _Backend:
-    """Return the first library that hashes and verifies a known password. Raises BcryptError when there is none."""
+    """Return the first library that hashes and verifies a known password. Raises BcryptError without one."""
     tried = []
     for name, load in (("passlib", _passlib), ("bcrypt", _bcrypt)):
         try:
@@ -89,7 +89,7 @@ def _backend() -> _Backend:
 
 
 def is_hash(text: str) -> bool:
-    """Return whether nats-server takes the text for a bcrypt hash that can verify."""
+    """Return whether nats-server treats the text as a bcrypt hash that can verify."""
     return bool(HASH.fullmatch(text))
 
 

@@ -34,11 +34,11 @@ _ALL_SERVERS_AT_ONCE = {
     ("cluster", "pool_size"): "reload all servers of the cluster in quick succession: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
-#: Modes by which a server compresses nothing of its own accord; without a mode it is `accept`.
+#: Modes in which a server does not start compression by itself; without a mode it is `accept`.
 _WITHOUT_COMPRESSION = {"off", "disabled", "false", "not supported", "not_supported", "accept"}
 #: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
 _GATEWAY_AUTH_TIMEOUT = 2
-#: Options of tls that a reload of nats-server compares, or by which it closes connections without TLS.
+#: Options of tls that a reload of nats-server compares, or that make it close connections without TLS.
 _TLS_WITH_THE_RESTART = ("timeout", "pinned_certs", "verify_cert_and_check_known_urls")
 
 
@@ -107,7 +107,7 @@ def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[st
 
 
 def is_reloadable(leaf: Leaf, version: str) -> bool:
-    """Return whether a server of that version takes another value in this place by a reload."""
+    """Return whether a server of that version can reload a different value in this place."""
     other = Difference(leaf.path, leaf.key, leaf.value, leaf.value)
     return supports(RELOAD_OVER_NATS, version) and _obstacle(other, version) is None
 
@@ -147,7 +147,7 @@ def _compare_lists(old: list[Any], new: list[Any], key: Key | None, path: Path) 
 
 
 def canonical(value: Any, key: Key | None) -> Any:
-    """Return a value in a form in which equal meanings are equal: sizes in bytes, durations in seconds."""
+    """Return a value in a comparable form: sizes in bytes, durations in seconds."""
     if isinstance(value, list):
         return [canonical(item, key) for item in value]
     for kind, convert in (("size", size_bytes), ("duration", duration_seconds), ("durations", duration_seconds)):
@@ -164,7 +164,7 @@ def _what(difference: Difference) -> str:
 
 
 def _obstacle(difference: Difference, version: str) -> str | None:
-    """Return why a reload does not take this difference, or None when it does."""
+    """Return why this difference cannot be reloaded, or None if it can."""
     if difference.key is None:
         return "an unknown key, so a restart is assumed"
     if difference.path == ("jetstream",) and difference.new is None:

@@ -281,7 +281,7 @@ def _expected(key: Key) -> str:
 
 
 def transform(config: Mapping[str, Any], change: Callable[[Leaf], Any], path: Path = ()) -> dict[str, Any]:
-    """Return a copy of a normalised configuration in which `change` made a new value of each scalar."""
+    """Return a copy of a normalised configuration with every scalar replaced by the result of `change`."""
 
     def walk(value: Any, key: Key | None, here: Path) -> Any:
         if isinstance(value, Mapping):
@@ -387,7 +387,8 @@ def _unquote(text: str) -> str:
 
 
 def write_key(name: str, path: Path = ()) -> str:
-    """Return a key as nats-server reads it: bare where that is safe, else in whichever quotes it does not contain itself."""
+    """Return a key as nats-server reads it: bare if that is safe, otherwise in quotes of a kind that it does not
+    contain."""
     if _PLAIN_KEY.fullmatch(name):
         return name
     try:

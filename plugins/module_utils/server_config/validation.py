@@ -146,7 +146,7 @@ def get_jetstream(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def get_cluster_name(config: Mapping[str, Any]) -> str | None:
-    """Return the name of the cluster; nats-server takes the gateway's where the cluster has none."""
+    """Return the name of the cluster; without one, nats-server uses the gateway's."""
     return (get_block(config, "cluster") or {}).get("name") or (get_block(config, "gateway") or {}).get("name")
 
 
@@ -199,7 +199,7 @@ def warning(option: str, message: str) -> ConfigProblem:
 
 
 def _version(value: Any) -> str:
-    """Return the version where it is one (not `latest` or the like), else nothing."""
+    """Return the version if it is valid (not `latest` or the like), otherwise nothing."""
     try:
         parse_version(str(value or ""))
     except ValueError:
@@ -211,7 +211,7 @@ def _version(value: Any) -> str:
 
 
 def unknown_keys(case: Case) -> Iterator[ConfigProblem]:
-    """Keys that the schema does not have, or not yet in this version."""
+    """Keys outside the schema, or not supported by this version yet."""
     for path, parent, name in _keys(case.config, SCHEMA, ()):
         key = parent.child(name)
         option = show((*path, name))
@@ -273,7 +273,7 @@ def names(case: Case) -> Iterator[ConfigProblem]:
 
 
 def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
-    """A server that the role has not taken over is started by its own unit."""
+    """A server that is not managed by the role yet is started by its own unit."""
     if not case.take_over and not case.process_runs:
         yield error(
             "nats_server_take_over",
@@ -465,7 +465,7 @@ def payload(case: Case) -> Iterator[ConfigProblem]:
 
 
 def monitoring(case: Case) -> Iterator[ConfigProblem]:
-    """HTTP or HTTPS, not both; HTTPS takes the certificate of the client listener."""
+    """HTTP or HTTPS, not both; HTTPS uses the certificate of the client listener."""
     plain = case.config.get("http") or case.config.get("http_port")
     encrypted = case.config.get("https") or case.config.get("https_port")
     if plain and encrypted:
@@ -516,7 +516,7 @@ def listeners(case: Case) -> Iterator[ConfigProblem]:
 
 
 def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
-    """A cluster listener on loopback while other members are on other machines: no route ever comes in."""
+    """A cluster listener on loopback while other members are on other machines: no route can connect."""
     cluster = case.block("cluster") or {}
     host = cluster.get("host") or (_host_port(cluster["listen"])[0] if cluster.get("listen") is not None else "")
     own = case.config.get("server_name")
@@ -819,7 +819,7 @@ def route_pool(case: Case) -> Iterator[ConfigProblem]:
 
 
 def routes(case: Case) -> Iterator[ConfigProblem]:
-    """At its first start the meta group takes the number of routes as its size."""
+    """At its first start, the size of the meta group is the number of routes."""
     listed = (case.block("cluster") or {}).get("routes") or []
     servers = len(case.jetstream_members)
     linked = (case.block("leafnodes") or {}).get("remotes")
@@ -892,7 +892,7 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
 
 
 def users(case: Case) -> Iterator[ConfigProblem]:
-    """Users: one name once, something to prove who they are, and passwords that bcrypt can take."""
+    """Users: unique names, credentials for each, and passwords within bcrypt's limits."""
     seen: dict[str, str] = {}
     for where, user in _users(case):
         name = user.get("user") or user.get("nkey")
