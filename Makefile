@@ -1,23 +1,23 @@
-# `make` lists what can be made. Everything lives in .cache (and .demo), as root or not: nothing else on the machine is
-# touched, except that root gets missing Debian packages installed (python3-venv, and what the lab of hosts needs).
+# `make` lists its targets. Everything lives in .cache (and .demo), as root or not: nothing else on the machine is
+# touched, except that root gets missing Debian packages installed (python3-venv, and those for the lab of hosts).
 
 PYTHON ?= python3
 # The ansible-core to test with: 2.19, or any other of requirements/core-*.in.
 CORE ?= 2.19
-# What to measure: a file of tests/bench.
+# The benchmark: a file of tests/bench.
 BENCH ?= assets
-# What to hand to pytest, such as ARGS='-k quorum -x', or to `molecule test`.
+# Options for pytest, such as ARGS='-k quorum -x', or to `molecule test`.
 ARGS ?=
 # Which unit tests.
 UNIT ?= tests/unit
 # Which tests with real servers.
 INTEGRATION ?= tests/integration
 DEMO_VERSION ?= 2.15.1
-# What the demo shows: cluster or supercluster.
+# The demo's topology: cluster or supercluster.
 TOPOLOGY ?= cluster
-# What to run instead of all tests of a part: files, names of tests, or @FILE with a name in each line.
+# Tests to run instead of all of a part: files, names of tests, or @FILE with a name in each line.
 TESTS ?=
-# What `make soak` repeats, how often, and next to how many busy processes.
+# The part that `make soak` repeats, the number of runs, and of busy processes next to it.
 PART ?=
 TIMES ?= 20
 LOAD ?= 4
@@ -33,9 +33,9 @@ VENV := $(CACHE)/venv$(if $(filter-out 2.19,$(CORE)),-$(CORE))
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
-# What a demo runs with: the development environment where there is one, otherwise a small one of its own.
+# The demo's environment: the development environment if it exists, otherwise a small one of its own.
 DEMO_VENV := $(if $(wildcard $(CACHE)/venv/.made),$(CACHE)/venv,$(CACHE)/venv-demo)
-# What makes the artifact: for goals of the demo alone, its environment.
+# The environment that builds the artifact: for goals of the demo alone, the demo's.
 BUILD_VENV := $(if $(filter demo%,$(MAKECMDGOALS)),$(if $(filter-out demo%,$(MAKECMDGOALS)),$(CACHE)/venv,$(DEMO_VENV)),$(CACHE)/venv)
 # Spark has an environment of its own, as where the pipeline runs: it is 450 MB that nothing else here needs.
 SPARK_VENV := $(CACHE)/venv-insights
@@ -43,13 +43,13 @@ SPARK_VENV := $(CACHE)/venv-insights
 EDA_VENV := $(CACHE)/venv-eda
 # And awx.awx, which playbooks/awx uses, out of an older package ansible.
 AWX_VENV := $(CACHE)/venv-awx
-# And Galaxy's importer, which pins what it uses.
+# And Galaxy's importer, which pins its dependencies.
 GALAXY_VENV := $(CACHE)/venv-galaxy
 # And Sphinx, which builds the site of the documents.
 DOCS_VENV := $(CACHE)/venv-docs
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml="$(JUNIT)") $(ARGS)
-# What tests import of the installed pipeline.
+# The part of the installed pipeline that tests import.
 PIPELINE = $(dir $(INSTALLED))roles/nats_insights/files
 SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
@@ -59,7 +59,7 @@ SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGEL
 # Licences, locks, recorded replies and generated or foreign files are not ours to correct.
 NOT_SPELLED := ':!LICENSES' ':!requirements/*.txt' ':!*.svg' ':!*.png' ':!*.json' ':!*.min.*' ':!tests/support/replies'
 
-# Where what tests and tools import is found.
+# Folders from which tests and tools import.
 TYPED = MYPYPATH=tests:tests/lab:tests/lab/python:tools:roles/nats_insights/files
 LINT_PARTS := lint-words lint-spelling lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
@@ -96,7 +96,7 @@ DEMO = binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" $(BUILD_V
 
 demo: demo-$(TOPOLOGY) ## a three-server JetStream cluster on this machine, by the real playbook, and its insights (TOPOLOGY=supercluster: three clusters)
 
-# Spark's environment is nearly all of what a fresh machine downloads: it is made beside the cluster.
+# Spark's environment is nearly the complete download of a fresh machine: it is made while the cluster starts.
 demo-cluster: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j2 BUILD_VENV=$(BUILD_VENV) demo-deploy $(SPARK_VENV)/.made
 	@$(DEMO) -e nats_insights_venv=$(SPARK_VENV) natsops.jetstream.demo_insights
@@ -127,7 +127,7 @@ test-fast: PYTEST_OPTIONS = --quiet -n 2 -m 'not installs'
 test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of the checkout: a small environment, no artifact
 	@$(CACHE)/venv-fast/bin/$(PYTEST) $(FAST)
 
-# Two at a time: what is over in seconds first, then the longest, and what fills the gaps at the end last.
+# Two at a time: first those of a few seconds, then the longest, and last those that fill the gaps at the end.
 QUICK_PARTS := lint-words lint-spelling lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
@@ -137,7 +137,7 @@ test: ## all but the longest tests (test-chaos, the other molecule scenarios); e
 soak: ## repeats PART next to busy processes and prints how often each test failed: PART=test-modules TIMES=20 LOAD=4 (TESTS=tests/integration/test_roll.py or ARGS='-k roll' for some of its tests)
 	@$(PYTHON) tools/soak.py $(PART) --times $(TIMES) --load $(LOAD)
 
-# What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
+# Shared prerequisites are made before two parts run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
 	@tools/java.sh
 
@@ -189,7 +189,7 @@ test-eda: PYTEST_OPTIONS = -n 3
 test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook
 	@PYTHONPATH=$(PYTHONPATH):$(PIPELINE) $(EDA_VENV)/bin/$(PYTEST) $(or $(TESTS),tests/eda)
 
-# Three runs of pytest, of which a JUnit file would have the last one alone.
+# Three runs of pytest: a JUnit file would only contain the last one.
 test-chaos: override JUNIT :=
 test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
@@ -213,7 +213,7 @@ $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
 test-matrix: $(CACHE)/venv/.made $(INSTALLED) ## every supported ansible-core, host and server, hours; writes docs/compatibility.md (ARGS='core-2.17 trixie-2.15.1', not part of test)
 	@python tools/matrix.py $(ARGS)
 
-# A project of somebody else, outside of the checkout's reach: a role that depends on nats_server.
+# A user's project outside the checkout: a role that depends on nats_server.
 CONSUMER := $(CACHE)/consumer
 test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
 	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
@@ -239,7 +239,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
 
-# What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
+# lint-mypy checks the imported modules of the collection; Spark's environment lacks their dependencies.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(DEV_LINK)
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
 		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/lakes.py tests/support/spark_cluster.py
@@ -253,7 +253,7 @@ lint-ansible: $(CACHE)/venv/.made $(AWX_VENV)/.made $(INSTALLED)
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
 
-# Any warning of Sphinx or antsibull-docs is an error. What rstcheck would find, Sphinx finds.
+# Any warning of Sphinx or antsibull-docs is an error. Sphinx also finds rstcheck's errors.
 lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
 	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(TOP)
 	@tools/docsite/build.sh $(DOCS_VENV)/bin $(CACHE)/docs
@@ -269,7 +269,7 @@ lint-github: $(CACHE)/venv/.made
 	@check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	@pre-commit validate-config .pre-commit-config.yaml
 
-# What Galaxy checks when the artifact is uploaded.
+# Galaxy's checks of an uploaded artifact.
 lint-galaxy: $(GALAXY_VENV)/.made $(INSTALLED)
 	@$(GALAXY_VENV)/bin/python tools/galaxy.py $(CACHE)/dist/*.tar.gz
 
@@ -298,7 +298,7 @@ build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, in
 	@ls $(CACHE)/dist/*.tar.gz
 	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
 
-# Licences are read from what is installed.
+# Licences are read from the installed packages.
 licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/reference/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
 
@@ -341,7 +341,7 @@ $(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-# What only tests need. Spark Connect is a third more to download.
+# For tests only. Spark Connect adds a third to the download.
 $(SPARK_VENV)/.connect: requirements/connect.txt $(SPARK_VENV)/.made
 	@$(SPARK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $< && touch $@
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/chromium.sh: prints the Chromium that is on the PATH, in which tests look at report.html.
+# tools/chromium.sh: prints the Chromium that is on the PATH, in which tests open report.html.
 # As root on a system with apt it is installed where it is missing.
 set -eu
 

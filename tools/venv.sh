@@ -1,6 +1,6 @@
 #!/bin/sh
 # tools/venv.sh DIRECTORY LOCK: makes the virtual environment DIRECTORY with exactly the packages of LOCK.
-# An environment that cannot be finished is removed, so that the next run starts clean.
+# An environment that cannot be finished is removed, so the next run starts clean.
 set -eu
 
 directory=$1

@@ -58,11 +58,11 @@ class Block:
     """One fenced block."""
 
     path: str
-    """Of the document in the checkout."""
+    """The document's path in the checkout."""
     line: int
-    """Of the block's first line."""
+    """The number of the block's first line."""
     language: str
-    """What stands behind the fence: sh, yaml, …; empty for a picture."""
+    """The word after the fence: sh, yaml, …; empty for a picture."""
     heading: str
     file: str
     """The name of the file that it is, where the sentence before it ends with it: "`inventory.yml`:"."""

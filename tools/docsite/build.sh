@@ -13,7 +13,7 @@ mkdir -p "$target/source/collection" "$target/source/reference"
 chmod go-w "$target/source/collection"
 cp "$docs"/*.md "$target/source"
 cp -R "$docs/internals" "$target/source"
-# The first page is that of the repository, and below it what Sphinx makes the menu of.
+# The first page is that of the repository, followed by the source of Sphinx's menu.
 cat "$here/menu.md" >> "$target/source/README.md"
 mv "$target/source/README.md" "$target/source/index.md"
 cp "$docs"/reference/*.md "$target/source/reference"
