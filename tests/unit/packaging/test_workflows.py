@@ -34,7 +34,7 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_there_are_workflows_for_lint_tests_release_and_locks() -> None:
-    assert {path.stem for path in PATHS} == {"dependencies", "lint", "release", "test", "test-fast"}
+    assert {path.stem for path in PATHS} == {"dependencies", "lint", "nightly", "release", "test", "test-fast"}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -66,9 +66,11 @@ def test_each_job_has_a_time_limit(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_target_of_make_exists(path: Path) -> None:
-    targets = [
-        name for step in steps(path) for name in re.findall(r"^make ([a-z-]+)$", step.get("run", ""), re.MULTILINE)
-    ]
+    commands = "\n".join(step.get("run", "") for step in steps(path))
+    targets = re.findall(r"\bmake ([a-z][a-z-]+)", commands)
+    if "make $PART" in commands:
+        targets += [part.split()[0] for job in workflow(path)["jobs"].values() for part in job["strategy"]["matrix"]["part"]]
+        assert targets
     assert [name for name in targets if not re.search(rf"^{name}:.* ## ", MAKEFILE, re.MULTILINE)] == []
 
 
