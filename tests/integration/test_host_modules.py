@@ -238,3 +238,26 @@ def test_versions_are_installed_removed_and_refused_by_their_output(tmp_path: Pa
     gone = ensure(state="absent")
     assert (gone["changed"], gone["removed"], folder.exists()) == (True, [VERSION], False)
     assert not ensure(state="absent")["changed"]
+
+
+def test_tuning_is_refused_or_predicted_without_a_change(tmp_path: Path) -> None:
+    """The lab tunes a host of its own (test_deploy.py); here nothing may change."""
+    record = tmp_path / "tuning.json"
+    wanted = int(Path("/proc/sys/net/core/somaxconn").read_text()) + 1
+
+    def tune(check: bool = False, **options: Any) -> dict[str, Any]:
+        return run_in_process("nats_server_tuning", {}, check, record=str(record), service="natsops-test", **options)
+
+    refused = tune(apply=["sysctl"], undo=["sysctl"])
+    assert refused["msg"] == "apply and undo both list sysctl: remove it from one of them"
+    found = tune(check=True, apply=["sysctl"], sysctls={"net.core.somaxconn": wanted, "net.no.such": 1})
+    assert [(one["setting"], one["after"]) for one in found["changes"]] == [
+        ("net.core.somaxconn", str(wanted)),
+        ("/etc/sysctl.d/60-natsops-test.conf", "present"),
+    ]
+    (missing,) = found["findings"]
+    assert missing.startswith("sysctl: net.no.such is unknown to this kernel, expected 1; the role cannot set it")
+    assert int(Path("/proc/sys/net/core/somaxconn").read_text()) == wanted - 1
+    assert not record.exists() and not Path("/etc/sysctl.d/60-natsops-test.conf").exists()
+    record.write_text("[")
+    assert f"{record}, which holds the previous values, cannot be read" in tune(undo=["sysctl"])["msg"]

@@ -24,6 +24,13 @@ from support.load import publish_stored
 
 pytestmark = pytest.mark.usefixtures("whole")
 
+TUNE = """
+- hosts: all
+  tasks:
+    - ansible.builtin.include_role:
+        name: natsops.jetstream.nats_server
+        tasks_from: tuning
+"""
 #: The most that a deployment which changes nothing may take of any host.
 BUDGET = Cost(module_runs=5, tasks=35)
 
@@ -206,6 +213,30 @@ def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
         host: cost for host, cost in costs.items() if cost.module_runs > BUDGET.module_runs or cost.tasks > BUDGET.tasks
     }
     assert too_much == {}, f"a deployment that changes nothing may take {BUDGET} of each host"
+
+
+def test_a_host_is_tuned_and_as_it_was_after_an_undo(cluster: Cluster, tmp_path: Path) -> None:
+    """With a parameter of the network: a lab host shares the other kernel settings with this machine."""
+    (tmp_path / "tune.yml").write_text(TUNE)
+    switch, file = "/proc/sys/net/core/somaxconn", "/etc/sysctl.d/60-nats-server.conf"
+
+    def value() -> int:
+        return int(cluster.controller.ssh("n1-c1", f"cat {switch}").stdout)
+
+    def tune(mode: str, check: bool = False) -> list[str]:
+        values = {"net.core.somaxconn": before + 1}
+        changes: dict[str, Any] = {"nats_server_tuning_sysctl": mode, "nats_server_tuning_sysctl_values": values}
+        run = cluster.play(tmp_path / "tune.yml", hosts=["n1-c1"], check=check, **changes)
+        assert run.status == 0, run.output
+        return sorted(names(run))
+
+    before = value()
+    assert (tune("apply", check=True), value()) == (["Tune the host"], before)
+    assert (tune("apply"), value()) == (["Tune the host"], before + 1)
+    assert tune("apply") == []
+    assert (tune("undo"), value()) == (["Tune the host"], before)
+    assert cluster.controller.ssh("n1-c1", f"ls {file} /etc/nats-server/tuning.json", check=False).stdout == ""
+    assert tune("undo") == []
 
 
 def test_a_host_in_maintenance_stays_out_of_service_over_a_boot(cluster: Cluster) -> None:

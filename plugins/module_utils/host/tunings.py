@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a host that affect a store on SSDs: possible improvements, and whether they can be set from here.
+"""Settings of a host that affect a store on SSDs: possible improvements, and whether the role can make them.
 
-Each part returns `findings` (texts for people, empty without any), `settable`, and the values for the tasks that set
-it.
+Each part returns `findings` (texts for people, empty without any), `settable`, and the values for `host.tuning_plan`.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
 CLOCK_SERVICES = ("chrony", "chronyd", "systemd-timesyncd", "ntpd", "ntpsec")
 _ATIME_FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs", "f2fs")
 _SHARED = ("/", "/var", "/home", "/usr", "/opt", "/srv", "/tmp")
-_ELSEWHERE = "; the role cannot set it"
-_HUGE_PAGES = "kernel/mm/transparent_hugepage/enabled"
+ELSEWHERE = "; the role cannot set it"
+HUGE_PAGES = "kernel/mm/transparent_hugepage/enabled"
 
 
 def mount_options(mount: Mount | None) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def scheduler(mount: Mount | None, sysfs: Path) -> dict[str, Any]:
     settable = all(os.access(paths[disk], os.W_OK) for disk in wrong)
     text = f"scheduler: {', '.join(wrong)}: neither none nor mq-deadline, which are suitable for SSDs"
     return {
-        "findings": [text + ("" if settable else _ELSEWHERE)] if wrong else [],
+        "findings": [text + ("" if settable else ELSEWHERE)] if wrong else [],
         "settable": settable,
         "disks": disks,
         "wrong": wrong,
@@ -65,17 +64,17 @@ def sysctl(wanted: Mapping[str, Any], proc: Path) -> dict[str, Any]:
         now = _text(proc / "sys" / name.replace(".", "/"))
         if now.split() != str(value).split():
             finding = f"sysctl: {name} is {now or 'unknown to this kernel'}, expected {value}"
-            wrong.append({"name": name, "value": str(value), "finding": finding, "unsettable": finding + _ELSEWHERE})
+            wrong.append({"name": name, "value": str(value), "finding": finding})
     return {"findings": [one["finding"] for one in wrong], "settable": True, "wrong": wrong}
 
 
 def transparent_hugepages(sysfs: Path) -> dict[str, Any]:
     """Check transparent huge pages: with always, the kernel stalls the server while it collects pages that Go did not
     request."""
-    path = sysfs / _HUGE_PAGES
+    path = sysfs / HUGE_PAGES
     known = _text(path)
     wrong, settable = "[always]" in known, os.access(path, os.W_OK)
-    text = "transparent huge pages: always; madvise or never avoids stalls" + ("" if settable else _ELSEWHERE)
+    text = "transparent huge pages: always; madvise or never avoids stalls" + ("" if settable else ELSEWHERE)
     return {"findings": [text] if wrong else [], "settable": bool(known) and settable, "wrong": wrong}
 
 

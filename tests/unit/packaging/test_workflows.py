@@ -69,7 +69,9 @@ def test_every_target_of_make_exists(path: Path) -> None:
     commands = "\n".join(step.get("run", "") for step in steps(path))
     targets = re.findall(r"\bmake ([a-z][a-z-]+)", commands)
     if "make $PART" in commands:
-        targets += [part.split()[0] for job in workflow(path)["jobs"].values() for part in job["strategy"]["matrix"]["part"]]
+        targets += [
+            part.split()[0] for job in workflow(path)["jobs"].values() for part in job["strategy"]["matrix"]["part"]
+        ]
         assert targets
     assert [name for name in targets if not re.search(rf"^{name}:.* ## ", MAKEFILE, re.MULTILINE)] == []
 
