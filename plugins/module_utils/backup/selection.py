@@ -177,9 +177,9 @@ def _split(text: str, streams: Iterable[str]) -> tuple[str, str]:
 
 
 def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> str:
-    of_it = sorted(row["taken"] or "" for row in backups if matches(row["account"], row["stream"], [pattern]))
-    if of_it:
-        return f"there is no backup {text}: the oldest one of {pattern} was taken at {of_it[0]}"
+    backup_times = sorted(row["taken"] or "" for row in backups if matches(row["account"], row["stream"], [pattern]))
+    if backup_times:
+        return f"there is no backup {text}: the oldest one of {pattern} was taken at {backup_times[0]}"
     labels = account_labels(account_names(backups))
     there = sorted({stream_key(labels.get(row["account"]), row["stream"]) for row in backups})
     return f"there is no backup of {pattern}; there are backups of {some_names(there) or 'nothing'}"

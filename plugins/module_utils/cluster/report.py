@@ -819,7 +819,7 @@ def report_data(
 def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of nats_stream_info and nats_consumer_info in the form of nats_cluster_info, without
     servers."""
-    of_streams = _by([*consumers.get("consumers", ())], "stream")
+    consumers_by_stream = _by([*consumers.get("consumers", ())], "stream")
     return {
         "view": streams["view"],
         "servers": [],
@@ -833,7 +833,7 @@ def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -
                 "lost_messages": len((stream["state"].get("lost") or {}).get("msgs") or ()),
                 "placement": stream["config"].get("placement") or {},
                 "api_level": api_level(stream["config"]),
-                "consumers": [_consumer_of_account(one) for one in of_streams.get(stream["name"], ())],
+                "consumers": [_consumer_of_account(one) for one in consumers_by_stream.get(stream["name"], ())],
             }
             for stream in streams["streams"]
         ],

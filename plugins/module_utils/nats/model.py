@@ -524,8 +524,8 @@ def domains(servers: Sequence[Server]) -> dict[str, str]:
     found = {}
     for server in servers:
         reached: set[str] = set().union(*(homes.get(name, ()) for name in server.reaches))
-        of_cluster = {server.domain} if server.jetstream else homes.get(server.cluster or server.id, reached)
-        found[server.id] = min(of_cluster) if len(of_cluster) == 1 else ""
+        cluster_domains = {server.domain} if server.jetstream else homes.get(server.cluster or server.id, reached)
+        found[server.id] = min(cluster_domains) if len(cluster_domains) == 1 else ""
     return found
 
 

@@ -422,10 +422,10 @@ def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[st
         if name in saved and backup.manifest.taken:
             by_stream.setdefault(name, []).append(backup)
     found: list[Backup] = []
-    for of_stream in by_stream.values():
-        taken = [parse_time(backup.manifest.taken or "") for backup in of_stream]
-        places = [place for place, backup in enumerate(of_stream) if backup.path in own]
-        found += [of_stream[place] for place in expired(taken, keep, now, places)]
+    for stream_backups in by_stream.values():
+        taken = [parse_time(backup.manifest.taken or "") for backup in stream_backups]
+        places = [place for place, backup in enumerate(stream_backups) if backup.path in own]
+        found += [stream_backups[place] for place in expired(taken, keep, now, places)]
     return found
 
 

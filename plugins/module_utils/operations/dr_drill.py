@@ -113,13 +113,13 @@ def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -
     """Return the rehearsal of each stream, in the same order. Raises NatsFailure if the site does not answer."""
     found: dict[Protected, Rehearsal] = {}
     for account in dict.fromkeys(one.account for one in streams):
-        of_it = [one for one in streams if one.account == account]
-        sites = read_site(pair.site, account, of_it)
+        account_streams = [one for one in streams if one.account == account]
+        sites = read_site(pair.site, account, account_streams)
         silent = next((site.problem for site in sites if site.problem), "")
         if silent:
             raise NatsFailure("site_silent", f"{pair.site.name} does not answer: {silent}", account=account)
         records = Records(pair.site, account)
-        for one, site in zip(of_it, sites):
+        for one, site in zip(account_streams, sites):
             found[one] = _planned(pair, records, one, site, wanted)
     return [found[one] for one in streams]
 

@@ -49,12 +49,12 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
     """Return the state of each stream, in the same order."""
     found: dict[Protected, Row] = {}
     for account in dict.fromkeys(one.account for one in streams):
-        of_it = [one for one in streams if one.account == account]
-        readings = read_pair(pair, account, of_it)
+        account_streams = [one for one in streams if one.account == account]
+        readings = read_pair(pair, account, account_streams)
         records = None
         if not all(site.problem for _origin, site in readings):
             records = Records(pair.site, account)
-        for one, (origin, site) in zip(of_it, readings):
+        for one, (origin, site) in zip(account_streams, readings):
             checkpoint = records.checkpoint(one.stream) if records else None
             failover = records.failover(one.stream) if records else None
             drill = records.drill(one.stream) if records else None

@@ -170,10 +170,10 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
             continue
         raft_groups_by_name = {item.get("name"): item.get("raft_group") for item in groups}
         replicas, retention = json_text.replicas_and_retention(stream.get("config", b"{}"))
-        of_stream = {"stream_replicas": replicas, "stream_retention": retention}
+        stream_settings = {"stream_replicas": replicas, "stream_retention": retention}
         for consumer in consumers:
             group = raft_groups_by_name.get(json_text.name_of(consumer))
-            yield Row("jsz_consumers", {"account": account, "raft_group": group, **of_stream}, consumer)
+            yield Row("jsz_consumers", {"account": account, "raft_group": group, **stream_settings}, consumer)
 
 
 class SnapshotWriter:
