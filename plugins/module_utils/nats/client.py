@@ -9,6 +9,7 @@ All that can fail is a NatsFailure. How to connect is in connection.py; its name
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import zlib
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
@@ -48,6 +49,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+#: Seconds for which a reply shows that a connection works.
+_RECENT = 0.2
 #: Seconds between two attempts to connect again.
 _RECONNECT_INTERVAL = 0.2
 #: Bytes of a decompressed reply. JSZ of 50,000 streams with their consumers is about a fifth of it.
@@ -155,6 +158,7 @@ class Client(Session):
     def __init__(self, options: ConnectionOptions) -> None:
         super().__init__(options)
         self._loop = asyncio.new_event_loop()
+        self._heard = -math.inf
 
     def __enter__(self) -> Client:
         return self
@@ -269,9 +273,12 @@ class Client(Session):
 
     # --- connecting -----------------------------------------------------------------------------------------------
 
-    async def _connected(self) -> Connection:
-        """Return a connection that has just answered a ping, connecting first if there is none."""
+    async def _connected(self, repeatable: bool = False) -> Connection:
+        """Return a connection that has just answered a ping, connecting first if there is none. `repeatable`: the calls are
+        sent again if the connection is lost, so any recent reply is sufficient."""
         if self._connection is not None:
+            if repeatable and not self._connection.lost and time.monotonic() - self._heard < _RECENT:
+                return self._connection
             try:
                 await self._connection.ping(self.options.timeout)
                 return self._connection
@@ -308,7 +315,7 @@ class Client(Session):
     # --- requests -------------------------------------------------------------------------------------------------
 
     async def _request_many(self, calls: Sequence[Call], timeout: float) -> list[RequestOutcome]:
-        connection = await self._connected()
+        connection = await self._connected(all(call.idempotent for call in calls))
         deadline = time.monotonic() + timeout
         outcomes = list(await asyncio.gather(*(self._request_one(connection, call, timeout) for call in calls)))
         while True:
@@ -331,6 +338,7 @@ class Client(Session):
         started = time.monotonic()
         try:
             message = await connection.request(call, timeout)
+            self._heard = time.monotonic()
             seconds = time.monotonic() - started
             return Reply(call.subject, _body(message, call), seconds, dict(message.headers or {}))
         except NatsFailure as failure:

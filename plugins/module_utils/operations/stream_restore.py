@@ -13,6 +13,7 @@ from typing import Any, Callable, TypeVar
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    ALL_CONSUMERS,
     Changes,
     Refusal,
     RestorePlan,
@@ -48,6 +49,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 T = TypeVar("T")
@@ -110,26 +112,31 @@ def restore(
         return _result(prepared, None, started)
     reply = _send(api, prepared, wanted)
     info = _settled(api, prepared.plan, wanted)
-    if info.get("cluster") and api.release() >= (2, 15):
+    if info.get("cluster") and _leader_version(info) >= ALL_CONSUMERS:
         new_stream(lambda: api.renew_assignment(info["config"]))
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
     early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
-    few = _pending_settled(api, prepared, wanted)
+
+    def compared() -> tuple[list[str], list[str]]:
+        rows, few = _consumers_settled(api, prepared, wanted)
+        return differences(prepared.backup.manifest, prepared.plan, state, rows), few
+
     # A consumer whose leader has just been elected may not have read its positions yet.
-    wrong = wait_until(
-        lambda: differences(prepared.backup.manifest, prepared.plan, state, _all_consumers(api, prepared, wanted)),
-        lambda found: not found,
-        ELECTION_SECONDS,
-    ).value
+    other, few = wait_until(compared, lambda found: not found[0] or bool(found[1]), ELECTION_SECONDS).value
+    wrong = [*other, *early, *few]
     result = {**_result(prepared, reply, started), "recreated": recreated}
     result["caveats"] += [f"{name} does not answer: its replica is copied when it returns" for name in _late(info)]
-    wrong = [*wrong, *early, *few]
     if wrong:
         name = prepared.plan.config["name"]
         reason = f"stream {name} was restored, but differs from the backup: {'; '.join(wrong)}"
         raise NatsFailure("incomplete", reason, account=api.account)
     return result
+
+
+def _leader_version(info: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the version of the server that leads a stream, which servers report from 2.11 on; zeros for older ones."""
+    return reported_version((info["config"].get("metadata") or {}).get("_nats.ver"))
 
 
 def new_stream(request: Callable[[], T]) -> T:
@@ -364,33 +371,29 @@ def _placed(
     return place_consumers(api, plan.config["name"], configs, last_seq, retention, wanted.wait_timeout)
 
 
-def _pending_settled(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[str]:
-    """Wait until no consumer counts fewer pending messages than there are, and return which do."""
-    stream = prepared.plan.config["name"]
-    _all_consumers(api, prepared, wanted)
-
-    def read() -> list[str]:
-        # The state first: messages stored in between only raise the consumers' numbers.
-        state = new_stream(lambda: api.stream(stream))["state"]
-        return too_few_pending(state, list(new_stream(lambda: api.consumers_soon(stream, ELECTED)).rows))
-
-    return wait_until(read, lambda few: not few, wanted.wait_timeout).value
-
-
-def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[dict[str, Any]]:
-    """Wait until the consumers of the backup have leaders, which the meta leader gives them after the restore, and return those
-    that there are."""
+def _consumers_settled(
+    api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Wait until the consumers of the backup have leaders, which the meta leader gives them after the restore, and none counts
+    fewer pending messages than there are. Return all consumers, and which of them do."""
     stream = prepared.plan.config["name"]
     entries = prepared.plan.recreate if prepared.plan.strip else prepared.backup.manifest.consumers
     expected = {entry["name"] for entry in entries if entry["config"].get("durable_name")}
 
-    def done(found: Listing) -> bool:
-        return not found.unknown and expected <= {row["name"] for row in found.rows}
+    def read() -> tuple[Listing, list[str]]:
+        # The state first: messages stored in between only raise the consumers' numbers.
+        state = new_stream(lambda: api.stream(stream))["state"]
+        found = new_stream(lambda: api.consumers_soon(stream, ELECTED))
+        return found, too_few_pending(state, list(found.rows))
 
-    def read() -> Listing:
-        return new_stream(lambda: api.consumers_soon(stream, ELECTED))
+    def settled(seen: tuple[Listing, list[str]]) -> bool:
+        found, few = seen
+        return not few and not found.unknown and expected <= {row["name"] for row in found.rows}
 
-    return list(wait_until(read, done, wanted.wait_timeout, _INTERVAL).value.rows)
+    if not entries:
+        return [], []
+    found, few = wait_until(read, settled, wanted.wait_timeout, _INTERVAL).value
+    return list(found.rows), few
 
 
 def _result(prepared: _Prepared, reply: dict[str, Any] | None, started: float) -> dict[str, Any]:
