@@ -142,6 +142,8 @@ class Listing:
 #: Hints after some errors of JetStream.
 _NO_ROOM = ": max_bytes of all streams on a server count in full; natsops.jetstream.report shows the reservations"
 _HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
+#: How 2.15 reports a restore after it could not store an earlier message (observed on 2.15.1 with full disks).
+_NOT_STORED, _DISK_HINT = "expected sequence does not match store", ": an earlier write failed; a disk may be full"
 #: The names in the subject of a request: those of a stream and of a consumer.
 _NAMED = re.compile(r"\.(?:STREAM|CONSUMER)\.(?:(?:MSG|PEER|LEADER|DURABLE)\.)?[A-Z]+\.([^.]+)(?:\.([^.]+))?")
 
@@ -214,9 +216,10 @@ class _Api:
         description = " ".join(str(error.get("description", "no description")).split())
         if code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):
             description += self._named(outcome.subject, code)
+        hint = _HINTS.get(code or 0, _DISK_HINT if _NOT_STORED in description else "")
         return NatsFailure(
             "api_error",
-            f"{printable(description)} (JetStream error {code}){_HINTS.get(code or 0, '')}",
+            f"{printable(description)} (JetStream error {code}){hint}",
             subject=outcome.subject,
             account=self.account,
             err_code=code,

@@ -94,6 +94,13 @@ def test_the_reason_for_which_a_part_was_not_taken_is_the_servers_own(body: byte
     assert failure.value.description.startswith(reason) and "\x1b" not in failure.value.description
 
 
+def test_a_restore_on_a_full_disk_names_the_disk() -> None:
+    description = "restore failed: failed to store message sequence 116: expected sequence does not match store"
+    error = {"error": {"code": 500, "err_code": 10062, "description": description}}
+    with pytest.raises(NatsFailure, match=r"\(JetStream error 10062\): an earlier write failed; a disk may be full"):
+        jetstream_api.JetStreamApi(Server(error)).call("SUBJECT")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("subject", "err_code", "named"),
     [
