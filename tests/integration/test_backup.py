@@ -21,6 +21,7 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils import progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import RESTORE_AGAIN
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import REMOVED, DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Record, Run, some_messages
@@ -302,6 +303,23 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
     refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing="skip")
     assert "stream TORN exists, but its message 1 was stored after the backup, which also has that sequence" in refusal
     assert app.api.stream("TORN")["state"]["messages"] == 6
+
+
+def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accounts) -> None:
+    """The meta group has the name; INFO does not find the stream, and the servers accept no further restore."""
+    app = accounts.sites["APP"]
+    app.add("SHELL", 1)
+    record = app.produce(some_messages("SHELL", 5))
+    accounts.done("backup")
+    info = app.api.stream("SHELL")
+    app.api.delete_stream("SHELL")
+    app.api.call("STREAM.RESTORE.SHELL", {"config": info["config"], "state": info["state"]})
+    result = accounts.run("restore", streams=["APP/SHELL"], existing="skip")
+    assert result["failure"]["code"] == "unfinished", result
+    assert "stream SHELL is listed, but no server has it" in result["msg"] and RESTORE_AGAIN in result["msg"]
+    app.api.delete_stream("SHELL")
+    accounts.done("restore", streams=["APP/SHELL"])
+    app.assert_restored("SHELL", record)
 
 
 def test_a_stream_with_a_first_sequence_is_restored_whole(accounts: Accounts, version: str) -> None:

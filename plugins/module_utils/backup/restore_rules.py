@@ -138,6 +138,12 @@ class RestorePlan:
     caveats: tuple[str, ...] = field(default=())
 
 
+#: The remedy after an interrupted restore. When a server gives up an upload, 5 s after the last chunk, the meta leader of 2.10
+#: deletes the stream of that name if it was created less than 5 s ago (server/jetstream_cluster.go
+#: processStreamAssignmentResults; observed on 2.10.27: it deleted a completely restored stream).
+RESTORE_AGAIN = "wait until no restore has run for 10 seconds, delete the stream, and restore it again"
+
+
 class Refusal(Exception):
     """Why nothing is restored. `code` is for programs."""
 
@@ -410,8 +416,7 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
         raise Refusal(
             "unfinished",
             f"stream {plan.config['name']} exists and ends at sequence {ends}, before the end of its backup "
-            f"({saved}), as after an interrupted restore. Delete it and restore it again, or restore under another "
-            "name",
+            f"({saved}), as after an interrupted restore: {RESTORE_AGAIN}, or restore under another name",
         )
     if _is_another_stream(manifest, saved, info["state"]):
         raise Refusal(
@@ -428,8 +433,7 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
         raise Refusal(
             "unfinished",
             f"stream {plan.config['name']} exists without {counted(len(missing), 'consumer')} of its backup "
-            f"({some_names(missing)}), as after an interrupted restore. Create them, delete the stream and restore it "
-            "again, or restore under another name",
+            f"({some_names(missing)}), as after an interrupted restore. Create them, or {RESTORE_AGAIN}",
         )
     wrong = other + differences(manifest, plan, info["state"], consumers)
     if wrong:

@@ -14,6 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     ALL_CONSUMERS,
+    RESTORE_AGAIN,
     Changes,
     Refusal,
     RestorePlan,
@@ -62,6 +63,9 @@ ELECTED = 0.5
 _INTERVAL = 0.05
 #: Nanoseconds of silence from which on a replica counts as unavailable.
 _SILENT = 5_000_000_000
+#: Seconds in which servers agree whether a stream exists.
+_LISTED_SECONDS = 2.0
+_WITHOUT_DATA = f"is listed, but no server has it: a restore is running, or was interrupted: {RESTORE_AGAIN}"
 _CREATED_MEANWHILE = "; a client or another run created a stream of this name in the meantime, and it was not deleted"
 
 
@@ -160,15 +164,23 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
     require_opened(backup)
     manifest = known_manifest(backup.manifest, contents)
     config = wanted_config(manifest, wanted.changes)
-    found = api.find_stream(config["name"])
-    others = {other for subject in config.get("subjects") or () for other in api.stream_names(subject)}
+    name = config["name"]
+
+    def read() -> tuple[dict[str, Any] | None, set[str]]:
+        found = api.find_stream(name)
+        return found, {other for subject in config.get("subjects") or () for other in api.stream_names(subject)}
+
+    # One that was just deleted may be listed for a moment.
+    found, others = wait_until(read, lambda seen: seen[0] is not None or name not in seen[1], _LISTED_SECONDS).value
     version = client.server_version
-    overlapping = tuple(sorted(others - {config["name"]}))
+    overlapping = tuple(sorted(others - {name}))
     target = Target(version, client.max_payload, overlapping, not FIRST_SEQ_PURGED.affects(version))
     try:
         plan = plan_restore(manifest, wanted.changes, target)
         if found is not None:
-            require_restored(manifest, plan, found, api.consumers(config["name"]).rows)
+            require_restored(manifest, plan, found, api.consumers(name).rows)
+        elif name in others:
+            raise Refusal("unfinished", f"stream {name} {_WITHOUT_DATA}")
     except Refusal as refusal:
         raise NatsFailure(refusal.code, f"nothing was restored: {refusal}", account=api.account) from refusal
     return _Prepared(replace(backup, manifest=manifest), plan, backup.size(), contents, found)
@@ -199,6 +211,8 @@ def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict
             # No message was sent, so a stream with messages is not from here.
             left = _CREATED_MEANWHILE if _has_messages(api, name) else _left(api, name, wanted)
             failure.description += f" (or the intended leader of stream {name} is down){left}"
+        elif failure.err_code == RESTORED_NAME_EXISTS:
+            failure.description = f"stream {name} was not restored: {failure.description}: it {_WITHOUT_DATA}"
         elif failure.code == "connection_lost":
             failure.description += f"; check whether stream {name} exists, which it did not before"
         raise
