@@ -84,6 +84,12 @@ def by_age(taken: str | None, now: datetime) -> tuple[bool, datetime]:
     return not is_future(taken, now) and moment > _NEVER, moment
 
 
+def next_taken(newest: str | None, now: datetime) -> datetime:
+    """Return the time of a new backup: now, or just after the newest one if the clock has been set back since. An older time
+    would make the older backup the one to restore."""
+    return now if is_future(newest, now) else max(now, _moment(newest) + timedelta(milliseconds=1))
+
+
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, backup_name
@@ -31,7 +31,8 @@ Row = Mapping[str, Any]
 def saved_files(catalogue: Catalogue, store: Store) -> list[Row]:
     """Return the rows of the catalogue whose files are there, oldest first."""
     there = {name for name in store.files("") if _NAME.fullmatch(name)}
-    return sorted((row for row in catalogue.cluster if row["path"] in there), key=lambda row: str(row["taken"]))
+    now = datetime.now(timezone.utc)
+    return sorted((row for row in catalogue.cluster if row["path"] in there), key=lambda row: by_age(row["taken"], now))
 
 
 def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mode: bool) -> Optional[Row]:
@@ -40,7 +41,7 @@ def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mo
     encryption = {"method": METHOD, "recipients": list(store.keys.recipients)} if store.keys.recipients else None
     if kept and (kept[-1]["digest"], kept[-1]["encryption"]) == (digest, encryption) and _whole(store, kept[-1]):
         return None
-    taken = datetime.now(timezone.utc)
+    taken = next_taken(kept[-1]["taken"] if kept else None, datetime.now(timezone.utc))
     text = taken.isoformat().replace("+00:00", "Z")
     document = {"schema": SCHEMA, "version": VERSION, "taken": text, "files": dict(files)}
     sealed = io.BytesIO()

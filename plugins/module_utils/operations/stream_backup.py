@@ -28,6 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     largest_archive,
     longest_archive,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import next_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
@@ -91,7 +92,8 @@ def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode:
         return _result(False, newest, newest, "")
     if check_mode:
         return _predicted(newest, info, consumers, reason)
-    backup = _take(client, api, wanted, info, consumers)
+    taken = next_taken(newest.manifest.taken if newest else None, datetime.now(timezone.utc))
+    backup = _take(client, api, wanted, info, consumers, taken)
     return _result(True, newest, backup, reason)
 
 
@@ -194,9 +196,14 @@ class _Counted:
 
 
 def _take(
-    client: Client, api: JetStreamApi, wanted: WantedBackup, info: Info, consumers: Sequence[Info] | None
+    client: Client,
+    api: JetStreamApi,
+    wanted: WantedBackup,
+    info: Info,
+    consumers: Sequence[Info] | None,
+    taken: datetime,
 ) -> Backup:
-    taken, started = datetime.now(timezone.utc), time.monotonic()
+    started = time.monotonic()
     version = client.server_version
     keys = wanted.store.keys.with_passing()
     name = ENCRYPTED_ARCHIVE if keys.encrypt else PLAIN_ARCHIVES[0]

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,25 @@ def kept(keep: Keep) -> list[str]:
 )
 def test_the_newest_of_each_period_stays(keep: Keep, expected: list[str]) -> None:
     assert kept(keep) == expected
+
+
+@pytest.mark.parametrize(
+    ("newest", "later"),
+    [
+        (timedelta(minutes=-5), timedelta()),
+        (timedelta(minutes=30), timedelta(minutes=30, milliseconds=1)),
+        (timedelta(hours=1), timedelta(hours=1, milliseconds=1)),
+        # Dated in the future: any other backup is preferred to it.
+        (timedelta(days=1), timedelta()),
+    ],
+)
+def test_a_backup_taken_after_the_clock_was_set_back_is_the_newest(newest: timedelta, later: timedelta) -> None:
+    """With an older time, the next restore used the previous backup."""
+    before = f"{START + newest:%Y-%m-%dT%H:%M:%S.%fZ}"
+    taken = next_taken(before, START)
+    assert taken == START + later
+    assert by_age(f"{taken:%Y-%m-%dT%H:%M:%S.%fZ}", START + timedelta(seconds=1)) > by_age(before, START)
+    assert next_taken(None, START) == START
 
 
 def test_without_a_number_everything_stays() -> None:

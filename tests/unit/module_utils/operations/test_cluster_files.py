@@ -39,6 +39,9 @@ def test_files_are_saved_if_one_changed(tmp_path: Path) -> None:
     assert expired_files([row, second], Keep(last=1), second) == [row]
     assert expired_files([row, second], Keep(last=1), row) == []
     assert expired_files([row, second], Keep(), second) == []
+    # The clock was ahead once: the latest of the others is the one to compare with.
+    ahead = {**row, "taken": "2099-01-01T00:00:00Z"}
+    assert saved_files(Catalogue(cluster=(second, ahead)), store) == [ahead, second]
 
 
 def test_a_damaged_one_is_saved_again_and_a_missing_one_is_forgotten(tmp_path: Path) -> None:
