@@ -12,16 +12,16 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Without O(stream) it subscribes to O(subjects). What happens while it is not connected is not seen.
+  - Without O(stream) it subscribes to O(subjects). Advisories are missed while it is not connected.
   - With O(stream) it reads the stream that keeps the advisories, as the playbook C(natsops.jetstream.capture_advisories) makes
     one in each account, through the durable consumer O(durable). An advisory is acknowledged once its event is on the queue of
-    ansible-rulebook, so that restarts and lost connections lose none.
+    ansible-rulebook, so restarts and lost connections lose none.
   - That is at least once, so an advisory may make an event again after ansible-rulebook or its connection broke down. RV(nats.id)
     and C(meta.uuid) are then the same as before.
   - Advisories of leaders and quorums come in the account of the stream and in the system account; those of servers and of the
     meta group in the system account; all others in the account of the stream. The system account has no JetStream, and
     so no O(stream).
-  - A lost connection is made again for ever, with pauses of 1 to 30 seconds.
+  - It reconnects forever, with pauses of 1 to 30 seconds.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.event_source
@@ -37,17 +37,17 @@ options:
   stream:
     description:
       - Stream that keeps the advisories.
-      - It must be there, in the account of the user.
+      - It must exist in the account of the user.
     type: str
   durable:
     description:
-      - Durable consumer that remembers what was acknowledged. It is made when it is not there.
+      - Durable consumer that stores the acknowledged position. It is created if it does not exist.
       - Each rulebook needs one of its own.
-      - Of one that is there, O(subjects) must be the filters; an acknowledgement policy other than V(explicit) is refused.
+      - The filters of an existing consumer must be O(subjects); an acknowledgement policy other than V(explicit) is refused.
     type: str
   deliver_policy:
     description:
-      - Where a durable consumer that is made begins, with what comes from now on or with all that the stream has.
+      - Whether a new durable consumer begins with new advisories or with all in the stream.
     type: str
     choices: [new, all]
     default: new
@@ -77,7 +77,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 id:
-  description: Of the advisory; of one without, subject and sequence in the stream, or subject and a digest.
+  description: Id of the advisory. Without one, its subject and its sequence in the stream, or its subject and a digest.
   type: str
 type:
   description: Last part of its type, such as V(stream_quorum_lost), V(stream_leader_elected), V(server_out_of_space); of servers
@@ -90,13 +90,13 @@ time:
   description: When it was published.
   type: str
 account:
-  description: What it is about. Live, servers name the account to the system account only.
+  description: Account of the advisory. Live, servers report it to the system account only.
   type: str
 stream:
-  description: What it is about.
+  description: Stream of the advisory.
   type: str
 consumer:
-  description: What it is about.
+  description: Consumer of the advisory.
   type: str
 asset:
   description: These three, such as V(APP/ORDERS/reader); V(meta group).
@@ -114,7 +114,7 @@ deliveries:
   description: How often the stream delivered it.
   type: int
 advisory:
-  description: The whole advisory as the server wrote it.
+  description: The complete advisory as the server wrote it.
   type: dict
 """
 

@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Looks at the cluster every O(interval) seconds as the module M(natsops.jetstream.nats_cluster_health) does, and at the
-    certificates of the servers. So it tells what no server can say of itself, such as that one is gone.
+  - Checks the cluster every O(interval) seconds as the module M(natsops.jetstream.nats_cluster_health) does, and the
+    certificates of the servers. It therefore reports problems that a server cannot report itself, such as its own loss.
   - A problem makes an event once it has ongoing O(min_duration) seconds, another one every O(repeat) seconds, and one
     with RV(nats.state) V(solved) when it is gone.
   - How long a problem lasts counts from when this source saw it first, also after ansible-rulebook was restarted.
-  - Each event names the root cause of its problem in RV(nats.cause), so that a rule can act once for one dead server and not for
+  - Each event names the root cause of its problem in RV(nats.cause), so a rule can act once for one dead server and not for
     each stream that misses it; M(natsops.jetstream.nats_cluster_health) lists the kinds.
-  - While nobody can be asked, that is the problem (code V(unreachable)), and none of the others counts as solved.
+  - While no server is reachable, that is the problem (code V(unreachable)), and none of the others counts as solved.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -28,7 +28,7 @@ extends_documentation_fragment:
 options:
   interval:
     description:
-      - Seconds between the starts of two looks.
+      - Seconds between the starts of two checks.
     type: float
     default: 30
   min_duration:
@@ -38,14 +38,14 @@ options:
     default: 0
   repeat:
     description:
-      - Seconds after which a problem that goes on makes another event; V(0) for never.
+      - Seconds after which an ongoing problem makes another event; V(0) for never.
     type: float
     default: 0
   certificate_days:
     description:
       - A certificate that ends within so many days is a problem (code V(certificate_expiring)), and so is one whose server, older
-        than 2.11.12 or 2.12.4, does not tell its end (V(certificate_unknown)).
-      - With V(0) certificates are no matter.
+        than 2.11.12 or 2.12.4, does not report its end (V(certificate_unknown)).
+      - V(0) disables the check.
     type: float
     default: 0
   tolerate:
@@ -88,10 +88,10 @@ severity:
   description: How bad it is.
   type: str
 subject:
-  description: What it is about.
+  description: Subject of the problem.
   type: str
 message:
-  description: What is wrong.
+  description: Description of the problem.
   type: str
 servers:
   description: Servers that it is about.

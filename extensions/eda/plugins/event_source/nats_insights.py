@@ -14,7 +14,7 @@ author:
 description:
   - Reads C(report.json), which the playbook C(natsops.jetstream.insights) writes, whenever a new one is there, and makes an
     event of each row of a table.
-  - At its start it reads the report that is there, so that a restart of ansible-rulebook makes the same events again, with
+  - At its start it reads the existing report, so a restart of ansible-rulebook makes the same events again, with
     the same RV(nats.id) and C(meta.uuid).
 options:
   report:
@@ -29,7 +29,7 @@ options:
     default: findings
   interval:
     description:
-      - Seconds between two looks at the file.
+      - Seconds between two checks of the file.
     type: float
     default: 60
   feedback:
