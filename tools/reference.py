@@ -299,7 +299,11 @@ def server_versions_page() -> str:
                 one.name,
                 f"{one.oldest_return} or later" if one.oldest_return else f"any {before.name}",
                 one.because
-                or ("the first start reads all messages" if one.new_index else "nothing is known against it"),
+                or (
+                    "the first start reads all messages"
+                    if one.index_format > before.index_format
+                    else "nothing is known against it"
+                ),
             )
             for before, one in zip(series, series[1:])
         ),

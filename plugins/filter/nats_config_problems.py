@@ -81,6 +81,10 @@ options:
       loaded_store:
         description: The same for the directory of the loaded configuration, with its C(path); empty if it is that of C(store).
         type: dict
+      live_members:
+        description: The names of the members of the running meta group; empty if unknown.
+        type: list
+        elements: str
       drop_ins:
         description: The drop-ins of the unit that the role does not manage, each with C(path) and C(options).
         type: list
@@ -110,7 +114,8 @@ options:
             new cluster in parts, and inventories that list fewer servers than the cluster has.
           - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers,
             C(live_error), C(login) (whether modules can log in), and C(versions) of the hosts, each with C(name),
-            C(version) (running or installed, empty for a new server), C(target) and C(running).
+            C(version) (running or installed, empty for a new server), C(target), C(running), C(streams) (the number in its
+            store) and C(in_meta_group) (whether its store has a meta group).
         type: dict
 """
 

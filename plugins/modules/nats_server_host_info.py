@@ -232,9 +232,17 @@ store:
       for each account, C(peers) the Raft ids of the members of its meta group (null for the store of a standalone
       server).
     - C(system_accounts) are the accounts that contain a meta group.
+    - C(clusters) are the clusters to which its meta group has assigned streams, empty if unknown.
+    - C(index_format) is the newest format of the files C(index.db), 0 if there are none, as before nats-server 2.10.
   type: dict
   returned: always
-  sample: {streams: 12, accounts: {APP: 12}, peers: [44jzkV9D, BXScrY9i, fjFyEjc1], system_accounts: [$SYS]}
+  sample:
+    streams: 12
+    accounts: {APP: 12}
+    peers: [44jzkV9D, BXScrY9i, fjFyEjc1]
+    system_accounts: [$SYS]
+    clusters: [C1]
+    index_format: 4
 loaded_store:
   description: >-
     The same, with its C(path), for the store directory of the last loaded configuration. Null if that is O(store) or

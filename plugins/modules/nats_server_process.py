@@ -58,6 +58,12 @@ options:
   binary:
     description: The executable. Required to start without O(unit).
     type: path
+  store:
+    description:
+      - The store directory of the server. The server is not started if the version of O(binary) would damage the files that a
+        newer version has written there.
+      - Check mode checks O(binary) even if the server is running.
+    type: path
   pid_file:
     description: The pid file named in the configuration. A stale file is removed before the start.
     type: path
@@ -151,6 +157,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import unreadable_files
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     NO_PROCESS,
     read_process,
@@ -159,11 +166,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
     ServerProcess,
+    executable_version,
     find_server,
     launch,
     wait_exit,
     wait_start,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import index_format
 
 #: Seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0
@@ -220,6 +229,11 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     """Start the server unless it runs, and wait until it listens. Leaves with a failure when it does not."""
     began, params = time.monotonic(), module.params
     needed = unit_state(module) not in _UP if params["unit"] else find_server(params["config"]) is None
+    if params["store"] and (needed or module.check_mode):
+        version = executable_version(params["binary"] or "")
+        damage = unreadable_files(index_format(params["store"]), version)
+        if damage:
+            raise ProcessError(f"{version} is not started with the newer files in {params['store']}: {damage}")
     if needed and not module.check_mode:
         if params["unit"]:
             control(module, "daemon-reload")
@@ -346,6 +360,7 @@ def main() -> None:
             "includes": {"type": "list", "elements": "path", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "binary": {"type": "path"},
+            "store": {"type": "path"},
             "pid_file": {"type": "path"},
             "log": {"type": "path", "default": "/dev/null"},
             "environment_file": {"type": "path"},

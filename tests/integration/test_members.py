@@ -13,12 +13,14 @@ import json
 import os
 import shutil
 import signal
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from support.module_runs import Runner
 from support.recorded import write_report
 from support.role_cluster import OPERATOR_PASSWORD, RoleCluster, create, meta_members, publish, under_load, words
@@ -86,6 +88,19 @@ def die(cluster: RoleCluster, name: str) -> None:
     shutil.rmtree(cluster.hosts[name]["nats_server_jetstream_store_dir"])
 
 
+def copy_store(cluster: RoleCluster, source: str, target: str) -> None:
+    """Give a new host a store that another server has used."""
+    store = "nats_server_jetstream_store_dir"
+    shutil.copytree(cluster.hosts[source][store], cluster.hosts[target][store])
+
+
+def write_peers(cluster: RoleCluster, host: str, *members: str) -> None:
+    """Let the meta group in the store of a host have these members."""
+    ids = "".join(map(peer_id, members)).encode()
+    path = Path(cluster.hosts[host]["nats_server_jetstream_store_dir"]) / "jetstream/$SYS/_js_/_meta_/peers.idx"
+    path.write_bytes(struct.pack("<II", len(members), len(members)) + ids + bytes(2))
+
+
 def unreachable(host: dict[str, Any]) -> None:
     """Let no connection to the host succeed."""
     host.update(ansible_connection="ssh", ansible_port=1)
@@ -126,7 +141,17 @@ def test_invalid_joins_are_refused(cluster: RoleCluster, run_module: Runner) -> 
         cluster.hosts["n1"]["nats_server_cluster_port"] = cluster.hosts["n4"]["nats_server_cluster_port"]
         assert "n4 cannot reach the route of n1 at 127.0.0.1:" in refused(cluster, "scale_out")
         assert not (cluster.root / "n4").exists()
+        cluster.hosts["n1"]["nats_server_cluster_port"] = route
+        # A used disk: of another server, and of n4 itself in an earlier time.
+        copy_store(cluster, "n1", "n4")
+        reasons = refused(cluster, "scale_out")
+        assert "belongs to another server of this cluster (n4 is not a member of its meta group)" in reasons
+        write_peers(cluster, "n4", "n1", "n4")
+        reasons = refused(cluster, "scale_out")
+        assert "n4 is not a member of the running one (n1, n2, n3), and has 1 stream in its store" in reasons
+        assert "nothing was changed" in reasons and not (cluster.root / "n4/etc").exists()
     finally:
+        shutil.rmtree(cluster.root / "n4", ignore_errors=True)
         cluster.hosts["n1"]["nats_server_cluster_port"] = route
         for name in new:
             cluster.hosts.pop(name, None)
@@ -272,6 +297,15 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
         "n2 comes back with the data of the other servers" in cluster.playbook("replace", "--check", **replace).output
     )
     assert cluster.pid("n2") == 0
+    cluster.add("n4")
+    try:
+        copy_store(cluster, "n1", "n4")
+        write_peers(cluster, "n4", "n1", "n4")
+        other = {"nats_cluster_replacement": "n4", "nats_server_cluster_members": ["n1", "n3", "n4"]}
+        assert "n4 is not a member of the running one" in refused(cluster, "replace", **replace, **other)
+        assert not (cluster.root / "n4/etc").exists()
+    finally:
+        del cluster.hosts["n4"]
     cluster.playbook("replace", **replace)
     assert cluster.pid("n2") != 0
     assert meta_members(run_module, cluster) == NAMES == parse_hosts(run_module, cluster, "ORDERS")

@@ -82,3 +82,12 @@ def test_start_reload_and_stop(tmp_path: Path) -> None:
     assert (stopped["changed"], stopped["killed"], stopped["process"]["running"]) == (True, False, False)
     assert stopped["ended"] - stopped["seconds"] > info["started"]
     assert not host.process("stopped")["changed"]
+
+    index = tmp_path / "store/jetstream/$SYS/_js_/_meta_/msgs/index.db"
+    index.parent.mkdir(parents=True)
+    index.write_bytes(b"\x0b\x01")
+    host.binary = binary("2.9.10")
+    for check in (True, False):
+        refused = host.process("started", check=check, store=str(tmp_path / "store"))
+        assert "2.9.10 is not started with the newer files" in refused["msg"]
+    assert not host.info()["running"]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from support.role_cluster import RoleCluster, create, publish, under_load, words
 pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
-PROVISION = """
-- name: Install and configure
+STEPS = """
+- name: Run steps of the role
   hosts: nats
   gather_facts: false
   tasks:
@@ -24,7 +26,7 @@ PROVISION = """
       ansible.builtin.include_role:
         name: natsops.jetstream.nats_server
         tasks_from: "{{ item }}"
-      loop: [members, preflight, provision]
+      loop: "{{ steps }}"
 """
 
 
@@ -98,6 +100,49 @@ def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
         cluster.kill()
 
 
+def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run_module: Runner) -> None:
+    """2.9.10 loads tombstones of 2.10 as messages: acknowledged messages return, and the last sequence becomes 2**62."""
+    cluster = RoleCluster(tmp_path, NAMES, "2.9.10")
+    newer = cluster.running("2.10.27")
+    with cluster.deployed(), socket.create_server(("127.0.0.1", 0)) as taken:
+        create(cluster, "ORDERS", 3, subjects=["ORDERS.>"])
+        publish(cluster, "ORDERS.new", 5, 10)
+        before = cluster.pids()
+        # The new version opens its store before this port.
+        change = {"nats_server_config": {"websocket": {"port": taken.getsockname()[1], "no_tls": True}}}
+        run = cluster.playbook("upgrade", fails=True, nats_cluster_on_failure="rollback", **newer, **change)
+        assert "Unable to listen for websocket connections" in run.output
+        refused = "2.9.10 is not started with the newer files in"
+        assert f"could not be put back: nats-server with {tmp_path}" in words(run.output) and refused in words(
+            run.output
+        )
+        (failed,) = [name for name, pid in cluster.pids().items() if not pid]
+        assert "2.10.27" in (tmp_path / failed / "nats-server").resolve().parts
+        assert all(pid in (0, before[name]) for name, pid in cluster.pids().items())
+        cluster.playbook("upgrade", **newer)
+        assert running(cluster, run_module) == {"2.10.27"}
+
+        # Without the binary, the files alone show which version wrote them.
+        cluster.variables.update(newer)
+        play = tmp_path / "remove.yml"
+        play.write_text(STEPS)
+        cluster.playbook(str(play), steps=["members", "remove"])
+        refused = words(cluster.playbook("deploy", fails=True, **cluster.running("2.9.10")).output)
+        assert "has files of nats-server 2.10 or later, but 2.9.10 is to start with them" in refused
+        assert "nothing was changed" in refused
+        # So do they which cluster it was, and the empty stores of others that the messages are elsewhere.
+        refused = words(cluster.playbook("deploy", fails=True, nats_server_cluster_name="C9").output)
+        assert "the store belongs to 'C1', but the configuration has 'C9'" in refused
+        for name in NAMES[:2]:
+            (tmp_path / name / "store").rename(tmp_path / name / "kept")
+        refused = words(cluster.playbook("deploy", fails=True).output)
+        assert "the stores of n1, n2 are empty, but n3 has up to 1 stream of a stopped cluster" in refused
+        for name in NAMES[:2]:
+            (tmp_path / name / "kept").rename(tmp_path / name / "store")
+        cluster.playbook("deploy")
+        publish(cluster, "ORDERS.new", 1, 10)
+
+
 def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runner) -> None:
     """Servers before 2.14 panic at each start on entries of 2.15 for a replicated mirror, see test_roll_plan. The versions of
     stopped, new and single hosts are checked as well."""
@@ -125,8 +170,8 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
         assert cluster.pid("n3") == 0
         # From its installation on, a reboot would start the new version.
         play = tmp_path / "provision.yml"
-        play.write_text(PROVISION)
-        cluster.playbook(str(play), "--limit", "n3", **newer, **skips)
+        play.write_text(STEPS)
+        cluster.playbook(str(play), "--limit", "n3", steps=["members", "preflight", "provision"], **newer, **skips)
         assert "js_raft_delete_range: false" in (tmp_path / "n3/etc/nats-server.conf").read_text()
         assert cluster.pid("n3") == 0
         cluster.playbook("upgrade", "--limit", "n3", **newer, **skips)

@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, ConfigProblem, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
 OPERATIONS = (SCALE_OUT, SCALE_IN, REPLACE, KEEP)
@@ -404,8 +405,8 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
     `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (whether a server of
     this run runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer),
     route_style (all or seeds), login (whether modules can log in), versions (of the servers of this run:
-    `[{name, version, target, running}]`; the running version or, for a stopped server with streams, the installed one; empty
-    for a new server).
+    `[{name, version, target, running, jetstream, streams, in_meta_group}]`; the running version or, for a stopped server with
+    streams, the installed one; empty for a new server; the number of streams in its store, and whether that has a meta group).
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]
@@ -413,6 +414,8 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
     problems: list[ConfigProblem] = []
 
     problems += _unchecked_version(facts)
+    if not facts["running"] and not live:
+        problems += _empty_stores(facts)
     unknown = [name for name in live if name not in members.values()]
     if unknown:
         problems.append(
@@ -450,6 +453,35 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
             }
         )
     return problems
+
+
+def _empty_stores(facts: dict[str, Any]) -> list[ConfigProblem]:
+    """Refuse to start a stopped cluster in which a server has lost its store, or only some have kept it.
+
+    Servers with empty stores have lost their votes: they can elect leaders without the messages that the others hold."""
+    servers = [one for one in facts.get("versions") or [] if one.get("jetstream")]
+    kept = [one["name"] for one in servers if one.get("in_meta_group")]
+    empty = [one["name"] for one in servers if not one.get("in_meta_group") and not one.get("streams")]
+    streams = max((int(one.get("streams") or 0) for one in servers if one.get("in_meta_group")), default=0)
+    if not kept or not empty or not streams:
+        return []
+    majority = len(kept) > len(servers) // 2
+    severity = "warning" if majority else "error"
+    remedy = (
+        "If they belonged to the cluster, start the others alone (deploy --limit), then replace each (natsops.jetstream.replace)"
+        if majority
+        else "Give them back their stores. If these are lost, rescue the streams (natsops.jetstream.rescue); for a new cluster, "
+        "move the directory jetstream of the remaining stores away"
+    )
+    return [
+        {
+            "severity": severity,
+            "option": "jetstream.store_dir",
+            "message": f"the stores of {_sorted(empty)} are empty, but {_sorted(kept)} {_verb(kept, 'has', 'have')} up to "
+            f"{counted(streams, 'stream')} of a stopped cluster: servers without their votes could elect leaders that do not "
+            f"have the messages. {remedy}",
+        }
+    ]
 
 
 def _unchecked_version(facts: dict[str, Any]) -> list[ConfigProblem]:

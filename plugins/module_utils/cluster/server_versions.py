@@ -23,16 +23,18 @@ MAINTAINED = 2
 @dataclass(frozen=True)
 class Series:
     """A minor release. `released`: year and month of its first version. `best_start`: the version that its upgrade
-    guide recommends upgrading from. `new_index`: it writes the index of a stream's files in a new format
-    (filestore.go fullStateVersion), so an older server reads all blocks at its first start. `oldest_return`: the
-    oldest version that a server can return to, `because`."""
+    guide recommends upgrading from. `index_format`: the format of the index.db that it writes for each stream and Raft
+    log (filestore.go fullStateVersion), 0 for none; a server that does not support the format reads all blocks at its first
+    start. `oldest_return`: the oldest version that a server can return to, `because`. `files`: older versions damage
+    its files."""
 
     name: str
     released: str
     best_start: str = ""
-    new_index: bool = False
+    index_format: int = 0
     oldest_return: str = ""
     because: str = ""
+    files: bool = False
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -47,19 +49,21 @@ SERIES = (
     Series(
         "2.10",
         "2023-09",
+        index_format=1,
         oldest_return="2.9.22",
-        because="servers before 2.9.22 cannot read the files that 2.10 writes",
+        because="servers before 2.9.22 load 2.10's tombstones as messages: deleted messages return, and writes fail",
+        files=True,
     ),
-    Series("2.11", "2025-03", new_index=True),
+    Series("2.11", "2025-03", index_format=2),
     Series(
         "2.12",
         "2025-09",
-        new_index=True,
+        index_format=3,
         oldest_return="2.11.9",
         because="servers before 2.11.9 load unsupported assets instead of putting them offline",
     ),
-    Series("2.14", "2026-04", new_index=True),
-    Series("2.15", "2026-09", best_start="2.14.7"),
+    Series("2.14", "2026-04", index_format=4),
+    Series("2.15", "2026-09", best_start="2.14.7", index_format=4),
 )
 
 
@@ -192,6 +196,20 @@ DEFECTS = (
 def parse_series(version: str) -> Series | None:
     """Return the series of a version, None for one that the table does not have."""
     return next((series for series in SERIES if series.numbers == reported_version(version)[:2]), None)
+
+
+def index_writer(index_format: int) -> Series | None:
+    """Return the oldest series that writes this format of index.db, None for an unknown one."""
+    return next((series for series in SERIES if index_format and series.index_format == index_format), None)
+
+
+def unreadable_files(index_format: int, version: str) -> str:
+    """Return why a server of this version would damage a store with this format of index.db; empty if it would not."""
+    have = reported_version(version)
+    for series in SERIES:
+        if series.files and index_format >= series.index_format and have < parse_version(series.oldest_return):
+            return series.because if have[0] else ""
+    return ""
 
 
 def maintained() -> list[str]:

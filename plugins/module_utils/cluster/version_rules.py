@@ -279,7 +279,8 @@ def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Ite
             f"{floor.because}"
         )
         yield Problem("roll_downgrade_floor", ERROR, subject, message, at_fault)
-    if any(series.new_index for series in left):
+    known = parse_series(rules.target)
+    if known and any(series.index_format > known.index_format for series in left):
         message = (
             f"{subject}: {jump} makes the first start slow, because it reads all messages to rebuild the streams' "
             "indexes"

@@ -11,13 +11,17 @@ msgHeader). An encrypted store reveals only the names.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, decode_block
 
 #: A rescue renames the directory `jetstream` of a store to this, to make room for a new one.
 ASIDE = "jetstream.rescued"
@@ -31,6 +35,8 @@ _FLAGS = (1 << 63) | (1 << 62)
 _SMALLEST, _LARGEST = 30, 32 << 20
 #: Bytes to read of index.db: the part before the map of subjects.
 _INDEX_HEAD = 80
+#: The cluster of a stream's group in an assignment of the meta group (jetstream_cluster.go raftGroup).
+_ASSIGNED = re.compile(rb'"group":\{"name":"[^"]*","peers":\[[^]]*\],"store":[^,]+,"cluster":"([^"\\]+)"')
 #: A block that is full may be compressed, and then begins so.
 _COMPRESSED = b"cmp"
 
@@ -57,11 +63,14 @@ class StoredStream:
 class StoreOwner:
     """Whose store it is: how many streams it has of each account (`accounts`), the members of its meta group (`peers`, their
     Raft ids), None for the store of a server by itself, empty for a list that cannot be read, and the `system_accounts` that
-    hold a meta group."""
+    hold a meta group. `index_format`: the newest format of the files index.db, 0 without any, as before 2.10. `clusters`: the
+    clusters to which the meta group has assigned streams, empty if unknown."""
 
     accounts: Mapping[str, int] = field(default_factory=dict)
     peers: Sequence[str] | None = None
     system_accounts: Sequence[str] = ()
+    index_format: int = 0
+    clusters: Sequence[str] = ()
 
     @property
     def streams(self) -> int:
@@ -76,6 +85,8 @@ class StoreOwner:
             "accounts": dict(self.accounts),
             "peers": peers,
             "system_accounts": list(self.system_accounts),
+            "index_format": self.index_format,
+            "clusters": list(self.clusters),
         }
 
 
@@ -85,7 +96,45 @@ def store_owner(store_dir: str) -> StoreOwner:
     accounts = Counter(account for account, _folder in _stream_folders(root))
     meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
     owners = [group.parent.parent.name for group in meta]
-    return StoreOwner(accounts, _peers(meta[0] / "peers.idx") if meta else None, owners)
+    clusters = sorted({name for group in meta for name in _clusters(group)})
+    peers = _peers(meta[0] / "peers.idx") if meta else None
+    return StoreOwner(accounts, peers, owners, index_format(store_dir), clusters)
+
+
+def _clusters(group: Path) -> Iterator[str]:
+    """Yield the clusters in the stream assignments of a meta group: its log, and its snapshot (raft.go encodeSnapshot)."""
+    for path in _blocks(group / "msgs"):
+        yield from map(_name, _ASSIGNED.findall(path[1].read_bytes()))
+    for path in (group / "snapshots").glob("snap.*"):
+        data = path.read_bytes()
+        begin = 20 + int.from_bytes(data[16:20], "little")
+        # It may be encrypted.
+        with suppress(ArchiveError):
+            yield from map(_name, _ASSIGNED.findall(decode_block(data[begin:-8])))
+
+
+def _name(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def index_format(store_dir: str) -> int:
+    """Return the newest format of the files index.db of streams and Raft logs below `store_dir`, 0 without any. That of an
+    encrypted one is unknown: 1."""
+    root = Path(store_dir) / "jetstream"
+    logs = [folder for account in _folders(root) for folder in _folders(account / "_js_")]
+    return max(
+        (_format(folder) for folder in [*logs, *(folder for _account, folder in _stream_folders(root))]), default=0
+    )
+
+
+def _format(folder: Path) -> int:
+    try:
+        with (folder / "msgs" / "index.db").open("rb") as file:
+            head = file.read(2)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    plain = len(head) == 2 and head[0] == _MAGIC and not (folder / "meta.key").exists()
+    return head[1] if plain else 1
 
 
 def _peers(path: Path) -> list[str]:

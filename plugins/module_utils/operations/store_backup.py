@@ -24,9 +24,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import unreadable_files
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
     StoredStream,
     best_replica,
+    index_format,
     stored_streams,
     undeleted,
 )
@@ -121,8 +123,9 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
     nothing permanent is written.
 
     Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked."""
-    binary, _version = find_binary(wanted.binary)
+    binary, version = find_binary(wanted.binary)
     replicas = _replicas(wanted)
+    _require_readable(wanted, version)
     # Next to the backups, on a disk with enough room; a directory for backups only must not contain it.
     beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
     place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
@@ -169,6 +172,16 @@ def _replicas(wanted: WantedCopies) -> list[_Replica]:
     if hidden:
         raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {some_names(hidden)}")
     return [_replica(wanted, held[key]) for key in chosen]
+
+
+def _require_readable(wanted: WantedCopies, version: str) -> None:
+    """Raise NatsFailure unsupported if a server of this version would load the copies incorrectly."""
+    for server, copy in wanted.copies.items():
+        damage = unreadable_files(index_format(copy), version)
+        if damage:
+            raise NatsFailure(
+                "unsupported", f"nats-server {version} cannot load the copy of {server}: {damage}; set `binary`"
+            )
 
 
 def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:

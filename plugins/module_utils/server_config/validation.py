@@ -18,8 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import (
+    index_writer,
+    parse_series,
+    unreadable_files,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     BcryptError,
@@ -82,6 +88,7 @@ class Case:
     running: dict[str, Any]
     store: dict[str, Any]
     loaded_store: dict[str, Any]
+    live_members: list[str]
     take_over: bool
     process_runs: bool
     config_file: str
@@ -172,6 +179,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         running=dict(context.get("running") or {}),
         store=dict(context.get("store") or {}),
         loaded_store=dict(context.get("loaded_store") or {}),
+        live_members=[str(name) for name in context.get("live_members") or []],
         take_over=boolean(context.get("take_over", True)),
         process_runs=boolean(context.get("process_runs", True)),
         config_file=str(context.get("config_file") or "its configuration file"),
@@ -314,8 +322,11 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
         )
     belongs_to, server = (case.running.get("cluster") or {}).get("name"), "running server"
     if not case.running and case.store.get("peers") is not None:
-        # The streams' assignments in the log of the meta group name the cluster.
+        # The streams' assignments in the log of the meta group name the cluster, several in a supercluster.
         belongs_to, server = (case.loaded.get("cluster") or {}).get("name"), "store"
+        clusters = case.store.get("clusters") or []
+        if not belongs_to and len(clusters) == 1 and not case.supercluster:
+            belongs_to = clusters[0]
     if belongs_to and case.cluster_name and belongs_to != case.cluster_name:
         yield error(
             "cluster.name",
@@ -325,11 +336,12 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
 
 
 def foreign_store(case: Case) -> Iterator[ConfigProblem]:
-    """The streams on the disk are those of the meta group that the server joins. A meta group deletes all others 30 seconds
-    after the start, as orphans (jetstream_cluster.go checkForOrphans)."""
+    """The streams on the disk are those of the meta group that the server joins. A meta group deletes all others at the start
+    or 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
     streams, peers = int(case.store.get("streams") or 0), case.store.get("peers")
-    if case.jetstream is None or case.block("cluster") is None or not streams:
+    if case.jetstream is None or case.block("cluster") is None or not (streams or peers is not None):
         return
+    name = str(case.config.get("server_name") or "")
     held = f"{counted(streams, 'stream')} in its store, which the cluster would delete 30 seconds after the start"
     remedy = (
         "Back them up (natsops.jetstream.backup, or rescue for a server that is not running), move the directory "
@@ -339,16 +351,41 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
     if peers is None:
         yield error("jetstream.store_dir", f"the server has run standalone and has {held}. {remedy}")
         return
-    own = peer_id(str(case.config.get("server_name") or ""))
+    own = peer_id(name)
+    if not streams:
+        held, remedy = "its members, which the cluster would wait for", "Move the directory jetstream of the store away"
     if peers and own not in peers:
         members = {peer_id(str(one.get("server_name"))) for one in (*case.members, *case.supercluster)}
         whose = "another server of this cluster" if members & set(peers) else "another cluster"
         yield error(
             "jetstream.store_dir",
-            f"belongs to {whose} ({case.config.get('server_name')} is not a member of its meta group): the server has "
+            f"belongs to {whose} ({name} is not a member of its meta group): the server has "
             f"{held}. If it was renamed, restore its old name (nats_server_name). Otherwise: "
             f"{remedy[0].lower()}{remedy[1:]}",
         )
+    elif case.live_members and name not in case.live_members and not case.process_runs:
+        yield error(
+            "jetstream.store_dir",
+            f"has the meta group of a cluster that {name} has left, or of another cluster: {name} is not a member of the "
+            f"running one ({some_names(case.live_members)}), and has {held}. {remedy}",
+        )
+
+
+def store_of_newer_version(case: Case) -> Iterator[ConfigProblem]:
+    """A stopped server starts with a version that supports the files of its store. If the binary was removed or replaced, only
+    the files show which version wrote them."""
+    series = parse_series(case.version)
+    index_format = int(case.store.get("index_format") or 0)
+    if case.jetstream is None or case.process_runs or series is None or index_format <= series.index_format:
+        return
+    writer = index_writer(index_format)
+    newer = f"nats-server {writer.name} or later" if writer else "a newer nats-server"
+    why = unreadable_files(index_format, case.version) or "whether it supports their streams and consumers is unknown"
+    yield error(
+        "jetstream.store_dir",
+        f"has files of {newer}, but {case.version} is to start with them: {why}. Start the server with the version that wrote "
+        "them (nats_server_version), or move the directory jetstream of the store away",
+    )
 
 
 def left_store(case: Case) -> Iterator[ConfigProblem]:
@@ -1084,6 +1121,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     drop_ins_of_others,
     identity_of_running_server,
     foreign_store,
+    store_of_newer_version,
     left_store,
     renamed_system_account,
     unreachable_streams,

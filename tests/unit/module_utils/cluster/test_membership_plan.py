@@ -364,6 +364,49 @@ def test_a_new_cluster_started_whole_is_fine() -> None:
     assert membership() == []
 
 
+def stores(*streams: int | None) -> list[dict[str, Any]]:
+    """Return the servers of a run with so many streams in their stores; None: an empty store."""
+    return [
+        {
+            "name": f"n{number}",
+            "version": "",
+            "target": "",
+            "running": False,
+            "jetstream": True,
+            "streams": held or 0,
+            "in_meta_group": held is not None,
+        }
+        for number, held in enumerate(streams, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("servers", "found"),
+    [
+        (stores(None, None, None), []),
+        (stores(2, 0, 2), []),
+        # No stream can be lost.
+        (stores(None, 0, None), []),
+        # A server that ran standalone is judged by itself.
+        ([*stores(None, None), {**stores(2)[0], "in_meta_group": False}], []),
+        (
+            stores(None, None, 2),
+            [("error", "the stores of n1, n2 are empty, but n3 has up to 2 streams of a stopped cluster")],
+        ),
+        (
+            stores(1, 2, None),
+            [("warning", "the stores of n3 are empty, but n1, n2 have up to 2 streams of a stopped cluster")],
+        ),
+    ],
+)
+def test_servers_without_their_votes_elect_no_leader(
+    servers: list[dict[str, Any]], found: list[tuple[str, str]]
+) -> None:
+    problems = membership(versions=servers)
+    assert [(one["severity"], one["message"].split(":")[0]) for one in problems] == found
+    assert membership(versions=servers, live=running("n1", "n2", "n3")) == []
+
+
 def test_a_new_cluster_started_in_parts_is_refused() -> None:
     problem = membership(hosts=["h1"])[0]
     assert problem["severity"] == "error"

@@ -15,8 +15,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
     SERIES,
     Defect,
     end_of_life,
+    index_writer,
     maintained,
     parse_series,
+    unreadable_files,
     version_warnings,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA
@@ -37,6 +39,27 @@ def test_series_are_in_their_order() -> None:
     assert [series.numbers for series in SERIES] == sorted(series.numbers for series in SERIES)
     assert [series.released for series in SERIES] == sorted(series.released for series in SERIES)
     assert parse_series("2.13.0") is None and parse_series("2.14.7") is SERIES[-2]
+
+
+@pytest.mark.parametrize(
+    ("index_format", "version", "damages"),
+    [
+        (0, "2.9.10", False),
+        (1, "2.9.10", True),
+        (4, "2.9.21", True),
+        (9, "v2.9.21", True),
+        (1, "2.9.22", False),
+        (4, "2.10.0", False),
+        (1, "", False),
+    ],
+)
+def test_versions_that_damage_newer_files(index_format: int, version: str, damages: bool) -> None:
+    assert bool(unreadable_files(index_format, version)) == damages
+
+
+def test_the_format_of_an_index_names_its_first_series() -> None:
+    names = [series.name if (series := index_writer(number)) else "" for number in range(6)]
+    assert names == ["", "2.10", "2.11", "2.12", "2.14", ""]
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)

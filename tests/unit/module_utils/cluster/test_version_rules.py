@@ -94,8 +94,13 @@ def codes(problems: list[Problem]) -> set[tuple[str, str]]:
             "2.11.8",
             {("roll_downgrade", "error"), ("roll_downgrade_floor", "error"), ("roll_state_rebuild", "warning")},
         ),
-        ("2.10.27", "2.9.22", {("roll_downgrade", "error")}),
-        ("2.10.27", "2.9.10", {("roll_downgrade", "error"), ("roll_downgrade_floor", "error")}),
+        ("2.10.27", "2.9.22", {("roll_downgrade", "error"), ("roll_state_rebuild", "warning")}),
+        (
+            "2.10.27",
+            "2.9.10",
+            {("roll_downgrade", "error"), ("roll_downgrade_floor", "error"), ("roll_state_rebuild", "warning")},
+        ),
+        ("2.15.1", "2.14.7", {("roll_downgrade", "error")}),
         ("", "2.10.27", {("roll_version_unknown", "error")}),
         ("devel", "2.10.27", {("roll_version_unknown", "error")}),
         ("v2.10.27", "2.10.29", set()),
@@ -343,7 +348,8 @@ def test_servers_metadata_and_defaults_are_not_in_the_way_of_2_9() -> None:
     }
     state = running("2.10.27", stream_config=plain)
     assert codes(version_problems(state, NAMES, VersionRules("2.9.25", allow_downgrade=True))) == {
-        ("roll_downgrade", "warning")
+        ("roll_downgrade", "warning"),
+        ("roll_state_rebuild", "warning"),
     }
 
 

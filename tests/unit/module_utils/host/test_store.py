@@ -158,6 +158,8 @@ def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
         "accounts": {},
         "peers": None,
         "system_accounts": [],
+        "index_format": 0,
+        "clusters": [],
     }
     stream = tmp_path / "jetstream/APP/streams/ORDERS"
     stream.mkdir(parents=True)
@@ -175,3 +177,39 @@ def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
     for broken in (b"", b"\x03", struct.pack("<II", 3, 2**31) + ids, struct.pack("<II", 3, 3) + b"\xff" * 24):
         (meta / "peers.idx").write_bytes(broken)
         assert store_owner(str(tmp_path)).peers == []
+
+
+def test_the_newest_index_tells_which_version_wrote_a_store(tmp_path: Path, folder: Path) -> None:
+    assert store_owner(str(tmp_path)).index_format == 0
+    meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
+    (meta / "msgs").mkdir(parents=True)
+    (meta / "msgs/index.db").write_bytes(bytes([11, 2]))
+    assert store_owner(str(tmp_path)).index_format == 2
+    (folder / "msgs/index.db").write_bytes(index(1, 9))
+    assert store_owner(str(tmp_path)).index_format == 4
+    # An encrypted one, one that is being written.
+    (folder / "meta.key").write_bytes(b"")
+    assert store_owner(str(tmp_path)).index_format == 2
+    (meta / "msgs/index.db").write_bytes(b"")
+    assert store_owner(str(tmp_path)).index_format == 1
+
+
+def test_assignments_name_the_cluster_of_a_store(tmp_path: Path) -> None:
+    """In the log of the meta group and in its snapshot, which is compressed, unless they are encrypted."""
+    meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
+    (meta / "msgs").mkdir(parents=True)
+    (meta / "snapshots").mkdir()
+
+    def assignment(cluster: str) -> bytes:
+        group = {"name": "S-R3F-lBXd4rn6", "peers": ["fjFyEjc1"], "store": "file", "cluster": cluster}
+        return json.dumps({"client": {"cluster": "C9"}, "group": group}, separators=(",", ":")).encode()
+
+    (meta / "msgs/2.blk").write_bytes(b"\x00" + assignment("C1") + b"\xff")
+    (meta / "snapshots/snap.1.1").write_bytes(b"encrypted")
+    assert store_owner(str(tmp_path)).clusters == ["C1"]
+    plain = assignment("C2") * 9
+    block = uvarint(len(plain)) + bytes([61 << 2]) + struct.pack("<H", len(plain) - 1) + plain
+    peers = bytes(32)
+    head = struct.pack("<QQI", 1, 1, len(peers)) + peers
+    (meta / "snapshots/snap.1.2").write_bytes(head + block + bytes(8))
+    assert store_owner(str(tmp_path)).clusters == ["C1", "C2"]

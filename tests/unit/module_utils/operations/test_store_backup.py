@@ -19,9 +19,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
     """Return why these copies, by server, are not saved."""
     monkeypatch.setattr(store_backup, "_stored", lambda server, _copy: copies[server])
+    with pytest.raises(NatsFailure) as raised:
+        store_backup._replicas(wanted(dict.fromkeys(copies, "/copy"), **changes))
+    return raised.value
+
+
+def wanted(copies: dict[str, str], **changes: Any) -> WantedCopies:
     values = {"streams": ["*"], "exclude": [], "damaged": [], "undeleted": [], "held": [], **changes}
-    wanted = WantedCopies(
-        dict.fromkeys(copies, "/copy"),
+    return WantedCopies(
+        copies,
         store=None,  # type: ignore[arg-type]
         binary=None,
         work_directory=None,
@@ -29,9 +35,18 @@ def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream
         pace=TransferPace(idle=1.0),
         **values,
     )
+
+
+def test_an_old_server_loads_no_newer_copy(tmp_path: Path) -> None:
+    index = tmp_path / "jetstream/APP/streams/ORDERS/msgs/index.db"
+    index.parent.mkdir(parents=True)
+    (index.parents[1] / "meta.inf").write_text("{}")
+    index.write_bytes(b"\x0b\x01")
+    store_backup._require_readable(wanted({"n1": str(tmp_path)}), "2.9.22")
     with pytest.raises(NatsFailure) as raised:
-        store_backup._replicas(wanted)
-    return raised.value
+        store_backup._require_readable(wanted({"n1": str(tmp_path)}), "2.9.10")
+    assert raised.value.code == "unsupported"
+    assert raised.value.description.startswith("nats-server 2.9.10 cannot load the copy of n1: servers before 2.9.22")
 
 
 def test_encrypted_streams_are_refused_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,6 +206,42 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error jetstream.store_dir",
         "belongs to another cluster",
     ),
+    (
+        {},
+        {"store": {"streams": 0, "peers": ["aaaaaaaa"]}},
+        "error jetstream.store_dir",
+        "has its members, which the cluster would wait for. If it was renamed, restore its old name (nats_server_name)",
+    ),
+    (
+        {},
+        {"process_runs": False, "version": "2.9.10", "store": {**STORE, "index_format": 1}},
+        "error jetstream.store_dir",
+        "files of nats-server 2.10 or later, but 2.9.10 is to start with them: servers before 2.9.22 load 2.10's tombstones",
+    ),
+    (
+        {},
+        {"process_runs": False, "version": "2.10.27", "store": {**EMPTY_STORE, "index_format": 9}},
+        "error jetstream.store_dir",
+        "files of a newer nats-server, but 2.10.27 is to start with them: whether it supports",
+    ),
+    (
+        {},
+        {"process_runs": False, "store": STORE, "live_members": ["n2", "n3"]},
+        "error jetstream.store_dir",
+        "n1 is not a member of the running one (n2, n3), and has 2 streams in its store",
+    ),
+    (
+        {},
+        {"process_runs": False, "store": {**EMPTY_STORE, "peers": []}, "live_members": ["n2", "n3"]},
+        "error jetstream.store_dir",
+        "n1 is not a member of the running one (n2, n3), and has its members, which the cluster would wait for. Move",
+    ),
+    (
+        {"cluster": {"name": "C2"}},
+        {"running": {}, "process_runs": False, "store": {**STORE, "clusters": ["C1"]}},
+        "error cluster.name",
+        "the store belongs to 'C1'",
+    ),
     # members
     ({}, {"members": [*MEMBERS[:2], member("n1", 3)]}, "error server_name", "several servers"),
     ({}, {"members": [*MEMBERS[:2], member("n 3", 3)]}, "error server_name", "white space"),
@@ -462,13 +498,17 @@ def test_pool_sizes_may_differ_from_2_11_2_on() -> None:
         ({}, {"streams": 2, "peers": ["44jzkV9D", "BXScrY9i", "fjFyEjc1"]}),
         # No streams are lost, the list cannot be read, and a server by itself keeps its own.
         ({}, {"streams": 0, "peers": None}),
-        ({}, {"streams": 0, "peers": ["aaaaaaaa"]}),
         ({}, {"streams": 2, "peers": []}),
         ({"cluster": None}, {"streams": 2, "peers": None}),
+        ({}, {"index_format": 1}),
+        ({}, {**STORE, "clusters": ["C1"]}),
+        ({}, {**STORE, "clusters": ["C2", "C3"]}),
     ],
 )
 def test_a_store_that_is_the_servers_own(config: dict[str, Any], store: dict[str, Any]) -> None:
-    problems = config_problems({**SOUND, **config}, {**CONTEXT, "store": store})
+    problems = config_problems(
+        {**SOUND, **config}, {**CONTEXT, "store": store, "process_runs": False, "live_members": ["n1"]}
+    )
     assert [one for one in problems if "store" in one["option"] and one["severity"] == "error"] == []
 
 
