@@ -148,6 +148,11 @@ secrets:
   description: The text of O(secrets). Empty if the file does not exist.
   type: str
   returned: always
+feature_flags:
+  description: The C(feature_flags) in O(config), with which the server starts next.
+  type: dict
+  returned: always
+  sample: {js_raft_delete_range: false}
 tls_changed:
   description: Latest modification time of O(tls_files), in epoch seconds by the host's clock. 0 if there are none.
   type: float
@@ -272,7 +277,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import read_loaded, store_path
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import file_flags, read_loaded, store_path
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
@@ -334,6 +339,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "varz": read_varz(url) if process["running"] else {},
         "record": record,
         "loaded": loaded,
+        "feature_flags": file_flags(given["config"]),
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),
         "certificate": read_certificate(files, given["user"]) if (files := given["certificate_files"]) else None,

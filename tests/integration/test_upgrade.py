@@ -192,3 +192,9 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
             assert "panic" not in (tmp_path / name / "run/nats-server.out").read_text()
         cluster.variables.update(newer)
         cluster.deploy_changes_nothing()
+        # If the files changed before a start, no configuration is recorded.
+        record = tmp_path / "n1/etc/running.json"
+        known_before = json.loads(record.read_text())
+        record.write_text(json.dumps({key: known_before[key] for key in known_before if key != "config"}))
+        cluster.playbook("deploy", "--limit", "n1")
+        assert "js_raft_delete_range: false" in (tmp_path / "n1/etc/nats-server.conf").read_text()

@@ -66,6 +66,25 @@ def store_path(config: Mapping[str, Any]) -> str:
     return str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
 
 
+class _AnyVariable(dict[str, str]):
+    """Variables of an environment whose values do not matter."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        return "0"
+
+
+def file_flags(path: str) -> dict[str, Any]:
+    """Return the feature flags in a configuration file; empty if the file cannot be read."""
+    try:
+        flags = read_config(path, _text, _AnyVariable()).config.get("feature_flags")
+    except (OSError, ConfigSyntaxError):
+        return {}
+    return dict(flags) if isinstance(flags, Mapping) else {}
+
+
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
     """Return the configuration that the process has loaded. `version`: that of the process."""
     reading = Reading(Block())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import file_flags
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_drop_ins, read_endpoint
 
 
@@ -75,3 +76,14 @@ def test_a_module_imports_nothing_heavy_that_it_may_not_need(module: str) -> Non
         [sys.executable, "-c", code, json.dumps(sys.path)], check=True, capture_output=True, text=True
     )
     assert not {"ansible.module_utils.urls", "cryptography", "nkeys"} & set(done.stdout.split())
+
+
+def test_the_flags_of_the_next_start_are_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "nats-server.conf"
+    assert file_flags(str(path)) == {}
+    path.write_text("feature_flags { js_raft_delete_range: false }\nsystem_account: $ACCOUNT\ninclude secrets.conf")
+    assert file_flags(str(path)) == {}
+    (tmp_path / "secrets.conf").write_text("port: $PORT")
+    assert file_flags(str(path)) == {"js_raft_delete_range": False}
+    path.write_text("feature_flags: 1")
+    assert file_flags(str(path)) == {}
