@@ -110,6 +110,12 @@ options:
         downgrade of such a server is refused, because its streams cannot be read.
     type: dict
     default: {}
+  stored_groups:
+    description:
+      - Some Raft groups in the store of each server that is not running, by the name of the server, as C(groups) of
+        M(natsops.jetstream.nats_server_host_info). A server with the store of a different cluster is refused.
+    type: dict
+    default: {}
   maintenance:
     description:
       - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count
@@ -294,6 +300,7 @@ problems:
       consumer uses an option that the version does not support), V(roll_unreadable_entries) (some members would write
       Raft entries that others cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),
       V(roll_mixed_versions) and V(roll_version_unknown).
+    - V(roll_foreign_store) refuses a server of O(stored_groups).
   returned: success
   type: list
   elements: dict
@@ -319,6 +326,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import lasting_asset_faults
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import roll_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import foreign_store_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
@@ -448,6 +456,7 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         *made.problems,
         *roll_problems(cluster, made.batches, marks, now),
         *version_findings,
+        *foreign_store_problems(cluster, params["stored_groups"]),
     ]
     batches = tuple(tuple(hosts[name] for name in batch) for batch in made.batches)
     made = replace(made, batches=batches, problems=tuple(problems))
@@ -519,6 +528,7 @@ def main() -> None:
             "accept_loss": {"type": "list", "elements": "str", "default": []},
             "starts": {"type": "dict", "default": {}},
             "stopped_versions": {"type": "dict", "default": {}},
+            "stored_groups": {"type": "dict", "default": {}},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},

@@ -238,6 +238,7 @@ store:
       server).
     - C(system_accounts) are the accounts that contain a meta group.
     - C(clusters) are the clusters to which its meta group has assigned streams, empty if unknown.
+    - C(groups) are up to 50 of its Raft groups of streams and consumers.
     - C(index_format) is the newest format of the files C(index.db), 0 if there are none, as before nats-server 2.10.
   type: dict
   returned: always
@@ -247,6 +248,7 @@ store:
     peers: [44jzkV9D, BXScrY9i, fjFyEjc1]
     system_accounts: [$SYS]
     clusters: [C1]
+    groups: [S-R3F-lBXd4rn6]
     index_format: 4
 loaded_store:
   description: >-

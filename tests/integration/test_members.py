@@ -306,6 +306,13 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
         assert not (cluster.root / "n4/etc").exists()
     finally:
         del cluster.hosts["n4"]
+    # The disk of a server of the same name in a different cluster.
+    copy_store(cluster, "n1", "n2")
+    store = Path(cluster.hosts["n2"]["nats_server_jetstream_store_dir"])
+    for number, group in enumerate((store / "jetstream/$SYS/_js_").glob("[SC]-*")):
+        group.rename(group.with_name(f"S-R3F-other{number}"))
+    assert "the store of n2 belongs to a different cluster" in refused(cluster, "replace", **replace)
+    shutil.rmtree(store)
     cluster.playbook("replace", **replace)
     assert cluster.pid("n2") != 0
     assert meta_members(run_module, cluster) == NAMES == parse_hosts(run_module, cluster, "ORDERS")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, ConfigProblem, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
@@ -453,6 +454,26 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
             }
         )
     return problems
+
+
+def foreign_store_problems(cluster: Cluster, stored: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """Yield the stopped servers with the store of a server of the same name in a different cluster.
+
+    `stored`: some Raft groups in the store of each. Their names are unique, and a member's store has those of its replicas. On
+    2.10.27 such a server became meta leader, and all streams of the cluster were deleted."""
+    groups = [stream.group for stream in cluster.streams]
+    groups += [consumer.group for stream in cluster.streams for consumer in stream.consumers]
+    groups = [group for group in groups if group.raft_name]
+    names = {group.raft_name for group in groups}
+    for server, found in sorted(stored.items()):
+        has_replicas = any(server in group.members for group in groups if group.size > 1)
+        if found and has_replicas and names.isdisjoint(found):
+            message = (
+                f"the store of {server} belongs to a different cluster: none of its Raft groups ({some_names(found)}) is one "
+                "of the running cluster, whose streams the server could delete. Move the directory jetstream of the store away "
+                "and replace the server (natsops.jetstream.replace)"
+            )
+            yield Problem("roll_foreign_store", ERROR, server, message, (server,))
 
 
 def _empty_stores(facts: dict[str, Any]) -> list[ConfigProblem]:

@@ -33,6 +33,8 @@ _HAS_HEADERS = 1 << 31
 #: Bits of a sequence: the record was erased, or it marks a deleted sequence.
 _FLAGS = (1 << 63) | (1 << 62)
 _SMALLEST, _LARGEST = 30, 32 << 20
+#: Maximum number of Raft groups of a store that are compared with those of the cluster.
+_SAMPLES = 50
 #: Bytes to read of index.db: the part before the map of subjects.
 _INDEX_HEAD = 80
 #: The cluster of a stream's group in an assignment of the meta group (jetstream_cluster.go raftGroup).
@@ -64,13 +66,15 @@ class StoreOwner:
     """Whose store it is: how many streams it has of each account (`accounts`), the members of its meta group (`peers`, their
     Raft ids), None for the store of a server by itself, empty for a list that cannot be read, and the `system_accounts` that
     hold a meta group. `index_format`: the newest format of the files index.db, 0 without any, as before 2.10. `clusters`: the
-    clusters to which the meta group has assigned streams, empty if unknown."""
+    clusters to which the meta group has assigned streams, empty if unknown. `groups`: some of its
+    Raft groups of streams and consumers, whose names are unique."""
 
     accounts: Mapping[str, int] = field(default_factory=dict)
     peers: Sequence[str] | None = None
     system_accounts: Sequence[str] = ()
     index_format: int = 0
     clusters: Sequence[str] = ()
+    groups: Sequence[str] = ()
 
     @property
     def streams(self) -> int:
@@ -87,6 +91,7 @@ class StoreOwner:
             "system_accounts": list(self.system_accounts),
             "index_format": self.index_format,
             "clusters": list(self.clusters),
+            "groups": list(self.groups),
         }
 
 
@@ -94,17 +99,22 @@ def store_owner(store_dir: str) -> StoreOwner:
     """Return the owner of the store below `store_dir`. Raises OSError without permission to read it."""
     root = Path(store_dir) / "jetstream"
     accounts = Counter(account for account, _folder in _stream_folders(root))
+    groups = [
+        folder.name for account in _folders(root) for folder in _folders(account / "_js_") if folder.name != "_meta_"
+    ]
     meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
     owners = [group.parent.parent.name for group in meta]
     clusters = sorted({name for group in meta for name in _clusters(group)})
     peers = _peers(meta[0] / "peers.idx") if meta else None
-    return StoreOwner(accounts, peers, owners, index_format(store_dir), clusters)
+    return StoreOwner(
+        accounts, peers, owners, index_format(store_dir), clusters, groups[:: len(groups) // _SAMPLES + 1]
+    )
 
 
 def _clusters(group: Path) -> Iterator[str]:
     """Yield the clusters in the stream assignments of a meta group: its log, and its snapshot (raft.go encodeSnapshot)."""
-    for path in _blocks(group / "msgs"):
-        yield from map(_name, _ASSIGNED.findall(path[1].read_bytes()))
+    for _number, block in _blocks(group / "msgs"):
+        yield from map(_name, _ASSIGNED.findall(block.read_bytes()))
     for path in (group / "snapshots").glob("snap.*"):
         data = path.read_bytes()
         begin = 20 + int.from_bytes(data[16:20], "little")

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membersh
     Member,
     MembershipPlan,
     Request,
+    foreign_store_problems,
     membership_problems,
     plan_membership,
 )
@@ -468,3 +469,22 @@ def test_a_cut_inventory_is_refused() -> None:
     assert "n2, n3" in problem["message"]
     other_cluster = [{"name": "e1", "cluster": "EAST"}]
     assert membership(live=running("n1") + other_cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("server", "stored", "refused"),
+    [
+        ("n3", ["S-R3F-gone", "S-R3F-lBXd4rn6"], False),
+        ("n3", [], False),
+        ("n3", ["S-R3F-other"], True),
+        # Without replicas in the cluster it may have only those that were deleted since.
+        ("n4", ["S-R3F-other"], False),
+    ],
+)
+def test_a_store_of_a_namesake_is_refused(server: str, stored: list[str], refused: bool) -> None:
+    orders = stream("ORDERS", ["n1", "n2", "n3"])
+    named = replace(orders, group=replace(orders.group, raft_name="S-R3F-lBXd4rn6"))
+    found = list(foreign_store_problems(cluster(["n1", "n2", "n3"], named), {server: stored}))
+    assert [(one.code, one.servers) for one in found] == [("roll_foreign_store", ("n3",))] * refused
+    # Servers before 2.10 do not report the names.
+    assert not list(foreign_store_problems(cluster(["n1", "n2", "n3"], orders), {server: stored}))

@@ -160,6 +160,7 @@ def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
         "system_accounts": [],
         "index_format": 0,
         "clusters": [],
+        "groups": [],
     }
     stream = tmp_path / "jetstream/APP/streams/ORDERS"
     stream.mkdir(parents=True)
@@ -213,3 +214,11 @@ def test_assignments_name_the_cluster_of_a_store(tmp_path: Path) -> None:
     head = struct.pack("<QQI", 1, 1, len(peers)) + peers
     (meta / "snapshots/snap.1.2").write_bytes(head + block + bytes(8))
     assert store_owner(str(tmp_path)).clusters == ["C1", "C2"]
+
+
+def test_some_raft_groups_identify_a_store(tmp_path: Path) -> None:
+    for number in range(120):
+        (tmp_path / f"jetstream/$SYS/_js_/S-R3F-{number:03}").mkdir(parents=True)
+    (tmp_path / "jetstream/$SYS/_js_/_meta_").mkdir()
+    groups = store_owner(str(tmp_path)).groups
+    assert len(groups) == 40 and groups[:2] == ["S-R3F-000", "S-R3F-003"]
