@@ -13,7 +13,6 @@ from typing import Any, Callable, TypeVar
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
-    ALL_CONSUMERS,
     RESTORE_AGAIN,
     Changes,
     Refusal,
@@ -50,7 +49,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 T = TypeVar("T")
@@ -116,7 +114,7 @@ def restore(
         return _result(prepared, None, started)
     reply = _send(api, prepared, wanted)
     info = _settled(api, prepared.plan, wanted)
-    if info.get("cluster") and _leader_version(info) >= ALL_CONSUMERS:
+    if info.get("cluster") and api.release() >= (2, 15):
         new_stream(lambda: api.renew_assignment(info["config"]))
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
@@ -136,11 +134,6 @@ def restore(
         reason = f"stream {name} was restored, but differs from the backup: {'; '.join(wrong)}"
         raise NatsFailure("incomplete", reason, account=api.account)
     return result
-
-
-def _leader_version(info: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the version of the server that leads a stream, which servers report from 2.11 on; zeros for older ones."""
-    return reported_version((info["config"].get("metadata") or {}).get("_nats.ver"))
 
 
 def new_stream(request: Callable[[], T]) -> T:
