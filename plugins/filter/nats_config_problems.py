@@ -57,6 +57,14 @@ options:
           - The users with which the collection logs in, C(system) (a name, empty for a login without a name) and C(operators)
             (a list of names).
         type: dict
+      extra_files:
+        description: Names of the files that the inventory adds to the directory of the configuration.
+        type: list
+        elements: str
+      role_files:
+        description: Names of the role's own files in that directory.
+        type: list
+        elements: str
       take_over:
         description: Whether the role manages unit and binary. V(false) for an adopted server.
         type: bool

@@ -34,10 +34,10 @@ def _listener(block: dict[str, Any], kind: str) -> tuple[str, int]:
     return str(block.get("host") or ""), int(block.get("port") or DEFAULT_PORTS[kind])
 
 
-def listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return `[{name, host, port}]` of every listener, with an address that the host itself can connect to.
+def bound(config: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """Return `(name, host, port)` of every listener as configured; an empty host is every address of the host.
 
-    A port of -1 (chosen by the server) is left out.
+    A port of -1 (chosen by the server) is left out. Raises ValueError for an address without a port number.
     """
     found = [("client", _listener(config, "client"))]
     for kind in ("cluster", "gateway", "leafnodes", "websocket", "mqtt"):
@@ -48,7 +48,12 @@ def listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
     for key in ("http", "https", "http_port", "https_port"):
         if config.get(key):
             found.append(("monitoring", split_address(config[key])))
-    return [{"name": name, "host": _reachable(host), "port": port} for name, (host, port) in found if port > 0]
+    return [(name, "" if host in _EVERYWHERE else host, port) for name, (host, port) in found if port > 0]
+
+
+def listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return `[{name, host, port}]` of every listener, with an address that the host itself can connect to."""
+    return [{"name": name, "host": _reachable(host), "port": port} for name, host, port in bound(config)]
 
 
 def monitor_url(config: dict[str, Any]) -> str:

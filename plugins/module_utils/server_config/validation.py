@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     BcryptError,
     check_password,
@@ -64,6 +65,8 @@ COMPRESSION_MODES = (
     | {"auto", "fast", "better", "best"}
     | {"s2_auto", "s2_fast", "s2_better", "s2_best"}
 )
+#: Headers of the WebSocket handshake (validateWebsocketOptions).
+RESERVED_HEADERS = {"host", "content-length", "connection", "upgrade", "nats-no-masking"}
 CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "lustre", "9p", "virtiofs"} | {
@@ -101,6 +104,8 @@ class Case:
     hub: list[dict[str, Any]]
     loaded: dict[str, Any]
     own_users: dict[str, Any]
+    extra_files: list[str]
+    role_files: list[str]
 
     def block(self, name: str) -> dict[str, Any] | None:
         """Return a top-level block, or None when it is absent or no mapping."""
@@ -192,6 +197,8 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         hub=list(context.get("hub") or []),
         loaded=examine(context.get("loaded") or {})[0],
         own_users=dict(context.get("own_users") or {}),
+        extra_files=list(context.get("extra_files") or []),
+        role_files=list(context.get("role_files") or []),
     )
     return case, notes
 
@@ -244,6 +251,15 @@ def _keys(value: Any, key: Key | None, path: Path) -> Iterator[tuple[Path, Key, 
         for name, item in value.items():
             yield path, key, name
             yield from _keys(item, key.child(name), (*path, name))
+
+
+def extra_files(case: Case) -> Iterator[ConfigProblem]:
+    """Extra files are next to the configuration, and must not replace the role's own."""
+    for name in case.extra_files:
+        if name in case.role_files:
+            yield error("nats_server_extra_files", f"{name} is a file that the role writes: choose another name")
+        elif not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            yield error("nats_server_extra_files", f"{name!r} is not a file name, such as hub.creds")
 
 
 # --- Names ----------------------------------------------------------------------------------------------------------
@@ -593,6 +609,21 @@ def port_collisions(case: Case) -> Iterator[ConfigProblem]:
                     "from the inventory, or give each server its own address or port",
                 )
             taken.setdefault(place, user)
+    yield from _own_collisions(case)
+
+
+def _own_collisions(case: Case) -> Iterator[ConfigProblem]:
+    try:
+        own = bound(case.config)
+    except ValueError:
+        return
+    for index, (name, host, port) in enumerate(own):
+        for other, other_host, other_port in own[:index]:
+            if port == other_port and (host == other_host or not host or not other_host):
+                yield error(
+                    f"{name}.port" if isinstance(case.config.get(name), dict) else name,
+                    f"{port} is also the port of the listener {other}: nats-server would exit at its start",
+                )
 
 
 def _one_spelling(address: str) -> str:
@@ -984,15 +1015,30 @@ def auth_callout(case: Case) -> Iterator[ConfigProblem]:
             "start of the whole cluster, the health gate and every other playbook could not log in. Add it, or leave the account "
             "out of allowed_accounts",
         )
-    operators = {name for account in case.accounts for name in refused(account)} & set(
-        case.own_users.get("operators") or ()
-    )
+    delegated = {name for account in case.accounts if account != case.system_account for name in refused(account)}
+    operators = delegated & set(case.own_users.get("operators") or ())
     if operators:
         yield warning(
             option,
             f"lacks {', '.join(sorted(operators))}: while the callout's service is down, the playbooks cannot read, back up or "
             "restore the streams of these accounts",
         )
+    if delegated - operators:
+        yield warning(
+            option,
+            f"lacks {', '.join(sorted(delegated - operators))}: the callout's service decides on these logins, and passwords and "
+            "permissions in the accounts have no effect",
+        )
+
+
+def own_users_behind_proxy(case: Case) -> Iterator[ConfigProblem]:
+    """The collection's own users log in to the servers directly."""
+    own = {case.own_users.get("system"), *(case.own_users.get("operators") or ())} - {None, ""}
+    for where, user in _users(case):
+        if user.get("proxy_required") and user.get("user") in own:
+            yield error(
+                f"{where}.proxy_required", "would lock out the playbooks, which connect to the servers without a proxy"
+            )
 
 
 def first_accounts(case: Case) -> Iterator[ConfigProblem]:
@@ -1053,13 +1099,46 @@ def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
             yield error("server_name", "is required for MQTT in a cluster")
         if case.jetstream is None and not linked:
             yield error("mqtt", "needs JetStream, on this server or on a connected server")
-    if websocket is not None and not websocket.get("no_tls") and not websocket.get("tls"):
-        yield error("websocket.tls", "is required, unless websocket.no_tls is true")
+        yield from _mqtt_storage(case, mqtt)
+    if websocket is not None:
+        yield from _websocket(case, websocket)
     has_users = any(True for _user in _users(case))
     for name, block in (("mqtt", mqtt), ("websocket", websocket)):
         own = (block or {}).get("authorization")
         if has_users and isinstance(own, dict) and (own.get("user") or own.get("token")):
             yield error(f"{name}.authorization", "its own user or token cannot be combined with users elsewhere")
+
+
+def _mqtt_storage(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
+    """nats-server stores sessions and messages in streams of the client's account, `$MQTT_sess` and others."""
+    if case.jetstream is None or block.get("js_domain"):
+        return
+    others = [account for name, account in case.accounts.items() if name != case.system_account]
+    if others and "operator" not in case.config and not any(map(has_jetstream, others)):
+        yield error("mqtt", "needs an account with JetStream, which stores the sessions of its clients")
+    cluster = case.block("cluster")
+    needed, listed = min(3, len(case.jetstream_members)), len((cluster or {}).get("routes") or ())
+    if cluster is not None and block.get("stream_replicas") is None and listed < needed:
+        yield warning(
+            "mqtt.stream_replicas",
+            f"is not set, and nats-server takes the number of routes, {listed}: the sessions of MQTT clients would have "
+            f"{counted(max(1, listed), 'replica')}. Set it to {needed}",
+        )
+
+
+def _websocket(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
+    if not block.get("no_tls") and not block.get("tls"):
+        yield error("websocket.tls", "is required, unless websocket.no_tls is true")
+    origins = block.get("allowed_origins") or ()
+    for origin in [origins] if isinstance(origins, str) else origins:
+        url = urlsplit(str(origin))
+        if url.scheme not in ("http", "https") or not url.hostname:
+            yield error("websocket.allowed_origins", f"{origin!r} is not a URL such as https://www.example.com")
+    if block.get("jwt_cookie") and not {"operator", "trusted_keys"} & set(case.config):
+        yield error("websocket.jwt_cookie", "needs an operator, because the cookie holds a JWT")
+    for name in block.get("headers") or ():
+        if name.lower() in RESERVED_HEADERS or name.lower().startswith("sec-websocket-"):
+            yield error("websocket.headers", f"{name} belongs to the handshake, and nats-server rejects it")
 
 
 def leafnodes(case: Case) -> Iterator[ConfigProblem]:
@@ -1083,6 +1162,32 @@ def leafnodes(case: Case) -> Iterator[ConfigProblem]:
             yield error(option, f"the account {account!r} does not exist")
     if authorization.get("users") and (authorization.get("user") or authorization.get("nkey")):
         yield error("leafnodes.authorization", "has both a single user and a list of users")
+
+
+def remotes(case: Case) -> Iterator[ConfigProblem]:
+    """URLs of leafnode remotes, and their HTTP proxies (validateLeafNode), which nats-server uses only for WebSocket."""
+    for index, remote in enumerate(_blocks((case.block("leafnodes") or {}).get("remotes"))):
+        option = f"leafnodes.remotes[{index}]"
+        urls = remote.get("urls") or ()
+        urls = [urls] if isinstance(urls, str) else [*urls]
+        schemes = [urlsplit(str(url)).scheme for url in [*urls, remote.get("url")] if url]
+        web = [scheme for scheme in schemes if scheme in ("ws", "wss")]
+        if web and len(web) < len(schemes):
+            yield error(f"{option}.urls", "mix ws:// or wss:// with other URLs, which nats-server rejects")
+        proxy = remote.get("proxy")
+        if not isinstance(proxy, dict) or not proxy.get("url"):
+            continue
+        url = urlsplit(str(proxy["url"]))
+        if url.scheme not in ("http", "https") or not url.hostname:
+            yield error(f"{option}.proxy.url", "is not a URL such as http://proxy.example.com:3128")
+        if bool(proxy.get("username")) != bool(proxy.get("password")):
+            yield error(f"{option}.proxy", "needs both username and password, or neither")
+        if schemes and not web:
+            yield error(
+                f"{option}.proxy", "is used only for ws:// and wss:// URLs: connect to the hub's WebSocket listener"
+            )
+        elif "wss" in web and not remote.get("tls"):
+            yield error(f"{option}.tls", "is required for a wss:// URL behind a proxy, for instance with ca_file")
 
 
 def hub(case: Case) -> Iterator[ConfigProblem]:
@@ -1116,6 +1221,7 @@ def hub(case: Case) -> Iterator[ConfigProblem]:
 
 RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     unknown_keys,
+    extra_files,
     names,
     left_to_its_own_unit,
     drop_ins_of_others,
@@ -1149,11 +1255,13 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     system_account,
     users,
     auth_callout,
+    own_users_behind_proxy,
     first_accounts,
     passwords,
     no_auth_user,
     mqtt_and_websocket,
     leafnodes,
+    remotes,
     hub,
 )
 

@@ -139,6 +139,17 @@ PUBLIC_KEY = "A" * 56
 ENCRYPTED = {**SOUND, "jetstream": {"store_dir": "/nats/storage", "encryption_key": "k1"}}
 
 
+WEB: dict[str, Any] = {"port": 8443, "no_tls": True}
+
+
+def remote(**keys: Any) -> dict[str, Any]:
+    return {"leafnodes": {"remotes": [keys]}}
+
+
+def proxied(proxy: str, url: str, **keys: Any) -> dict[str, Any]:
+    return remote(url=url, proxy={"url": proxy, **keys})
+
+
 BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # unknown and new keys
     ({"max_paylod": 1}, {}, "warning max_paylod", "nearest known key is max_payload"),
@@ -146,6 +157,8 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"jetstream": {"strict": True}}, {}, "error jetstream.strict", "2.11.0"),
     ({"write_timeout": "close"}, {"version": "2.12.0"}, "error write_timeout", "2.11.11 or 2.12.2"),
     ({"mqtt": {"port": 1883, "consumer_replicas": 1}}, {}, "error mqtt.consumer_replicas", "deprecated"),
+    ({}, {"extra_files": ["../hub.creds"]}, "error nats_server_extra_files", "is not a file name"),
+    ({}, {"extra_files": ["tls"], "role_files": ["tls"]}, "error nats_server_extra_files", "tls is a file that the role"),
     # values
     ({"debug": "perhaps"}, {}, "error debug", "neither true nor false"),
     ({"write_deadline": 5}, {}, "warning write_deadline", "'5s'"),
@@ -381,6 +394,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error authorization.auth_callout.auth_users",
         "lacks sys of the system account",
     ),
+    (
+        {"authorization": {"auth_callout": {"issuer": "A", "auth_users": ["sys"]}}},
+        {},
+        "warning authorization.auth_callout.auth_users",
+        "lacks app: the callout's service decides",
+    ),
     ({}, {"loaded": {"port": 4222}}, "warning accounts", "have the first users"),
     ({"no_auth_user": "app", "operator": "/jwt"}, {}, "error no_auth_user", "operator"),
     ({"websocket": {"port": 1, "no_tls": True, "no_auth_user": "nobody"}}, {}, "error websocket.no_auth_user", "not a"),
@@ -388,6 +407,24 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"websocket": {"port": 1, "no_tls": True, "authorization": {"user": "a"}}}, {}, "error websocket.authorization", "own"),
     ({"mqtt": {"port": 1}, "server_name": None}, {}, "error server_name", "required for MQTT"),
     ({"mqtt": {"port": 1}, "jetstream": None, "cluster": None}, {}, "error mqtt", "needs JetStream"),
+    ({"mqtt": {"port": 1}, "accounts": {"APP": {"jetstream": False}}}, {}, "error mqtt", "needs an account with JetStream"),
+    ({"mqtt": {"port": 1}, "cluster": {"routes": ["nats-route://10.0.0.1:6222"]}}, {}, "warning mqtt.stream_replicas", "to 3"),
+    ({"websocket": {"port": 4222, "no_tls": True}}, {}, "error websocket.port", "4222 is also the port of the listener client"),
+    ({"http": "127.0.0.1:6222"}, {}, "error monitoring", "port of the listener cluster"),
+    ({"websocket": {**WEB, "allowed_origins": ["a.example.com"]}}, {}, "error websocket.allowed_origins", "not a URL"),
+    ({"websocket": {**WEB, "jwt_cookie": "c"}}, {}, "error websocket.jwt_cookie", "needs an operator"),
+    ({"websocket": {**WEB, "headers": {"Sec-WebSocket-Key": "x"}}}, {}, "error websocket.headers", "handshake"),
+    (
+        {"accounts": {"$SYS": {"users": [{"user": "sys", "password": HASH, "proxy_required": True}]}}},
+        {"own_users": {"system": "sys"}, "version": "2.14.0"},
+        "error accounts.$SYS.users[sys].proxy_required",
+        "lock out the playbooks",
+    ),
+    (remote(urls=["ws://h", "nats://h"]), {}, "error leafnodes.remotes[0].urls", "mix ws://"),
+    (proxied("socks5://p:1", "ws://h"), {}, "error leafnodes.remotes[0].proxy.url", "not a URL"),
+    (proxied("http://p:1", "nats://h"), {}, "error leafnodes.remotes[0].proxy", "is used only for ws://"),
+    (proxied("http://p:1", "wss://h"), {}, "error leafnodes.remotes[0].tls", "is required for a wss:// URL"),
+    (proxied("http://p:1", "ws://h", username="u"), {}, "error leafnodes.remotes[0].proxy", "both username and password"),
     (
         {"leafnodes": {"port": 1, "remotes": [{"url": "nats://h", "account": "NO"}]}},
         {},
@@ -519,18 +556,20 @@ CALLOUT_ACCOUNTS: dict[str, Any] = {
     "AUTH": {"users": [{"user": "callout", "password": HASH}]},
 }
 OWN_USERS = {"system": "sys", "operators": ["operator-APP"]}
+OPERATOR_REFUSED, APP_DELEGATED = ("warning", "lacks operator-APP"), ("warning", "lacks app")
 
 
 @pytest.mark.parametrize(
     ("callout", "own_users", "found"),
     [
-        ({"auth_users": ["callout"]}, OWN_USERS, [("error", "lacks sys"), ("warning", "lacks operator-APP")]),
-        ({"auth_users": ["callout"]}, {}, [("error", "lacks sys")]),
-        ({"auth_users": ["callout", "sys"]}, OWN_USERS, [("warning", "lacks operator-APP")]),
-        ({"auth_users": ["callout", "sys", "operator-APP"]}, OWN_USERS, []),
+        ({"auth_users": ["callout"]}, OWN_USERS, [("error", "lacks sys"), OPERATOR_REFUSED, APP_DELEGATED]),
+        ({"auth_users": ["callout"]}, {}, [("error", "lacks sys"), ("warning", "lacks app, operator-APP")]),
+        ({"auth_users": ["callout", "sys"]}, OWN_USERS, [OPERATOR_REFUSED, APP_DELEGATED]),
+        ({"auth_users": ["callout", "sys", "operator-APP"]}, OWN_USERS, [APP_DELEGATED]),
+        ({"auth_users": ["callout", "sys", "operator-APP", "app"]}, OWN_USERS, []),
         ({"auth_users": ["callout"], "allowed_accounts": ["AUTH"]}, OWN_USERS, []),
         ({"auth_users": ["callout"], "allowed_accounts": ["$SYS"]}, OWN_USERS, [("error", "lacks sys")]),
-        ({"auth_users": ["callout"], "allowed_accounts": ["APP"]}, OWN_USERS, [("warning", "lacks operator-APP")]),
+        ({"auth_users": ["callout"], "allowed_accounts": ["APP"]}, OWN_USERS, [OPERATOR_REFUSED, APP_DELEGATED]),
     ],
 )
 def test_an_auth_callout_that_locks_out_the_collection(
