@@ -29,7 +29,7 @@ options:
     type: path
     required: true
   tls_files:
-    description: Certificates and keys that the server reads.
+    description: Certificates, keys and C(.creds) files that the server reads.
     type: list
     elements: path
     default: []

@@ -72,7 +72,7 @@ def required_action(
             restart = restart or change["action"] == "restart"
             reload = True
     elif _loaded_at(running, varz) < float(wanted.get("tls_changed_at") or 0):
-        reasons.append("a TLS file is newer than what the process loaded")
+        reasons.append("a certificate, key or .creds file is newer than what the process loaded")
         reload = True
 
     action = "restart" if restart else "reload" if reload else "none"
