@@ -44,7 +44,9 @@ def new_user() -> Key:
     return new_key(nkeys.PREFIX_BYTE_USER)
 
 
-def _jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any]) -> str:
+def make_jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any], audience: str = "") -> str:
+    """Return claims signed by the issuer; `audience`: of an answer to an auth callout."""
+
     def encode(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -54,6 +56,7 @@ def _jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any]) -> str:
         "name": name,
         "sub": subject,
         "nats": {"version": 2, **claims},
+        **({"aud": audience} if audience else {}),
     }
     body["jti"] = base64.b32encode(hashlib.sha256(json.dumps(body).encode()).digest()).rstrip(b"=").decode()
     header = encode(json.dumps({"typ": "JWT", "alg": "ed25519-nkey"}).encode())
@@ -83,16 +86,16 @@ def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = No
     accounts, creds = {}, {}
     for name, account in keys.items():
         claims = {"type": "account", "limits": limits if name == "SYS" else {**limits, **storage}}
-        accounts[account.public] = _jwt(operator, account.public, (tags or {}).get(name, name), claims)
+        accounts[account.public] = make_jwt(operator, account.public, (tags or {}).get(name, name), claims)
         user = new_user()
-        user_jwt = _jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
+        user_jwt = make_jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
         creds[name] = directory / f"{name.lower()}.creds"
         creds[name].write_text(
             f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
             f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
         )
     system = keys["SYS"].public
-    own = _jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
+    own = make_jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
     return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()})
 
 
