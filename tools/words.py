@@ -166,6 +166,9 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             prose.append((token.start[0], token.string.lstrip("#: ")))
         elif token.type == tokenize.STRING:
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
+            # The expressions of an f-string are code.
+            if re.match("[rR]?[fF]", token.string):
+                text = re.sub(r"{[^{}]*}", "{}", text)
             prose += [(number, line.strip()) for number, line in enumerate(text.splitlines(), token.start[0])]
         elif token.type == tokenize.NAME and "_" in token.string:
             names.append((token.start[0], token.string))

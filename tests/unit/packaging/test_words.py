@@ -41,6 +41,7 @@ def test_names_and_code_have_their_own_rules() -> None:
 
     assert rules("a.py", "def path_of(told):\n    of_hours = out_of_time\n") == [("identifier", 1), ("identifier", 2)]
     assert rules("test_a.py", "def test_nobody_answers(): pass\n") == [("test-name", 1)]
+    assert rules("a.py", 'f"{wanted} is set"\n"{wanted} is set"\n') == [("wanted", 2)]
     assert rules("a.md", "`what`\n```\nwhat\n```\nwhat\n") == [("what", 5)]
     assert rules("a.yml", "a: '{{ what }}'\nb: what\n") == [("what", 2)]
 
