@@ -100,7 +100,7 @@ def add_round(part: str, directory: Path, number: int, rates: dict[str, Rate]) -
             if problems(case):
                 failed[test] = "\n".join(filter(None, [failed.get(test), case_output(case)]))
     if (outcome.failed and not failed) or not report.is_file():
-        # A part without tests, or pytest itself failed.
+        # The part has no test cases, or pytest itself failed.
         taken[part] = seconds
         if outcome.failed:
             failed[part] = f"see {printed}"

@@ -46,6 +46,6 @@ options:
       - Account that owns the asset, by name or, in operator mode, by public key. A name shared by several accounts is
         refused with a list of their keys. The account's user comes from O(account_users); the task's own user is one
         of the system account.
-      - Without it the task's own user is a user of the owning account.
+      - By default the asset belongs to the account of the task's own user.
     type: str
 """

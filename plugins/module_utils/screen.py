@@ -117,8 +117,8 @@ def page(*lines: str) -> Page:
 
 
 def shown_rows(count: int, worst: Collection[int] = (), most: int = MAX_ROWS) -> list[int]:
-    """Return the places of the rows that a screen shows: all of them if one more than `most` would do, otherwise the `worst` ones
-    and then the first ones."""
+    """Return the positions of the rows that a screen shows: all if there are at most `most` + 1, otherwise `most` rows,
+    the `worst` first."""
     if count <= most + 1:
         return list(range(count))
     return [*sorted(worst), *(place for place in range(count) if place not in worst)][:most]

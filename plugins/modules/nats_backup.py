@@ -64,15 +64,15 @@ options:
         type: int
         default: 0
       daily:
-        description: Number of latest days with a backup for which the newest backup is kept.
+        description: Keep the newest backup of this many days. A day without a backup does not count.
         type: int
         default: 0
       weekly:
-        description: Number of latest weeks with a backup for which the newest backup is kept.
+        description: Keep the newest backup of this many weeks. A week without a backup does not count.
         type: int
         default: 0
       monthly:
-        description: Number of latest months with a backup for which the newest backup is kept.
+        description: Keep the newest backup of this many months. A month without a backup does not count.
         type: int
         default: 0
   cluster_files:
@@ -155,7 +155,7 @@ streams:
       description: Number of messages in the backup.
       type: int
     bytes:
-      description: Bytes of the archive.
+      description: Size of the archive in bytes.
       type: int
     caveats:
       description: Possible effects of a snapshot with the servers' version.

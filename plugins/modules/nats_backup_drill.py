@@ -115,7 +115,7 @@ server_version:
   type: str
   sample: 2.15.1
 bytes:
-  description: Bytes of the stream.
+  description: Size of the stream in bytes.
   returned: success
   type: int
   sample: 1048576
@@ -130,7 +130,7 @@ seconds:
   type: float
   sample: 2.5
 bytes_per_second:
-  description: Bytes of the stream restored per second. Null in check mode.
+  description: Bytes restored per second. Null in check mode.
   returned: success
   type: int
   sample: 419430

@@ -125,7 +125,7 @@ path:
   type: str
   sample: /home/ops/incident.zip
 size:
-  description: Bytes of the ZIP.
+  description: Size of the ZIP in bytes.
   returned: success
   type: int
   sample: 1843022

@@ -106,7 +106,7 @@ path:
   type: str
   sample: /var/tmp/nats-bundle-1x2y3z.tar.gz
 size:
-  description: Bytes of the archive.
+  description: Size of the archive in bytes.
   returned: success
   type: int
   sample: 183402

@@ -211,8 +211,8 @@ remaining:
   elements: str
   sample: [n1-c1, n2-c1, n3-c1, n4-c1]
 moves:
-  description: The streams that leave each server, and the servers that would take their replicas by the meta leader's
-    preference.
+  description: The replicas that leave each server, and for each of them the server that the meta leader would
+    prefer.
   returned: success
   type: list
   elements: dict

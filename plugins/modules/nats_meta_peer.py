@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - A stopped server that does not come back counts for the quorum of the meta group until it is removed. This module
-    removes it, and waits until the leader and a majority of the members report one member less.
+    removes it, and waits until the leader and a majority of the members report one member fewer.
   - It refuses to remove a server that answers, a server that streams or consumers still list as a member, and any
     removal that leaves the meta group without a quorum. The last refusal cannot be overridden.
   - If the remaining group tolerates no further failure, this is only a warning, because removing a server that is
@@ -56,8 +56,8 @@ options:
     default: false
   force_assets:
     description:
-      - Also remove a server that streams or consumers list as a member. The meta leader then replaces it where
-        possible, for all of them at once, and assets with their only replica there are lost.
+      - Also remove a server that is still listed as a member by streams or consumers. The meta leader then
+        replaces it where possible, for all of them at once, and assets with their only replica there are lost.
     type: bool
     default: false
   wait_timeout:

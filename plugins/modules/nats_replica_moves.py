@@ -74,7 +74,7 @@ moved:
   elements: dict
   sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 2.0}]
 bytes_moved:
-  description: Bytes of the completed moves.
+  description: Bytes copied by the completed moves.
   returned: when streams were read
   type: int
   sample: 420000

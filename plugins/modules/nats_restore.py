@@ -98,8 +98,9 @@ options:
     description:
       - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created,
         V(skip) leaves that stream as it is, for a run that continues after clients resumed work.
-      - A stream that ends below its backup, stored other messages under its sequences, or lacks one of its durable consumers, as
-        after an interrupted restore, fails with V(unfinished) in either case.
+      - A stream whose last sequence is below that of its backup, that stored other messages under its sequences, or
+        that lacks one of its durable consumers, as after an interrupted restore, fails with V(unfinished) in either
+        case.
     type: str
     choices: [refuse, skip]
     default: refuse
@@ -125,7 +126,7 @@ options:
     default: checksum
   finish_timeout:
     description:
-      - Seconds that the servers may take after receiving the last byte of a stream.
+      - Seconds that the servers may take to finish restoring a stream after receiving its last byte.
     type: float
     default: 3600
   wait_timeout:
@@ -195,7 +196,7 @@ streams:
       description: Number of messages in the backup.
       type: int
     bytes:
-      description: Bytes of the archive.
+      description: Size of the archive in bytes.
       type: int
     seconds:
       description: Seconds that it took, if it was restored.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_store_backup
-short_description: Save the streams in copies of server stores as backups
+short_description: Back up the streams that copies of server stores contain
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -90,7 +90,8 @@ options:
     type: path
   verify:
     description:
-      - How each archive is verified before it counts, see M(natsops.jetstream.nats_stream_backup).
+      - How each archive is verified before it is accepted as a backup. The choices are explained at
+        M(natsops.jetstream.nats_stream_backup).
     type: str
     choices: [contents, records]
     default: contents

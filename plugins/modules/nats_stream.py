@@ -85,7 +85,7 @@ options:
     type: str
     choices: [limits, interest, workqueue]
   max_consumers:
-    description: Maximum number of consumers, V(-1) for no limit. Can be changed from 2.12.15 and 2.14.
+    description: Maximum number of consumers, V(-1) for no limit. Can only be changed on 2.12.15, 2.14 and later.
     type: int
   max_msgs:
     description: Maximum number of messages, V(-1) for no limit.

@@ -119,7 +119,7 @@ reason:
   type: str
   sample: messages were stored or removed since
 bytes:
-  description: Bytes of the archive. In check mode, the size of the messages in the stream.
+  description: Size of the archive in bytes. In check mode, the size of the messages in the stream.
   returned: success
   type: int
   sample: 1048576
@@ -166,7 +166,7 @@ backup:
       description: V(tar) up to 2.14, V(entries) from 2.15.
       type: str
     size:
-      description: Bytes of the archive.
+      description: Size of the archive in bytes.
       type: int
     sha256:
       description: SHA-256 of the archive.

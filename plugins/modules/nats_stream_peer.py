@@ -98,7 +98,7 @@ options:
       - Up to 2.14 a group may have lost a member although the server refused the removal (error 10075). Such a group
         is always reported as a failure, with its actual size and members.
       - V(true) restores its replicas by setting C(num_replicas) to the number of remaining members and back. The
-        members keep their data. The removed server may be chosen again, which is a warning.
+        members keep their data. If the meta leader selects the removed server again, the module warns.
     type: bool
     default: false
   concurrency:

@@ -98,8 +98,8 @@ options:
     default: checksum
   finish_timeout:
     description:
-      - Seconds that the servers may take after receiving the last byte. Servers before 2.12.15 and 2.14.5 do not
-        start restoring until then.
+      - Seconds that the servers may take to finish the restore after receiving the last byte. Servers before
+        2.12.15 and 2.14.5 do not start restoring until then.
     type: float
     default: 3600
   wait_timeout:
@@ -144,7 +144,7 @@ stream:
   type: str
   sample: ORDERS
 bytes:
-  description: Bytes of the archive that are sent.
+  description: Number of bytes of the archive that are sent to the server.
   returned: success
   type: int
   sample: 1048576

@@ -295,7 +295,7 @@ def test_a_kill_takes_nothing_but_the_snapshot_under_way(tmp_path: Path, form: s
 
 
 def test_lines_can_be_read_one_by_one(tmp_path: Path) -> None:
-    """For any content of the server's replies."""
+    """Quotes, newlines and HTML in a server's reply do not break the lines."""
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
         for row in rows_of("raftz", json_text.document(reply({"A": {"g": {"id": 'x"\n<>'}}}), "RAFTZ")["data"]):
             writer.add(ORIGIN, row)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules of streams, consumers and buckets against real servers: each change is predicted, made, and seen once."""
+"""The modules of streams, consumers and buckets against real servers: each change is predicted, made and
+reported once."""
 
 from __future__ import annotations
 

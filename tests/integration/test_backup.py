@@ -470,7 +470,7 @@ def test_a_replica_whose_server_is_down_is_waited_for_by_no_restore(accounts: Ac
     app.clear()
     cluster.kill("n3")
     try:
-        # The meta leader may choose n3 to lead a stream, which is removed then.
+        # If the meta leader chooses n3 to lead a stream, the restore fails and removes that stream.
         seen = wait_until(
             lambda: accounts.run("restore", streams=["*"], wait_timeout=60, idle_timeout=5),
             lambda result: not result.get("failed") or "the partial stream has been removed" not in result["msg"],

@@ -124,7 +124,7 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert list(pair.stored(pair.west_api, stream).values()) == [f"m-{number}" for number in range(30)]
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (8, 4), "fresh": (30, 0)}
-    # A client of either site reaches the promoted stream, and the origin's takes nothing.
+    # Clients of both sites reach the promoted stream, and the origin's stream receives no more messages.
     assert pair.publish(pair.west, "orders.1", ident="m-30") == {"stream": stream, "seq": 31, "duplicate": False}
     # The site may not have the ids of copied messages, except those of the last moment before the promotion.
     repeated = pair.publish(pair.west, "orders.1", ident="m-29")

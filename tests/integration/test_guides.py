@@ -246,13 +246,13 @@ def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
         dead = ("n3-c1", "n4-c1", "n5-c1")
         cluster.kill(*dead)
         output = words(cluster.type(f"{plan} || true"))
-        assert "n3-c1 is listed as dead but answers by SSH, and its server could start" in output
+        assert "n3-c1 is listed as dead but answers over SSH, and its server could start" in output
         for name in dead:
             shutil.rmtree(tmp_path / name)
         cluster.hosts["n5-c1"].update(ansible_connection="ssh", ansible_port=1)
         output = words(cluster.type(plan))
-        assert "n3-c1: answers by SSH only, cannot start (it has no configuration file)" in output
-        assert "n5-c1: answers neither by NATS nor by SSH" in output
+        assert "n3-c1: answers over SSH only, cannot start (it has no configuration file)" in output
+        assert "n5-c1: answers neither over NATS nor over SSH" in output
         assert "stream APP/ORDERS (R4) has lost its majority" in output
         assert not journal.exists() or "rescued" not in journal.read_text()
         output = words(cluster.type(run))

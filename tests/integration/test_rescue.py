@@ -176,7 +176,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     unnamed = rescue(dead_servers=DEAD[:2])
     assert "n5 counts for the meta group and does not answer, but is not listed as dead" in unnamed["msg"]
     startable = rescue(hosts=[read_host(cluster, run_module, "n5")])
-    assert "n5 is listed as dead but answers by SSH, and its server could start" in startable["msg"]
+    assert "n5 is listed as dead but answers over SSH, and its server could start" in startable["msg"]
     cluster.config_file("n5").unlink()
     disk = rescue(hosts=[read_host(cluster, run_module, "n5")])
     assert "cannot start (it has no configuration file); its disk holds APP/EVENTS up to 20, APP/GONE up to 20" in str(
@@ -307,7 +307,7 @@ def test_older_servers_are_not_rescued_in_place(
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
     assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
     assert any(one.startswith("n1 alone cannot elect a meta leader of a fresh cluster") for one in planned["refused"])
-    assert any("its host cannot be read by SSH: it is unreachable" in one for one in planned["refused"])
+    assert any("its host cannot be read over SSH: it is unreachable" in one for one in planned["refused"])
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]
     refused = rescue()
     assert refused["failed"] and not refused["changed"], refused

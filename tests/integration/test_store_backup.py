@@ -514,10 +514,10 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
         start(hosts, "n2", run_module)
 
         # Their configuration is still there.
-        assert "n3 is listed as dead but answers by SSH, and its server could start" in run("--check", fails=True)
+        assert "n3 is listed as dead but answers over SSH, and its server could start" in run("--check", fails=True)
         for name in DEAD:
             shutil.rmtree(tmp_path / name)
-        # One does not even answer by SSH.
+        # One does not even answer over SSH.
         hosts.hosts["n3"].update(ansible_connection="ssh", ansible_port=1)
         unnamed = run(fails=True, nats_cluster_rescue_dead=["n3", "n4"])
         assert (

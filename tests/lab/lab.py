@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real systemd hosts on one machine, reachable by SSH, in a network of their own: ``lab.py up --hosts 3 --name demo``.
+"""Real systemd hosts on one machine, reachable over SSH, in a network of their own: ``lab.py up --hosts 3 --name demo``.
 
 A lab is one network namespace with a bridge (10.77.0.1) and any number of systemd-nspawn hosts (from 10.77.0.11 up),
 each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three hosts get updates of their operating system: when each reboots, and an update that fails or that the power leaves."""
+"""Operating system updates on three hosts: reboots, a failed update, and a power loss during an update."""
 
 from __future__ import annotations
 

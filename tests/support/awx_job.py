@@ -151,7 +151,8 @@ class Controller:
         def handle(event: Event) -> bool:
             nonlocal stopping
             job.events.append(event)
-            # Once: ansible-runner's handler of the signal waits for ever for a lock that it holds when another one interrupts it.
+            # Send the signal once: a second one that interrupts ansible-runner's handler deadlocks, because the handler
+            # holds the lock.
             if stop_at is not None and not stopping and stop_at(event):
                 stopping = True
                 process.send_signal(signal.SIGTERM)

@@ -119,7 +119,7 @@ def check_credential_type(body: Object) -> None:
 
 
 class AwxServer:
-    """The store and its rules. `playbooks` are the files of the project once it is fetched; without any, it cannot be."""
+    """The store and its rules. `playbooks`: files of the fetched project. Without files, fetching it fails."""
 
     def __init__(self, playbooks: list[str]) -> None:
         self.playbooks = playbooks

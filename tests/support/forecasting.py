@@ -187,7 +187,7 @@ class Days:
 
 
 def _in_turn(frame: DataFrame, first: int, last: int, days: Sequence[int] | None = None) -> DataFrame:
-    """Return the rows of so many days before each day that is made, or before these."""
+    """Return, for each day of `days` (all days by default), the rows from `first` to `last` days before it."""
     number = F.date_diff("day", F.lit(START))
     turns = frame.withColumn("at", F.explode(F.sequence(number + first, number + last)))
     if days is not None:

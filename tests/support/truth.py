@@ -231,8 +231,8 @@ _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META
 class Part(Fleet):
     """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the number of the
     server or stream. Streams: `recreated` in between, `electing` another leader between two answers, `filtered`:
-    their consumer reads few messages. Servers: `dead`, `crashed` and up again, `rolled` as the journal records.
-    `looks`: the times of the hours' last snapshots."""
+    their consumer reads few messages. Servers: `dead` stay down, `crashed` are up again, `rolled` were restarted as the
+    journal records. `looks`: the times of the hours' last snapshots."""
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()

@@ -535,7 +535,7 @@ def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
     if old["retention"] != new["retention"] and "workqueue" in (old["retention"], new["retention"]):
         refused["retention"] = "cannot be changed to or from workqueue"
     if old["max_consumers"] != new["max_consumers"] and release < (2, 12):
-        refused["max_consumers"] = "can be changed from 2.12.15 and 2.14"
+        refused["max_consumers"] = "can only be changed on 2.12.15, 2.14 and later"
     if old["mirror"] != new["mirror"] and (new["mirror"] or release < (2, 12)):
         refused["mirror"] = "can only be removed (from 2.12), not changed"
     return _changes(old, new, refused)

@@ -363,7 +363,7 @@ def _read_index(window: _Window) -> Index:
 
 
 def _sequence_set(window: _Window) -> array[int]:
-    """Return a set of sequences in order (server/avl/seqset.go)."""
+    """Return the members of an encoded sequence set, in ascending order (server/avl/seqset.go)."""
     magic, version, nodes, _size = struct.unpack("<BBII", window.take(10))
     if magic != 22 or version not in (1, 2):
         raise ArchiveError("msgs/index.db has a sequence set that cannot be parsed")

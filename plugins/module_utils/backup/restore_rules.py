@@ -50,7 +50,7 @@ def backup_problem(config: Config, leaderless: Collection[str], version: str) ->
         return (
             "leaderless",
             f"consumers without a leader: {names}. Their positions are unknown, and from 2.15 any such consumer fails "
-            "the entire snapshot. Restore their leaders, delete them, or save the stream with `consumers: false`",
+            "the entire snapshot. Restore the leaders, delete these consumers, or save the stream with `consumers: false`",
         )
     return None
 
@@ -336,7 +336,7 @@ def _delivered(info: Config) -> dict[str, int]:
 
 
 def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
-    """Return the consumers with fewer pending messages than a stream with that state has after their position.
+    """Return a line for each consumer that reports fewer pending messages than the stream has after its position.
 
     The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a
     client that does not wait receives the reply that there are no messages. The state does not show how many

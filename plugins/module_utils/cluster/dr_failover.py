@@ -213,7 +213,7 @@ def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[
         raise Refusal(
             "leaderless",
             f"consumers without an answering leader and without a checkpoint: {', '.join(sorted(lost))}. Restore "
-            "their leaders, or delete them",
+            "the leaders, or delete these consumers",
         )
     found = {name: saved_consumer(info) for name, info in origin.consumers.items()}
     found.update({name: saved[name] for name in origin.unknown})

@@ -170,7 +170,7 @@ METRICS: tuple[Metric, ...] = (
         (*_ASSET, "state"),
     ),
     Metric("natsops_stream_messages", "Messages of a selected stream.", _STREAM),
-    Metric("natsops_stream_size_bytes", "Bytes of a selected stream.", _STREAM),
+    Metric("natsops_stream_size_bytes", "Size of a selected stream in bytes.", _STREAM),
     Metric("natsops_stream_limit_bytes", "Size limit of a selected stream, if it has a limit.", _STREAM),
     Metric("natsops_stream_quorum_margin", "Members in step beyond the quorum of a selected stream.", _STREAM),
     Metric(

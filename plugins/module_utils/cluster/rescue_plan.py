@@ -313,10 +313,10 @@ def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterabl
                 "form a majority with others"
             )
         elif host.failure:
-            yield f"{name} is listed as dead and answers by SSH, but its host cannot be read: {host.failure}"
+            yield f"{name} is listed as dead and answers over SSH, but its host cannot be read: {host.failure}"
         elif host.reached and not host.fenced:
             yield (
-                f"{name} is listed as dead but answers by SSH, and its server could start: start it, which may solve "
+                f"{name} is listed as dead but answers over SSH, and its server could start: start it, which may solve "
                 "everything; or, if it must never run again, fence it there (systemctl mask --now nats-server)"
             )
         elif name not in members and name not in request.begun:
@@ -328,7 +328,7 @@ def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozen
     different groups."""
     for name in sorted(members - sight.cluster.names - request.dead):
         host = sight.hosts.get(name, Host(name))
-        how = "its host answers by SSH: start it" if host.reached and not host.fenced else "bring it back"
+        how = "its host answers over SSH: start it" if host.reached and not host.fenced else "bring it back"
         yield (
             f"{name} counts for the meta group and does not answer, but is not listed as dead: {how}, or list it if it "
             "never returns"
@@ -413,7 +413,7 @@ def _of_fresh(
     for name in survivors:
         host = sight.hosts.get(name, Host(name))
         if not host.reached or host.failure:
-            yield f"{name} answers by NATS, but its host cannot be read by SSH: {host.failure or 'it is unreachable'}"
+            yield f"{name} answers over NATS, but its host cannot be read over SSH: {host.failure or 'it is unreachable'}"
         elif host.copied or host.aside:
             yield _stale(host)
         hidden = sorted(sight.shown("/".join(key)) for key, stored in host.streams.items() if stored.encrypted)
@@ -656,7 +656,7 @@ def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Reque
         refusals.append(f"no server runs on the hosts of {names}: start them, so their streams can be read")
     for host in left if begun else ():
         if not host.reached or host.failure:
-            refusals.append(f"the host of {host.server} cannot be read by SSH: {host.failure or 'it is unreachable'}")
+            refusals.append(f"the host of {host.server} cannot be read over SSH: {host.failure or 'it is unreachable'}")
         elif host.running and not host.aside:
             refusals.append(
                 _stale(host) if host.copied else f"{host.server} runs while others are stopped and copied: stop it"
@@ -777,15 +777,15 @@ def _undeleted(fate: Fate) -> str:
 
 def _state_page(head: str, host: Host) -> Page:
     if not host.reached:
-        return page(f"{head}answers neither by NATS nor by SSH")
+        return page(f"{head}answers neither over NATS nor over SSH")
     if host.failure:
-        return page(f"{head}answers by SSH only, but cannot be read: {host.failure}")
+        return page(f"{head}answers over SSH only, but cannot be read: {host.failure}")
     state = "runs, cut off" if host.running else f"cannot start ({host.fenced})" if host.fenced else "could start"
     held = [
         f"{'/'.join(name)} {'of unknown length' if stored.last_seq is None else f'up to {stored.last_seq}'}"
         for name, stored in sorted(host.streams.items())
     ]
-    return names_line(f"{head}answers by SSH only, {state}; its disk holds ", held or ["no streams"])
+    return names_line(f"{head}answers over SSH only, {state}; its disk holds ", held or ["no streams"])
 
 
 def _names(names: Iterable[str]) -> str:

@@ -67,7 +67,7 @@ class RollPlan:
 @dataclass(frozen=True)
 class BatchEffect:
     """The effect of a batch on the streams and consumers: `leaders` of them are led from its servers and need
-    another leader; `groups` of them have one member less."""
+    another leader; `groups` of them have one member fewer."""
 
     leaders: int
     groups: int
@@ -303,7 +303,7 @@ def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRule
         remedy = "accepted by accept_loss" if accepted else f"upgrade the servers, or delete message {first} first"
         message = (
             f"stream {name} would lose its {stream.messages} message(s) as {', '.join(touched)} start(s), because its "
-            f"first message has the sequence of first_seq ({first}; nats-server#6753): {remedy}"
+            f"first message has exactly the sequence set as first_seq ({first}; nats-server#6753): {remedy}"
         )
         severity = WARNING if accepted else ERROR
         yield Problem("roll_first_seq", severity, stream.group.subject, message, tuple(touched))

@@ -118,8 +118,8 @@ UNSTORED_ACKNOWLEDGED = Defect(
 
 FIRST_SEQ_PURGED = Defect(
     "first_seq_purged",
-    "a stream on disk loses all its messages when its server restarts while its first message has the sequence of "
-    "first_seq",
+    "a restarting server loses all messages of a file-backed stream whose first message has exactly the sequence "
+    "set as first_seq",
     (("2.10.0", "2.10.27"), ("2.11.0", "2.11.1")),
     ("2.10.28", "2.11.2"),
     "nats-server#6753; tried on 2.10.27 and 2.15.1",

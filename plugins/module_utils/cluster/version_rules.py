@@ -334,7 +334,7 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         at_risk = (
             f"{_list(sorted(old))} by {some_names(streams)}"
             if streams
-            else "none now, so do not create any of them until then"
+            else f"no stream yet; do not create any before all servers run {since}"
         )
         message = (
             f"replicated {feature.streams} make servers before {since} {feature.effect}: {remedy}; at risk: {at_risk}; "

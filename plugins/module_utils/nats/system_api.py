@@ -314,8 +314,8 @@ class SystemApi:
         name), with `consumers` their consumers, `health` each server's own health.
 
         `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of
-        another JetStream domain, behind leafnodes, are excluded: a domain other than that of these names, or else of
-        the connected server."""
+        another JetStream domain, behind leafnodes, are excluded: only the domain of these names is included, or
+        without names the domain of the connected server."""
         found = self.discover(awaited).servers
         servers = for_domain(found, self._domain(found, {*awaited, *known_names}))
         options: dict[str, Any] = {"config": True}

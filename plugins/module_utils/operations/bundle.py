@@ -65,10 +65,10 @@ PROFILES: dict[str, tuple[int, ...]] = {
 }
 _CPU_SECONDS = 15
 
-#: Bytes of the largest host file to read, because the host's archive is not trusted.
+#: Maximum size in bytes of a host file to read, because the host's archive is not trusted.
 _LARGEST = 256 << 20
 
-#: Bytes of the end of the roll journal.
+#: Number of bytes read from the end of the roll journal.
 _JOURNAL = 4 << 20
 
 

@@ -89,7 +89,7 @@ _ARTIFACTS = {
 _MANIFEST = "capture/misc/manifest.json"
 _METADATA = "capture/misc/audit_gather_metadata.json"
 
-#: Bytes of the largest artifact to read, because an archive is not trusted.
+#: Maximum size in bytes of an artifact to read, because an archive is not trusted.
 _LARGEST_ARTIFACT = 512 << 20
 
 

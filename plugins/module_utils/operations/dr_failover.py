@@ -98,7 +98,7 @@ class Work:
 
 
 def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[Work]:
-    """Return the work on each stream. Raises NatsFailure, naming every stream that cannot fail over."""
+    """Return the steps to fail over each stream. Raises NatsFailure, naming every stream that cannot fail over."""
     work, refused = [], []
     for row in read_status(pair, streams):
         try:

@@ -60,7 +60,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 #: How a restored stream is compared: by the state that servers report, or by reading back all messages.
 STATE, READ_BACK = "state", "contents"
 COMPARISONS = (STATE, READ_BACK)
-#: Streams that are restored at a time: most of it is waiting, for elections and for replicas that catch up.
+#: Maximum number of streams restored at the same time. A restore mostly waits for elections and for replicas to
+#: catch up.
 AT_ONCE = 16
 #: Failures of a run rather than a stream.
 _HOPELESS = ("unreachable", "authorization", "tls")

@@ -229,8 +229,8 @@ class SnapshotWriter:
             self._quoted.append({"endpoint": table, "server": origin.server, **error})
 
     def sequence(self) -> int:
-        """Return a number above those of all earlier snapshots of this lake: microseconds since 1970, and one more than the last
-        number while the clock is behind that. It shows the order of snapshots although the clock was set back."""
+        """Return a number higher than that of each earlier snapshot of this lake: the microseconds since
+        1970, or the last number plus one if the clock has been set back. The numbers show the order of the snapshots."""
         with self._disk(), (self._bronze / "_sequence").open("a+", encoding="ascii") as file:
             # Without locks on this file system, two snapshots that end at the same time may have one number.
             with suppress(OSError):

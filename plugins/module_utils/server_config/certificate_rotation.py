@@ -240,7 +240,7 @@ def _refusals(
     """Yield every reason against starting, in complete sentences."""
     if options.missing_hosts:
         yield (
-            f"All servers of {options.cluster} must take part: run without --limit and slices."
+            f"All servers of {options.cluster} must take part: run without --limit and job slicing."
             f" Missing: {', '.join(options.missing_hosts)}."
         )
     yield from _state_refusals(hosts)

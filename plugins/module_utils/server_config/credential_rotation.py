@@ -201,7 +201,7 @@ def _state_refusals(
 ) -> Iterator[str]:
     if options.missing_hosts:
         yield (
-            f"All servers of {options.cluster} share their credentials: run without --limit and slices."
+            f"All servers of {options.cluster} share their credentials: run without --limit and job slicing."
             f" Missing: {', '.join(options.missing_hosts)}."
         )
     stopped = [name for name, host in hosts.items() if not host.running]

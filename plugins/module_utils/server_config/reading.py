@@ -402,7 +402,7 @@ class _File:
         return found
 
     def _skip(self, also: str) -> bool:
-        """Pass blanks, newlines and comments; return whether something follows."""
+        """Skip blanks, newlines and comments; return whether something follows."""
         while self._peek() and (self._peek().isspace() or self._peek() in also or self._comment()):
             if self._peek().isspace() or (self._peek() and self._peek() in also):
                 self.at += 1

@@ -301,9 +301,8 @@ def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
     if not case.take_over and not case.process_runs:
         yield error(
             "nats_server_take_over",
-            f"it is false, but nats-server is not running on this host. Start it with {case.config_file} by its own "
-            "unit, or set "
-            "nats_server_take_over to true",
+            f"it is false, but nats-server is not running on this host. Start its own unit "
+            f"with {case.config_file}, or set nats_server_take_over to true",
         )
 
 

@@ -20,7 +20,7 @@ class Spent(NamedTuple):
 
 
 def tree(root: int) -> dict[int, Spent]:
-    """Return the cost of a process and of each process below it so far, by their ids."""
+    """Return, by process id, the resources that a process and its descendants have used so far."""
     parents: dict[int, int] = {}
     found: dict[int, Spent] = {}
     memory: dict[int, list[str]] = {}

@@ -101,7 +101,7 @@ def test_three_of_five_are_destroyed() -> None:
         ("APP/SAFE", False, 20),
     ]
     assert made.page.lines[0] == "Meta group: 5 members, 3 of them must be up; 2 answer (n1, n2)"
-    assert "  n3: answers neither by NATS nor by SSH" in made.page.lines
+    assert "  n3: answers neither over NATS nor over SSH" in made.page.lines
     assert (
         "  stream APP/EVENTS (R5) has lost its majority (n3, n4, n5); held by n1 up to 20, n2 up to 19: comes back up to 20 with "
         "2 of 5 replicas"
@@ -136,7 +136,7 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
     made = planned(hosts=hosts)
     assert made.lost == ("APP/SCRATCH", "APP/SECRET")
     assert (
-        "  n3: answers by SSH only, cannot start (its unit nats-server is masked); its disk holds APP/ORDERS up to 7, "
+        "  n3: answers over SSH only, cannot start (its unit nats-server is masked); its disk holds APP/ORDERS up to 7, "
         "APP/SCRATCH up to 50, APP/SECRET of unknown length"
     ) in made.page.lines
     assert "only dead servers had APP/SCRATCH, APP/SECRET: removing the dead servers recreates" in made.refusals[0]
@@ -146,7 +146,7 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        (Host("n3", reached=True), "n3 is listed as dead but answers by SSH, and its server could start"),
+        (Host("n3", reached=True), "n3 is listed as dead but answers over SSH, and its server could start"),
         (
             Host("n3", reached=True, running=True),
             "its server is running, cut off from those that answer: it may form a majority",
@@ -157,7 +157,7 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
         ),
         (
             Host("n3", reached=True, failure="no permission"),
-            "answers by SSH, but its host cannot be read: no permission",
+            "answers over SSH, but its host cannot be read: no permission",
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_counted_members_must_answer_or_be_listed() -> None:
     )
     hosts = {**GONE, "n5": Host("n5", reached=True)}
     (refusal,) = planned(hosts=hosts, request=Request(DEAD - {"n5"})).refusals
-    assert "its host answers by SSH: start it" in refusal
+    assert "its host answers over SSH: start it" in refusal
     (refusal,) = planned(request=Request(DEAD | {"n9"})).refusals
     assert refusal == "n9 is listed as dead but is not a member of the meta group (n1, n2, n3, n4, n5)"
     nameless = broken(sizes={"n1": 6, "n2": 6})
@@ -314,13 +314,13 @@ def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
 @pytest.mark.parametrize(
     ("hosts", "reason"),
     [
-        ({"n3": Host("n3", reached=True)}, "n3 is listed as dead but answers by SSH, and its server could start"),
+        ({"n3": Host("n3", reached=True)}, "n3 is listed as dead but answers over SSH, and its server could start"),
         ({"n3": Host("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 accepts connections"),
         (
             {"n1": left("n1", reached=False)},
-            "n1 answers by NATS, but its host cannot be read by SSH: it is unreachable",
+            "n1 answers over NATS, but its host cannot be read over SSH: it is unreachable",
         ),
-        ({"n1": left("n1", failure="no permission")}, "its host cannot be read by SSH: no permission"),
+        ({"n1": left("n1", failure="no permission")}, "its host cannot be read over SSH: no permission"),
         ({"n1": left("n1", copied=True)}, "n1 is running, but its store has already been copied"),
         ({"n1": left("n1", streams={("APP", "X"): Stored(None, None, True)})}, "n1 has APP/X encrypted"),
         (
@@ -425,10 +425,10 @@ def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
         (STOPPED, "no server runs on the hosts of n1, n2: start them"),
         (
             {**COPIED, "n3": Host("n3", reached=True)},
-            "n3 is listed as dead but answers by SSH, and its server could start",
+            "n3 is listed as dead but answers over SSH, and its server could start",
         ),
         ({**COPIED, "n3": Host("n3", reached=True, running=True)}, "n3 is listed as dead, but its server is running"),
-        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read by SSH: it is unreachable"),
+        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read over SSH: it is unreachable"),
         ({**COPIED, "n2": replace(COPIED["n2"], running=True)}, "n2 is running, but its store has already been copied"),
         ({**COPIED, "n2": LEFT["n2"]}, "n2 runs while others are stopped and copied: stop it"),
         (

@@ -154,7 +154,7 @@ REFUSALS: dict[str, tuple[list[HostCertificates], dict[str, Any], str, list[Host
     "part of the cluster": (
         [START],
         {"missing_hosts": ["n2"]},
-        "run without --limit and slices. Missing: n2",
+        "run without --limit and job slicing. Missing: n2",
         [START],
         {},
     ),

@@ -271,7 +271,7 @@ REFUSALS: dict[
     "part of the cluster": (
         ADD,
         {"missing_hosts": ["n3"]},
-        "run without --limit and slices. Missing: n3",
+        "run without --limit and job slicing. Missing: n3",
         ADD,
         {},
     ),

@@ -184,7 +184,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         {},
         {"take_over": False, "process_runs": False, "config_file": "/etc/n.conf"},
         "error nats_server_take_over",
-        "Start it with /etc/n.conf by its own unit",
+        "Start its own unit with /etc/n.conf",
     ),
     (
         {},
@@ -533,7 +533,7 @@ def test_pool_sizes_may_differ_from_2_11_2_on() -> None:
     ("config", "store"),
     [
         ({}, {"streams": 2, "peers": ["44jzkV9D", "BXScrY9i", "fjFyEjc1"]}),
-        # No streams are lost, the list cannot be read, and a server by itself keeps its own.
+        # A store without streams, an unreadable list of peers, and a server outside any cluster.
         ({}, {"streams": 0, "peers": None}),
         ({}, {"streams": 2, "peers": []}),
         ({"cluster": None}, {"streams": 2, "peers": None}),
