@@ -204,6 +204,7 @@ def test_version_obstacles_are_reported(features: NatsProcesses, run_module: Run
         assert severities(old) == {
             "roll_downgrade": "warning",
             "roll_downgrade_floor": "error",
+            "roll_state_rebuild": "warning",
             "roll_unknown_option": "error",
         }
         lost = {problem["subject"] for problem in old["problems"] if problem["code"] == "roll_unknown_option"}
@@ -257,7 +258,11 @@ def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Run
         part = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, "server_names": ["n1"]})
         assert part["problems"][0]["code"] == "roll_mixed_versions" and part["problems"][0]["servers"] == ["n3"]
         back = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, "target_version": "2.9.10"})
-        assert severities(back) == {"roll_downgrade": "error", "roll_downgrade_floor": "error"}
+        assert severities(back) == {
+            "roll_downgrade": "error",
+            "roll_downgrade_floor": "error",
+            "roll_state_rebuild": "warning",
+        }
         assert all(problem["servers"] == ["n2"] for problem in back["problems"])
     finally:
         cluster.kill()

@@ -893,6 +893,7 @@ class Peer:
         connection = await site.connect()
         if not wait:
             await self._subscribe(connection, subject, on_message)
+            await self._known(site, connection, connection.new_inbox())
         self._ready.set()
         await asyncio.sleep(wait)
         if wait:
@@ -906,6 +907,23 @@ class Peer:
 
         await connection.subscribe(subject, cb=take)
         await connection.flush()
+
+    async def _known(self, site: Site, connection: NatsPy, probe: str) -> None:
+        """Wait until each server forwards messages to this connection: routes carry subscriptions in their order."""
+        await self._subscribe(connection, probe, lambda _connection, message: message.respond(b""))
+        for name in site.cluster.processes:
+            other = await nats.connect(site.cluster.url(name), user=site.user, password=APP_PASSWORD)
+            try:
+                for _attempt in range(50):
+                    try:
+                        await other.request(probe, timeout=10)
+                        break
+                    except nats.errors.NoRespondersError:
+                        await asyncio.sleep(0.1)
+                else:
+                    raise AssertionError(f"{name} lacks the subscription after 5 s")
+            finally:
+                await other.close()
 
     def __enter__(self) -> None:
         self._thread.start()
