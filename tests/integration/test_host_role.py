@@ -328,6 +328,9 @@ def test_other_releases_are_refused(host: Host, releases: str) -> None:
     release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
     altered = host.play("install", **release, nats_server_release_checksum="0" * 64, fails=True)
     assert "checksum" in altered
+    # The test's archive differs from the release whose checksum the collection has.
+    replaced = host.play("install", **release, nats_server__release_origin=releases, fails=True)
+    assert "checksum" in replaced
     other = host.play("install", nats_server_file_src=binary("2.9.10"), fails=True)
     assert "is nats-server 2.9.10, but nats_server_version is 2.10.27" in other
     assert "does not exist on the controller" in host.play("install", nats_server_file_src="/no/such", fails=True)

@@ -240,3 +240,33 @@ def test_documentation_markup_becomes_markdown() -> None:
     assert reference.text(["See O(port) and C(a\\)b).", "B(Not) L(here,https://example.com)."]) == (
         "See `port` and `a)b`. **Not** [here](https://example.com)."
     )
+
+
+DOCKERFILE = """ENV NATS_SERVER {version}
+    aarch64) natsArch='arm64'; sha256='{arm64}' ;;
+    x86_64) natsArch='amd64'; sha256='{amd64}' ;;
+    s390x) natsArch='s390x'; sha256='{amd64}' ;;
+"""
+
+
+def test_checksums_of_releases_are_read_from_the_history(tmp_path: Path) -> None:
+    """Old and unfinished releases do not count, and two checksums of one release are refused."""
+    read_sums = tool("release_sums").read_sums
+
+    def commit(version: str, first: str, folder: str = "2.x/alpine3.22") -> None:
+        file = tmp_path / folder / "Dockerfile"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(DOCKERFILE.format(version=version, amd64=first * 64, arm64="f" * 64))
+        for arguments in (["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", version]):
+            subprocess.run(["git", "-C", tmp_path, *arguments], check=True)
+
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for version, first in (("2.8.4", "8"), ("2.10.27", "a"), ("2.11.0-RC.1", "b"), ("2.9.10", "9")):
+        commit(version, first)
+    assert read_sums(str(tmp_path)) == {
+        "2.9.10": {"amd64": "9" * 64, "arm64": "f" * 64},
+        "2.10.27": {"amd64": "a" * 64, "arm64": "f" * 64},
+    }
+    commit("2.10.27", "0", "2.10.x/alpine3.21")
+    with pytest.raises(ValueError, match=r"\(2, 10, 27\), amd64: the history has two checksums"):
+        read_sums(str(tmp_path))
