@@ -291,8 +291,7 @@ class Scope:
         found = [leading(META_SUBJECT)] if holds(cluster, self.server)["meta_leader"] else []
         found += [leading(group.subject) for _asset, group in self.led(cluster)]
         for stream in self.streams(cluster):
-            groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
-            found += [hosting(group.subject) for group in groups if self.server in group.members]
+            found += [hosting(group.subject) for group in stream.groups if self.server in group.members]
         return [item for item in found if item not in apart]
 
 

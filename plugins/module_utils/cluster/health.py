@@ -148,8 +148,7 @@ def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
     Each is evaluated only with the streams that have a member there, so all together read each replica once."""
     there: dict[str, list[Stream]] = {}
     for stream in cluster.streams:
-        groups = (stream.group, *(consumer.group for consumer in stream.consumers))
-        for name in {name for group in groups for name in group.members}:
+        for name in {name for group in stream.groups for name in group.members}:
             there.setdefault(name, []).append(stream)
     return {
         name: not any(

@@ -461,9 +461,7 @@ def foreign_store_problems(cluster: Cluster, stored: Mapping[str, Sequence[str]]
 
     `stored`: some Raft groups in the store of each. Their names are unique, and a member's store has those of its replicas. On
     2.10.27 such a server became meta leader, and all streams of the cluster were deleted."""
-    groups = [stream.group for stream in cluster.streams]
-    groups += [consumer.group for stream in cluster.streams for consumer in stream.consumers]
-    groups = [group for group in groups if group.raft_name]
+    groups = [group for stream in cluster.streams for group in stream.groups if group.raft_name]
     names = {group.raft_name for group in groups}
     for server, found in sorted(stored.items()):
         has_replicas = any(server in group.members for group in groups if group.size > 1)

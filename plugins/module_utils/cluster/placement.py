@@ -85,7 +85,6 @@ def carriers(cluster: Cluster, name: str) -> list[Server]:
 
 def replica_requirements(stream: Stream) -> ReplicaRequirements:
     """Return the requirements of a replica of the stream."""
-    groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
     return ReplicaRequirements(
         subject=stream.group.subject,
         cluster=stream.group.cluster,
@@ -94,7 +93,7 @@ def replica_requirements(stream: Stream) -> ReplicaRequirements:
         storage=stream.storage or "file",
         size=stream.size,
         max_bytes=stream.max_bytes,
-        ha_assets=sum(1 for group in groups if group.size > 1),
+        ha_assets=sum(1 for group in stream.groups if group.size > 1),
     )
 
 

@@ -44,7 +44,7 @@ def _not_heard(cluster: Cluster) -> Iterator[str]:
     if cluster.meta is not None:
         yield from (peer.name for peer in cluster.meta.group.peers if peer.active > SILENT_AFTER)
     for stream in cluster.streams:
-        for group in (stream.group, *(consumer.group for consumer in stream.consumers)):
+        for group in stream.groups:
             # A member that was just added has had no contact yet.
             yield from (peer.name for peer in group.peers if SILENT_AFTER < peer.active < NEVER_HEARD)
 

@@ -291,10 +291,9 @@ def _stays(stream: Stream, answered: frozenset[str]) -> str:
         return "single replica"
     if group.moving or len(group.members) > group.size:
         return "it is being moved"
-    groups = [group, *(consumer.group for consumer in stream.consumers)]
     if any(consumer.group.moving for consumer in stream.consumers):
         return "a consumer is being moved"
-    if any(_matters(one, problem) for one in groups for problem in group_problems(one, answered)):
+    if any(_matters(one, problem) for one in stream.groups for problem in group_problems(one, answered)):
         return "not fully replicated"
     return ""
 

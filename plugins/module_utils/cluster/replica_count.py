@@ -171,8 +171,7 @@ def _change(
 
 def _unsettled(cluster: Cluster, stream: Stream) -> list[str]:
     """Return the problems of the stream's groups: fewer replicas must not remove the only one that is in step."""
-    groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
-    return [problem.message for group in groups for problem in group_problems(group, cluster.names)]
+    return [problem.message for group in stream.groups for problem in group_problems(group, cluster.names)]
 
 
 def _consumers(stream: Stream, wanted: ReplicaCount) -> Iterable[tuple[str, int]]:

@@ -232,6 +232,11 @@ class Stream:
         return self.group.subject.partition(" ")[2]
 
     @property
+    def groups(self) -> tuple[RaftGroup, ...]:
+        """Return the group of the stream and those of its consumers."""
+        return (self.group, *(consumer.group for consumer in self.consumers))
+
+    @property
     def account_name(self) -> str:
         """Return the display name of the account (`account_labels`)."""
         return self.label.rpartition("/")[0]

@@ -90,8 +90,7 @@ class State:
 
     def hosted_by(self, server: str) -> bool:
         """Return whether the server has a replica of the stream or of one of its consumers."""
-        groups = (self.group, *(consumer.group for consumer in self.stream.consumers))
-        return any(server in group.members for group in groups)
+        return any(server in group.members for group in self.stream.groups)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state for a module's result: members of the stream and of each consumer."""
@@ -135,10 +134,9 @@ def unsettled(state: State, source: str | None = None) -> list[str]:
     done.
 
     Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE, which does not harm the stream."""
-    groups = (state.group, *(consumer.group for consumer in state.stream.consumers))
     return [
         *_problems(state),
-        *(f"{source} is still a member of {group.subject}" for group in groups if source in group.members),
+        *(f"{source} is still a member of {group.subject}" for group in state.stream.groups if source in group.members),
         *(f"consumer {state.label}/{name} has no leader" for name in state.unknown),
     ]
 
