@@ -1125,13 +1125,17 @@ def _mqtt_storage(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
         )
 
 
+def _is_web_address(value: Any) -> bool:
+    url = urlsplit(str(value))
+    return url.scheme in ("http", "https") and bool(url.hostname)
+
+
 def _websocket(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
     if not block.get("no_tls") and not block.get("tls"):
         yield error("websocket.tls", "is required, unless websocket.no_tls is true")
     origins = block.get("allowed_origins") or ()
     for origin in [origins] if isinstance(origins, str) else origins:
-        url = urlsplit(str(origin))
-        if url.scheme not in ("http", "https") or not url.hostname:
+        if not _is_web_address(origin):
             yield error("websocket.allowed_origins", f"{origin!r} is not a URL such as https://www.example.com")
     if block.get("jwt_cookie") and not {"operator", "trusted_keys"} & set(case.config):
         yield error("websocket.jwt_cookie", "needs an operator, because the cookie holds a JWT")
@@ -1176,8 +1180,7 @@ def remotes(case: Case) -> Iterator[ConfigProblem]:
         proxy = remote.get("proxy")
         if not isinstance(proxy, dict) or not proxy.get("url"):
             continue
-        url = urlsplit(str(proxy["url"]))
-        if url.scheme not in ("http", "https") or not url.hostname:
+        if not _is_web_address(proxy["url"]):
             yield error(f"{option}.proxy.url", "is not a URL such as http://proxy.example.com:3128")
         if bool(proxy.get("username")) != bool(proxy.get("password")):
             yield error(f"{option}.proxy", "needs both username and password, or neither")
