@@ -149,7 +149,9 @@ secrets:
   type: str
   returned: always
 feature_flags:
-  description: The C(feature_flags) in O(config), with which the server starts next.
+  description: >-
+    The C(feature_flags) of the recorded or proven configuration, and of O(config) if neither is known, for example after
+    maintenance.
   type: dict
   returned: always
   sample: {js_raft_delete_range: false}
@@ -279,7 +281,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import file_flags, read_loaded, store_path
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import (
+    config_flags,
+    file_flags,
+    read_loaded,
+    store_path,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
@@ -341,7 +348,8 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "varz": read_varz(url) if process["running"] else {},
         "record": record,
         "loaded": loaded,
-        "feature_flags": file_flags(given["config"]),
+        # The file may be ahead of the process, and reading it takes time.
+        "feature_flags": config_flags(known["config"]) if "config" in known else file_flags(given["config"]),
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),
         "certificate": read_certificate(files, given["user"]) if (files := given["certificate_files"]) else None,
@@ -387,7 +395,7 @@ def main() -> None:
             "tunings": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync"],
+                "choices": list(tunings.PARTS),
                 "default": [],
             },
             "tuned_path": {"type": "path", "default": "/"},

@@ -110,7 +110,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan import (
-    PARTS,
     Host,
     Step,
     apply_steps,
@@ -119,7 +118,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan
     new_record,
     undo_steps,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import ELSEWHERE
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import ELSEWHERE, PARTS
 
 
 def read_record(path: str) -> dict[str, Any]:

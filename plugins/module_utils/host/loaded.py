@@ -76,13 +76,18 @@ class _AnyVariable(dict[str, str]):
         return "0"
 
 
+def config_flags(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the feature flags of a configuration."""
+    flags = (config or {}).get("feature_flags")
+    return dict(flags) if isinstance(flags, Mapping) else {}
+
+
 def file_flags(path: str) -> dict[str, Any]:
     """Return the feature flags in a configuration file; empty if the file cannot be read."""
     try:
-        flags = read_config(path, _text, _AnyVariable()).config.get("feature_flags")
+        return config_flags(read_config(path, _text, _AnyVariable()).config)
     except (OSError, ConfigSyntaxError):
         return {}
-    return dict(flags) if isinstance(flags, Mapping) else {}
 
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:

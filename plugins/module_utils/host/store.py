@@ -98,17 +98,15 @@ class StoreOwner:
 def store_owner(store_dir: str) -> StoreOwner:
     """Return the owner of the store below `store_dir`. Raises OSError without permission to read it."""
     root = Path(store_dir) / "jetstream"
-    accounts = Counter(account for account, _folder in _stream_folders(root))
-    groups = [
-        folder.name for account in _folders(root) for folder in _folders(account / "_js_") if folder.name != "_meta_"
-    ]
-    meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
+    streams, logs = list(_stream_folders(root)), _raft_logs(root)
+    accounts = Counter(account for account, _folder in streams)
+    groups = [log.name for log in logs if log.name != "_meta_"]
+    meta = [log for log in logs if log.name == "_meta_"]
     owners = [group.parent.parent.name for group in meta]
     clusters = sorted({name for group in meta for name in _clusters(group)})
     peers = _peers(meta[0] / "peers.idx") if meta else None
-    return StoreOwner(
-        accounts, peers, owners, index_format(store_dir), clusters, groups[:: len(groups) // _SAMPLES + 1]
-    )
+    newest = _newest_format([*logs, *(folder for _account, folder in streams)])
+    return StoreOwner(accounts, peers, owners, newest, clusters, groups[:: len(groups) // _SAMPLES + 1])
 
 
 def _clusters(group: Path) -> Iterator[str]:
@@ -131,10 +129,16 @@ def index_format(store_dir: str) -> int:
     """Return the newest format of the files index.db of streams and Raft logs below `store_dir`, 0 without any. That of an
     encrypted one is unknown: 1."""
     root = Path(store_dir) / "jetstream"
-    logs = [folder for account in _folders(root) for folder in _folders(account / "_js_")]
-    return max(
-        (_format(folder) for folder in [*logs, *(folder for _account, folder in _stream_folders(root))]), default=0
-    )
+    return _newest_format([*_raft_logs(root), *(folder for _account, folder in _stream_folders(root))])
+
+
+def _raft_logs(root: Path) -> list[Path]:
+    """Return the directory of each Raft group, that of the meta group included."""
+    return [folder for account in _folders(root) for folder in _folders(account / "_js_")]
+
+
+def _newest_format(folders: Iterable[Path]) -> int:
+    return max(map(_format, folders), default=0)
 
 
 def _format(folder: Path) -> int:

@@ -19,10 +19,9 @@ from pathlib import Path
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import Mount, find_mount, mounts
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import HUGE_PAGES
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import Mount, mounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import HUGE_PAGES, PARTS
 
-PARTS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
 _TIME_SERVICE = "systemd-timesyncd"
 _HEADER = "# Managed by Ansible: "
 _FSTAB = "/etc/fstab"
@@ -69,7 +68,7 @@ class Host:
 
     def mount(self) -> Mount | None:
         """Return the mount of the store."""
-        return find_mount(self.store, mounts(self.text("/proc/self/mountinfo") or ""))
+        return tunings.store_mount(self.store, self.root / "proc")
 
     def recorded(self, part: str) -> Mapping[str, Mapping[str, str]]:
         """Return the recorded settings of a part."""

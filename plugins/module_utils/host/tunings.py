@@ -24,11 +24,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
     mounts,
 )
 
+PARTS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
 CLOCK_SERVICES = ("chrony", "chronyd", "systemd-timesyncd", "ntpd", "ntpsec")
 _ATIME_FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs", "f2fs")
 _SHARED = ("/", "/var", "/home", "/usr", "/opt", "/srv", "/tmp")
 ELSEWHERE = "; the role cannot set it"
 HUGE_PAGES = "kernel/mm/transparent_hugepage/enabled"
+
+
+def store_mount(store: str, proc: Path) -> Mount | None:
+    """Return the mount of the store."""
+    return find_mount(store, mounts(_text(proc / "self" / "mountinfo")))
 
 
 def mount_options(mount: Mount | None) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def read(
 ) -> dict[str, dict[str, Any]]:
     """Return the findings of each part on this host."""
     proc, sysfs = Path("/proc"), Path("/sys")
-    mount = find_mount(store, mounts((proc / "self" / "mountinfo").read_text()))
+    mount = store_mount(store, proc)
     judges: dict[str, Callable[[], dict[str, Any]]] = {
         "mount_options": lambda: mount_options(mount),
         "scheduler": lambda: scheduler(mount, sysfs),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan import (
-    PARTS,
     Host,
     Step,
     apply_steps,
@@ -19,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan
     new_record,
     undo_steps,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import PARTS
 
 MOUNTS = """
 22 1 8:2 / / rw,relatime - ext4 none rw
