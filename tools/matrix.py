@@ -4,6 +4,7 @@
 """Test the supported versions, slice by slice, and write docs/compatibility.md from the results (`make test-matrix`).
 
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
+    python tools/matrix.py document              runs nothing: only writes the tables of SUPPORT again
 
 The table keeps the results of other slices, so it can be filled in several runs. It also shows the slices that have not
 run. An ansible-core that needs a newer Python than this machine's runs with a Debian that has one, in a root file
@@ -21,6 +22,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/lab"))
@@ -70,6 +72,40 @@ SLICES = [
     core("2.21", release="trixie"),
     *(hosts(release, server) for release in RELEASES for server in ("2.10.27", "2.15.1")),
 ]
+
+RAN, WRITTEN, NOT_SUPPORTED = "ran", "written, not run", "not supported"
+
+
+class Row(NamedTuple):
+    """A line of the tables of support: a platform or a capability, its state, and the tests or the reason."""
+
+    name: str
+    state: str
+    note: str
+
+
+#: What the slices do not show. `written, not run`: based on the documentation of the programs, with unit tests of the
+#: decisions, but this project has no such host. Append a row to its table; test_matrix.py checks states and tests.
+SUPPORT: Mapping[str, Sequence[Row]] = {
+    "platform": (
+        Row("Debian 12, amd64", RAN, "all suites"),
+        Row("Debian 13, amd64", RAN, "`make test-matrix`, see above"),
+        Row("Ubuntu 22.04, 24.04", WRITTEN, "uses apt like Debian"),
+        Row("EL 9: RHEL, Rocky, AlmaLinux", WRITTEN, "dnf and SELinux"),
+        Row("arm64", WRITTEN, "the release is selected by architecture, with its checksum"),
+        Row("SLES, openSUSE", WRITTEN, "`nats_server_install_method` `release` or `file` only"),
+        Row("EL 8, Ubuntu 20.04, Debian 10", NOT_SUPPORTED, "Python older than 3.9, unless a newer one is installed"),
+        Row(
+            "Hosts without systemd", RAN, "`nats_server_service_backend=process`: `tests/integration/test_host_role.py`"
+        ),
+        Row("Windows, macOS, BSD hosts", NOT_SUPPORTED, "modules read `/proc`"),
+    ),
+    "capability": (
+        Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
+        Row("SELinux: the binary's context", WRITTEN, "`/opt/nats-server/<version>/bin` has the type `bin_t`"),
+        Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),
+    ),
+}
 
 
 class Here:
@@ -183,8 +219,7 @@ def run(one: Slice, columns: Iterable[str]) -> bool:
         for column in columns:
             print(f"\n=== {one.name}: make {' '.join(one.targets[column])}", flush=True)
             cell = outcome(*where.make(one.targets[column], one.environment))
-            now = {one.name: {**results(one), "python": where.python, column: cell}}
-            TABLE.write_text("\n".join(document({each.name: results(each) for each in SLICES} | now)) + "\n")
+            write({one.name: {**results(one), "python": where.python, column: cell}})
             passed = passed and "failed" not in cell
     finally:
         where.close()
@@ -222,10 +257,30 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield from rows([one for one in SLICES if "deployment" in one.targets], told, False)
     yield ""
     yield "`make test` runs ansible-core 2.16 and 2.19 and both servers each time, `make test-chaos` nats-server 2.9.10, from"
-    yield "which upgrades may start. Other Linux distributions with systemd are not tested."
+    yield "which upgrades may start."
+    yield ""
+    yield "## Platforms and capabilities"
+    yield ""
+    yield "*Ran*: a test of this project ran it. *Written, not run*: it follows the documentation of the programs that it uses"
+    yield "and has unit tests, but no such host was available; please report your results. The roles' `meta/main.yml` names only"
+    yield "platforms that ran."
+    for kind, support in SUPPORT.items():
+        yield ""
+        yield f"| {kind} | state | tests, or the reason |"
+        yield "| --- | --- | --- |"
+        for row in support:
+            yield f"| {row.name} | {row.state} | {row.note} |"
+
+
+def write(now: Mapping[str, Mapping[str, str]]) -> None:
+    """Write docs/compatibility.md with these results, and the recorded ones of the other slices."""
+    TABLE.write_text("\n".join(document({each.name: results(each) for each in SLICES} | now)) + "\n")
 
 
 def main(wanted: Sequence[str]) -> int:
+    if wanted == ["document"]:
+        write({})
+        return 0
     known = {f"{one.name}:{column}": one for one in SLICES for column in one.targets}
     chosen = [key for key in known if not wanted or key in wanted or known[key].name in wanted]
     if unknown := set(wanted) - set(known) - {one.name for one in SLICES}:
