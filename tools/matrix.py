@@ -84,8 +84,8 @@ class Row(NamedTuple):
     note: str
 
 
-#: What the slices do not show. `written, not run`: based on the documentation of the programs, with unit tests of the
-#: decisions, but this project has no such host. Append a row to its table; test_matrix.py checks states and tests.
+#: Platforms and capabilities beyond the slices. `written, not run`: based on the documentation of the programs, with unit
+#: tests of the decisions, but without such a host. Append rows to a table; test_matrix.py checks their states and tests.
 SUPPORT: Mapping[str, Sequence[Row]] = {
     "platform": (
         Row("Debian 12, amd64", RAN, "all suites"),
@@ -274,7 +274,8 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 def write(now: Mapping[str, Mapping[str, str]]) -> None:
     """Write docs/compatibility.md with these results, and the recorded ones of the other slices."""
-    TABLE.write_text("\n".join(document({each.name: results(each) for each in SLICES} | now)) + "\n")
+    told = {each.name: results(each) for each in SLICES}
+    TABLE.write_text("\n".join(document({**told, **now})) + "\n")
 
 
 def main(wanted: Sequence[str]) -> int:

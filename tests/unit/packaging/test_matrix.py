@@ -23,7 +23,7 @@ def matrix() -> ModuleType:
     spec = importlib.util.spec_from_file_location("matrix", CHECKOUT / "tools/matrix.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["matrix"] = module  # its dataclasses look for it
+    sys.modules["matrix"] = module  # for its dataclasses
     sys.path.insert(0, str(CHECKOUT / "tools"))
     spec.loader.exec_module(module)
     return module
