@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables, findings and forecasts from the telemetry of NATS JetStream fleets, by Spark. See docs/insights.md.
 
-Rooms, each knowing only those before it: fields (how a column is read), silver (what the tables are), lake (files), jobs, cli.
-Apart from them, messages (streams of NATS) and source (the data source `jetstream`) know nothing of the lake.
+Each module uses only those listed before it: fields (reads a column), silver (defines the tables), lake (files), jobs, cli.
+messages (streams of NATS) and source (the data source `jetstream`) are independent of the lake.
 """
 
 from jetstream_insights import collection
 
-# What snapshots hold is declared there, for whoever writes them and for whoever reads them.
+# The collection declares the contents of snapshots, for the writers and for the readers.
 collection.find()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that tells other engines what is published: beside the files of each table a log of Delta Lake that names them.
+"""The job that publishes tables for other engines: it adds to each table a Delta Lake log that lists its published files.
 
-Nothing is copied, and nothing of the lake is changed: whoever reads Delta (DuckDB, Polars, pandas, Trino, Databricks, …) opens
-`silver/streams` or `gold/capacity` and sees the rows of the published runs, with `date` as the partition.
+The job copies no files and changes no data. A Delta reader (DuckDB, Polars, pandas, Trino, Databricks, …) opens
+`silver/streams` or `gold/capacity` and gets the rows of the published runs, with `date` as the partition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARTITION = "date"
 
 @dataclass
 class Described:
-    """What was done: logs that were changed, files that they name by now, and days of silver that are left as they were."""
+    """The result: the number of changed logs, the files that they list, and the days that were left unchanged."""
 
     changed: int = 0
     files: int = 0
@@ -34,8 +34,8 @@ class Described:
 
 
 def describe(lake: Lake, say: Say) -> Described:
-    """Bring the log of each table to what is published. Raises LakeError without the package deltalake, or where the lake cannot
-    be written by it."""
+    """Bring the log of each table up to date with the published files. Raises LakeError without the package deltalake, or if
+    deltalake cannot write to the lake."""
     try:
         from deltalake.exceptions import DeltaError
     except ImportError as error:
@@ -56,7 +56,7 @@ def describe(lake: Lake, say: Say) -> Described:
 
 
 def _published(lake: Lake) -> Iterator[tuple[str, list[str], set[str]]]:
-    """Yield layers with those of their tables that are published together, and the folders of the published runs."""
+    """Yield layers with the tables that are published together, and the folders of the published runs."""
     yield "silver", lake.silver_tables(), used_hours(lake, "silver")
     for table in APART:
         yield "silver", [table], used_hours(lake, f"silver/{table}")
@@ -65,7 +65,7 @@ def _published(lake: Lake) -> Iterator[tuple[str, list[str], set[str]]]:
 
 
 def _by_day(folders: set[str]) -> dict[str, set[str]]:
-    """Return the folders `run=…/date=…` and `run=…/date=…/hour=…` by their dates."""
+    """Return the folders `run=…/date=…` and `run=…/date=…/hour=…`, grouped by date."""
     found: dict[str, set[str]] = {}
     for folder in folders:
         found.setdefault(folder.split("/")[1].removeprefix("date="), set()).add(folder)
@@ -75,8 +75,8 @@ def _by_day(folders: set[str]) -> dict[str, set[str]]:
 def _log_of(
     lake: Lake, name: str, read: StructType, days: dict[str, set[str]], mixed: set[str], done: Described
 ) -> None:
-    """Let the log of a table name the files of these folders. Those of a day of which a part was replaced since its hours were
-    joined hold rows of both: what the log names of it stays."""
+    """Update a table's log to list the files in these folders. On a mixed day, part of the data was replaced after its hours
+    were joined, so its files have both old and new rows: the log keeps its present entries for that day."""
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
@@ -112,7 +112,7 @@ def _log_of(
 
 
 def _named(log: Any) -> dict[str, int]:
-    """Return the files that a log names, with their sizes."""
+    """Return the files in a log, with their sizes."""
     actions = log.get_add_actions()
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()))
 
@@ -126,7 +126,7 @@ def _date(path: str) -> str:
 
 
 def _plain(read: StructType) -> list[StructField]:
-    """Return the columns of types that Delta's readers know; a VARIANT is Spark's own."""
+    """Return the columns with types that Delta readers support; VARIANT exists only in Spark."""
 
     def has_variant(kind: DataType) -> bool:
         if isinstance(kind, StructType):

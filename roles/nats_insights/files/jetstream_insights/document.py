@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of all tables, docs/reference/insights_tables.md, from their declarations. Runs nothing of Spark."""
+"""The page of all tables, docs/reference/insights_tables.md, generated from their declarations. It starts no Spark session."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ How to read them is in [Fleet insights](../insights.md#read).
 
 ## Silver
 
-Each row has `fleet`, `snapshot` and `taken` (start of the snapshot), and where a server reported it `server_id`, `server`,
-`cluster`, `version`, `received` and the JetStream `domain` (empty for none). Beside these tables, the job `silver` writes
-`snapshots`, `failures` (answers that were not given) and `quarantine` (what could not be read), and the job `advisories` a table
-of that name.
+Each row has `fleet`, `snapshot` and `taken` (start of the snapshot), and, if a server reported it, `server_id`, `server`,
+`cluster`, `version`, `received` and the JetStream `domain` (empty for none). The job `silver` also writes `snapshots`, `failures`
+(missing answers) and `quarantine` (unreadable files and lines), and the job `advisories` a table of that name.
 """
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a column is read of bronze: of lines of JSON, and of typed columns."""
+"""Expressions that read a column from bronze: from lines of JSON and from typed columns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _UNITS = {
 
 
 def go_seconds(text: Column) -> Column:
-    """Return the seconds of a duration as Go and the server's uptime write it (2d3h4m5s, 350µs), null for null."""
+    """Return the seconds of a duration in the form of Go and of the server's uptime (2d3h4m5s, 350µs), null for null."""
     parts = [
         F.coalesce(F.regexp_extract(text, rf"([\d.]+){unit}", 1).try_cast("double"), F.lit(0.0)) * F.lit(factor)
         for unit, factor in _UNITS.items()
@@ -65,12 +65,12 @@ def go_seconds(text: Column) -> Column:
 
 
 def in_document(document: Column, field: Field) -> Column:
-    """Return what a VARIANT document tells of a field, null when that is not there or of another type."""
+    """Return a field's value in a VARIANT document, null if it is missing or has another type."""
     return F.try_variant_get(document, field.json_path, field.type)
 
 
 def converted(found: Column, field: Field) -> Column:
-    """Return a field's value from what was read of it: seconds as seconds, and null for Go's time of never."""
+    """Return a field's final value from the parsed one: durations in seconds, and null for Go's zero time."""
     if field.reported == NANOSECONDS:
         return found.cast("double") / F.lit(1e9)
     if field.reported == DURATION:
@@ -85,7 +85,7 @@ def converted(found: Column, field: Field) -> Column:
 
 
 def _with_seconds(found: Column, field: Field) -> Column:
-    """Return a map of structs with the durations in it as seconds."""
+    """Return a map of structs with their durations in seconds."""
     inner = _parsed(field.type.replace(":duration", ":interval"))
     assert isinstance(inner, MapType) and isinstance(inner.valueType, StructType)
     names = [member.name for member in inner.valueType if isinstance(member.dataType, CalendarIntervalType)]
@@ -96,14 +96,14 @@ def _with_seconds(found: Column, field: Field) -> Column:
 
 
 def rest(document: Column, fields: Sequence[Field], reported: Callable[[Field], Column]) -> Column:
-    """Return what of a VARIANT document no field took, also what was of another type than its field, and what a field took only
-    in part. `reported`: what was taken of a field, null for nothing."""
+    """Return the parts of a VARIANT document that no field has read: unknown keys, values with another type than their field, and
+    fields that were read only in part. `reported`: the value that was read for a field, null for none."""
     paths = [F.when(_is_whole(document, field, reported(field)), field.json_path) for field in fields]
     return F.variant_delete(document, *paths) if paths else document
 
 
 def _is_whole(document: Column, field: Field, value: Column) -> Column:
-    """Return whether a field's value was taken of a document, with all keys that it has there."""
+    """Return whether a field's value was read from a document with all its keys."""
     keys = [] if field.is_text else [*_keys_of_type(value, _type(field))]
     if not keys:
         return value.isNotNull()
@@ -113,15 +113,15 @@ def _is_whole(document: Column, field: Field, value: Column) -> Column:
 
 # --- lines of bronze -----------------------------------------------------------------------------------------------------
 #
-# Nearly all lines hold just the fields that are known. Reading these by a schema takes a tenth of the time that VARIANT takes,
-# but passes over fields that are not known. So a line's keys are counted, in its text and in what was read of it; where that
-# differs, or a value is of another type, the line is read as VARIANT, too.
+# Nearly all lines have only known fields. Reading these with a schema takes a tenth of the time of VARIANT, but ignores unknown
+# fields. So the keys in a line's text are compared with the keys that were read: if the numbers differ, or a value has another
+# type, the line is parsed as VARIANT, too.
 
 _TORN = "_torn"
 
 
 def taken(snapshot: Column) -> Column:
-    """Return when a snapshot began, which its name tells; null when it is no such name."""
+    """Return the start of a snapshot, from its name; null if this is not the name of a snapshot."""
     date = [F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2))]
     time = [F.substring(snapshot, start, length) for start, length in ((10, 2), (12, 2), (14, 9))]
     moment = F.concat(F.concat_ws("-", *date), F.substring(snapshot, 9, 1), F.concat_ws(":", *time))
@@ -129,7 +129,7 @@ def taken(snapshot: Column) -> Column:
 
 
 def _of_its_file(snapshot: Column, file: Column) -> Column:
-    """Return whether a snapshot began in the hour that the file's directories tell."""
+    """Return whether a snapshot began in the hour of the file's directories."""
     year, month, day, hour = (
         F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2), (10, 2))
     )
@@ -138,13 +138,13 @@ def _of_its_file(snapshot: Column, file: Column) -> Column:
 
 
 def is_line(file: Column, text: Column) -> Column:
-    """Return whether this is a line of a snapshot of its file's hour."""
+    """Return whether this is a line of a snapshot from its file's hour."""
     snapshot = F.try_variant_get(F.try_parse_json(text), "$.snapshot", "string")
     return F.coalesce(taken(snapshot).isNotNull() & _of_its_file(snapshot, file), F.lit(False))
 
 
 def _type(field: Field) -> DataType:
-    """Return the type that a field is read as."""
+    """Return the type in which a field is read."""
     if field.reported == NANOSECONDS:
         return LongType()
     text = field.is_text or field.reported == DURATION
@@ -153,24 +153,24 @@ def _type(field: Field) -> DataType:
 
 @cache
 def _parsed(type_: str) -> DataType:
-    """Return the type that SQL writes so; Spark's own parser is asked once."""
+    """Return the type of a SQL type expression; Spark's own parser is called only once for each."""
     return DataType.fromDDL(type_)
 
 
 def _schema(tree: Tree) -> StructType:
-    """Return the type that a document of fields is read as."""
+    """Return the type in which a document with these fields is read."""
     types = {name: _schema(node) if isinstance(node, dict) else _type(node) for name, node in tree.items()}
     return StructType([StructField(name, type_) for name, type_ in types.items()])
 
 
 def _keys_in(text: Column) -> Column:
-    """Return how many keys the text of a JSON value has, as it is written without spaces. A text in it that looks like one is
-    counted, too."""
+    """Return the number of keys in the text of a JSON value without spaces. A string in it that resembles a key is counted,
+    too."""
     return F.octet_length(text) - F.octet_length(F.replace(text, F.lit('":'), F.lit('"')))
 
 
 def _keys_reported(value: Column, node: Field | Tree) -> Iterator[Column]:
-    """Yield numbers whose sum is that of the keys that were read of a value, null where it was not read."""
+    """Yield numbers that add up to the number of keys read from a value, null for parts that were not read."""
     if isinstance(node, dict):
         for name, below in node.items():
             yield F.when(value[name].isNotNull(), 1)
@@ -198,12 +198,12 @@ def _sum(numbers: Iterable[Column]) -> Column:
 
 
 def _found(document: Column, field: Field) -> Column:
-    """Return what was read of a field in a document that was read as `_schema` says."""
+    """Return a field's value in a document that was read with `_schema`."""
     return reduce(lambda value, key: value[key], field.keys, document)
 
 
 def with_fields(frame: DataFrame, text: str | Column, fields: Sequence[Field]) -> DataFrame:
-    """Add the fields of what is the text of a JSON document."""
+    """Add the fields of a JSON document, given as text."""
     read = frame.withColumn("_read", F.from_json(text, _schema(tree_of(fields))))
     found = {field.name: converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
@@ -211,8 +211,8 @@ def with_fields(frame: DataFrame, text: str | Column, fields: Sequence[Field]) -
 
 @dataclass(frozen=True)
 class Bronze:
-    """What files of bronze hold: `lines` of JSON (`file` and the `value` that stands there), and rows of `columns` (`file` and
-    what `columns_of` returns); None for none."""
+    """Files of bronze: `lines` of JSON (`file`, and the line as `value`), and rows of `columns` (`file` and the columns from
+    `columns_of`); None if there are none."""
 
     lines: DataFrame | None = None
     columns: DataFrame | None = None
@@ -233,9 +233,10 @@ def rows(
     also: Sequence[str] = (),
     config: Sequence[Field] = (),
 ) -> DataFrame:
-    """Return the rows of a table: envelope, keys, what `also` names of the files' own columns, fields, and in `extra` everything
-    else the server reported; with `config`, these fields of the field `config`, and `config_hash`. What is no line of a snapshot
-    of the file's hour is left out. A line that tells a failure is a row without fields only where a key asks for it."""
+    """Return the rows of a table: envelope, keys, the files' own columns named in `also`, fields, and in `extra` everything else
+    that the server reported; with `config`, these fields of the field `config`, and `config_hash`. Lines that do not belong to a
+    snapshot of the file's hour are left out. A line that reports a failure becomes a row without fields, and only if the failure
+    is one of the keys."""
     found = []
     if bronze.lines is not None:
         lines = _rows_of_lines(bronze.lines, keys, fields, also)
@@ -247,7 +248,7 @@ def rows(
 
 
 def _with_config(reported: DataFrame, text: Column, config: Sequence[Field]) -> DataFrame:
-    """Add what is read of the texts of configurations."""
+    """Add the fields of configurations, read from their text."""
     return with_fields(reported, text, config).withColumn(CONFIG_HASH, F.sha2(effective(text), 256))
 
 
@@ -259,7 +260,7 @@ def effective(text: Column) -> Column:
 
 
 def _with_known_config(reported: DataFrame, config: Sequence[Field]) -> DataFrame:
-    """Add what was read of configurations when they were captured, or is read now of those that only have a text."""
+    """Add the fields of configurations that were parsed at capture, and parse the others from their text."""
     known = F.col(CONFIG_FIELDS)
     hashed = known[EFFECTIVE_HASH]
     read = with_fields(reported, F.when(known.isNull(), F.col("config")), config)
@@ -299,14 +300,14 @@ def _rows_of_lines(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Fie
     read = lines.select(
         "file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("reported")
     )
-    # Not the text from there on: to cut it off takes a walk through all its characters.
+    # substring_index finds the prefix at once; cutting off the rest would walk through all its characters.
     before = F.substring_index("value", '"data":', 1)
     unknown = _keys_in(F.col("value")) - _keys_in(before) != F.lit(1) + _sum(_keys_reported(data, in_data))
     odd = reported[_TORN].isNotNull() | F.coalesce(unknown, F.lit(True))
     document = F.when(F.col("odd"), F.try_parse_json("value"))
     checked = read.select("file", "reported", "value", odd.alias("odd"))
     checked = checked.select("file", "reported", "odd", document.alias("document"))
-    # A condition on what was read would be moved to before the reading, which would then be done twice, if not for the number.
+    # Without the number, Spark would move a condition on parsed values before the parsing, and parse twice.
     numbered = checked.select(
         "*", taken(reported["snapshot"]).alias("taken"), F.monotonically_increasing_id().alias("number")
     )

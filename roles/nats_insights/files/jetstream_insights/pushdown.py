@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a stream the filters of a query can match. Spark applies the filters itself as well, so bounds may be too wide, never
-too narrow."""
+"""The part of a stream that the filters of a query can match. Spark applies the filters again, so the bounds may be too wide, but
+never too narrow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", int, datetime)
 
 @dataclass(frozen=True)
 class Bounds:
-    """Sequences and times that can match, with both ends included and None for no end, and patterns of subjects, none for any."""
+    """Sequences and times that can match, both ends included, None for no bound, and subject patterns, empty for all."""
 
     first: int | None = None
     last: int | None = None
@@ -38,7 +38,7 @@ class Bounds:
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:
-    """Return what filters that hold all together can match. Those of other columns and kinds are passed over."""
+    """Return the bounds of filters that are combined with AND. Filters of other columns and kinds are ignored."""
     first: list[int] = []
     last: list[int] = []
     since: list[datetime] = []
@@ -48,7 +48,7 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
         attribute = getattr(one, "attribute", None)
         if attribute == ("seq",):
             low, high = _ends(one, int)
-            # Whole numbers: an end that does not count is one away from the first that does.
+            # Sequences are integers: an exclusive bound is next to the first that matches.
             first += [low + isinstance(one, GreaterThan)] if low is not None else []
             last += [high - isinstance(one, LessThan)] if high is not None else []
         elif attribute == ("time",):
@@ -63,7 +63,7 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
 
 
 def _ends(one: Filter, kind: type[T]) -> tuple[T | None, T | None]:
-    """Return the lowest and the highest value of this type that a filter compares with, None where there is none."""
+    """Return the lowest and the highest value of this type in a filter, None if it has no such bound."""
     value = getattr(one, "value", None)
     values = value if isinstance(one, In) else (value,)
     if not values or not all(isinstance(each, kind) for each in values):
@@ -74,7 +74,7 @@ def _ends(one: Filter, kind: type[T]) -> tuple[T | None, T | None]:
 
 
 def _patterns(one: Filter) -> tuple[str, ...]:
-    """Return the subjects, or the pattern of all below a prefix, that a filter can match; none where that is not known."""
+    """Return the subjects, or the pattern below a prefix, that a filter can match; none if that is unknown."""
     if isinstance(one, StringStartsWith):
         whole = one.value.rpartition(".")[0]
         return (f"{whole}.>",) if _is_plain(whole) else ()
@@ -83,6 +83,6 @@ def _patterns(one: Filter) -> tuple[str, ...]:
 
 
 def _is_plain(subject: object) -> bool:
-    """Return whether a server takes this for one subject, without wildcards."""
+    """Return whether this is a single valid subject without wildcards."""
     tokens = subject.split(".") if isinstance(subject, str) else [""]
     return all(token and token not in ("*", ">") and not any(map(str.isspace, token)) for token in tokens)

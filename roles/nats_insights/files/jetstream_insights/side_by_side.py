@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done of several tables at the same time.
+"""Parallel execution of steps for several tables.
 
-A table of few rows is planned for longer than it is computed, and one plan is the work of one thread.
+Planning a table of few rows takes longer than computing it, and a plan is made by a single thread.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def each(of: Iterable[T], do: Callable[[T], None], at_once: int) -> None:
-    """Call `do` with each, for so many `at_once`, while the next one is made. Raises what `do` raises, after the calls that run
-    have ended."""
+    """Call `do` with each item, `at_once` at a time, while the next item is produced. Raises the error of a call after the
+    running calls have ended."""
     if at_once == 1:
         for one in of:
             do(one)
@@ -34,10 +34,10 @@ def each(of: Iterable[T], do: Callable[[T], None], at_once: int) -> None:
 
 
 def make_all(needs: Mapping[str, Iterable[str]], make: Callable[[str], None], at_once: int) -> None:
-    """Call `make` with each name, after those that it `needs`, for so many names `at_once`.
+    """Call `make` with each name after the names that it `needs`, `at_once` at a time.
 
-    The names stand in an order that is right for one at a time. Raises what `make` raises, after the calls that run have ended;
-    no others begin then.
+    The order of the names must be valid for one at a time. Raises the error of a call after the running calls have ended; no
+    further call is started.
     """
     if at_once == 1:
         each(needs, make, at_once)

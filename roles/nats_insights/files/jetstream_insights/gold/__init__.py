@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gold tables: reports, histories and forecasts of a day, from the silver tables and the gold ones of the days before."""
+"""The gold tables: reports, histories and forecasts of a day, from the silver tables and the gold tables of previous days."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ THEMES: dict[str, tuple[Table, ...]] = {
 }
 
 
-#: What tables need of an hour: made once of its silver rows, merged into the day. `taken` tells the hour that a row is of; hours
-#: are made together, and no row may depend on another one. `of`: `silver.NAME` and `settings`.
+#: Hourly aggregates: computed once from the silver rows of an hour, and combined by the tables of the day. `taken` gives the hour
+#: of a row. Several hours are computed together, and no row may depend on another hour. `of`: `silver.NAME` and `settings`.
 FACTS: dict[str, Table] = {
     table.name: table
     for theme in (report, balance, leadership, health, consumers, divergence, changes, activity, accounts, capacity)
@@ -46,14 +46,14 @@ FACTS: dict[str, Table] = {
 
 
 def made_before(table: Table) -> list[str]:
-    """Return the gold tables of the day that a table is made from, or that tell which snapshots of silver it is made from."""
+    """Return the gold tables of the day that a table needs as input or to select the snapshots of its silver input."""
     layers = [source.partition(".")[::2] for source in table.of]
     telling = {"last": "moments", "edited": "states"}
     return [telling.get(layer, name) for layer, name in layers if layer in ("gold", *telling)]
 
 
 def _in_order() -> dict[str, Table]:
-    """Return all tables, each after those that it is made from."""
+    """Return all tables, each after its inputs."""
     tables = {table.name: table for of_theme in THEMES.values() for table in of_theme}
     needs = {name: made_before(table) for name, table in tables.items()}
     return {name: tables[name] for name in TopologicalSorter(needs).static_order()}

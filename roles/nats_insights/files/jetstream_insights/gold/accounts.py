@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each account used in a day: connections, traffic, storage.
+"""Usage of each account in a day: connections, traffic, storage.
 
-Counters are differences of ACCOUNT STATZ between two snapshots of the same server and start, at most two hours apart;
-`coverage` says of how much of the time. Nothing is extrapolated. Storage counts every replica, as it has to be
-bought; `report_streams` has each stream once. Each server reports it for all servers (jetstream.go `storageTotals`),
-as it does the limits, `reserved` (monitor.go `accountDetail`).
+Counts are differences of ACCOUNT STATZ between two snapshots of the same server and start, at most two hours apart;
+`coverage` is the share of the time that they cover. Counts are not extrapolated. Storage counts every replica, because each
+takes space; `report_streams` counts each stream once. Each server reports storage for all servers (jetstream.go
+`storageTotals`), and also the limits, `reserved` (monitor.go `accountDetail`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from jetstream_insights.keys import ACCOUNT, SNAPSHOT
 from jetstream_insights.times import seconds
 
 _COUNTERS = columns.ACCOUNT_COUNTERS.names
-#: Of them the mean is wanted.
+#: Columns that are averaged.
 _MEANS = ("connections", "js_storage", "js_memory")
-#: What counts at the end.
+#: Columns for which the last value is used.
 _LAST = ("js_reserved_storage", "js_reserved_memory", "js_ha_assets")
 
 
 def flows(accounts: DataFrame, servers: DataFrame, settings: Settings) -> DataFrame:
-    """Return what each account did on each server in an hour.
+    """Return the counters of each account on each server in an hour.
 
-    A server that started again begins at zero. One whose counters went down within a start is a gap.
+    The counters of a restarted server begin at zero. Counters that decrease within a start are a gap.
     """
     starts = servers.select("fleet", "snapshot", "server_id", "start")
     started = accounts.join(starts, on=["fleet", "snapshot", "server_id"], how="left")
@@ -38,9 +38,9 @@ def flows(accounts: DataFrame, servers: DataFrame, settings: Settings) -> DataFr
 
 
 def stocks(accounts: DataFrame) -> DataFrame:
-    """Return what each account had in an hour, over all servers of a domain."""
+    """Return the holdings of each account in an hour, over all servers of a domain."""
     sums = ("connections", "leafnodes", "num_subscriptions", "js_ha_assets")
-    # Each server tells what the account has on all of them (jetstream.go storageTotals), and its limits.
+    # Each server reports the account's total over all servers (jetstream.go storageTotals), and its limits.
     reported_by_each = ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
     moments = accounts.groupBy(*SNAPSHOT, *ACCOUNT).agg(
         *(F.sum(name).alias(name) for name in sums),
@@ -60,8 +60,8 @@ def stocks(accounts: DataFrame) -> DataFrame:
 
 
 def account_usage(of_flows: DataFrame, of_stocks: DataFrame, flows_before: DataFrame, settings: Settings) -> DataFrame:
-    """Return what each account used, over all servers of a domain. Nothing is extrapolated over gaps: `coverage` tells of how
-    much of the time the counts are."""
+    """Return the usage of each account, over all servers of a domain. Counts are not extrapolated over gaps: `coverage` is the
+    share of the time that they cover."""
     key = ["fleet", "day", *ACCOUNT]
     flow = (
         with_day(columns.ACCOUNT_COUNTERS.of_day(of_flows, flows_before, settings))

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How busy a fleet is, hour by hour.
+"""Activity of a fleet, hour by hour.
 
-Rates are differences of the servers' counters between two snapshots of the same start, at most two hours apart, over the
-time between them. They count what servers receive from clients and from each other. A server without such a pair is in no rate;
-`measured` is how many are.
+Rates are differences of the servers' counters between two snapshots of the same start, at most two hours apart, divided by
+the time between them. They count messages that servers receive from clients and from each other. A server without such a pair
+contributes to no rate; `measured` is the number of servers that do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTERS = columns.SERVER_COUNTERS.names
 def activity(
     of_hours: DataFrame, of_waiting: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
 ) -> DataFrame:
-    """Return what each fleet did in each hour that has a snapshot."""
+    """Return the activity of each fleet in each hour that has a snapshot."""
     key = ("fleet", "day", "hour")
     of_server = (
         with_hour(columns.SERVER_COUNTERS.of_day(of_hours, before, settings))
@@ -55,12 +55,12 @@ def activity(
 
 
 def counters(servers: DataFrame, settings: Settings) -> DataFrame:
-    """Return what each start of a server counted in an hour."""
+    """Return the counters of each start of a server in an hour."""
     return columns.SERVER_COUNTERS.of_hours(servers, settings)
 
 
 def waiting(consumers: DataFrame) -> DataFrame:
-    """Return what consumers of a fleet have not delivered, and what is not acknowledged, in the hour's last snapshot."""
+    """Return the consumers' pending messages and pending acknowledgements in a fleet, in the hour's last snapshot."""
     return _last_of_hour(consumers.where(F.col("leader").isNotNull()), "num_pending", "num_ack_pending")
 
 

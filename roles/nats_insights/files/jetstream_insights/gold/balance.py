@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How evenly leaders, replicas, bytes and writes are spread over servers and zones, and how evenly they could be.
+"""Distribution of leaders, replicas, bytes and writes over servers and zones, and the best possible distribution.
 
-Compared are the JetStream servers of a cluster that answered in the day's last snapshot, and their zones. Set
-thresholds on `max_to_mean` (leaders 1.5, bytes 2); for few servers it says more than `cov`. `distance` says whether
-anything can be won: 4 leaders on 3 servers are as even as they can be at 2. The optimum does not consider which
-servers hold replicas.
+The JetStream servers of a cluster that answered in the day's last snapshot are compared, and their zones. Set thresholds
+on `max_to_mean` (leaders 1.5, bytes 2); with few servers it is more telling than `cov`. `distance` shows whether an
+improvement is possible: 4 leaders on 3 servers cannot be spread better than with a maximum of 2. The optimum ignores which
+servers have replicas.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def writes(streams: DataFrame) -> DataFrame:
 
 
 def write_rates(of_writes: DataFrame) -> DataFrame:
-    """Return of each stream how many messages per second came over the hours: rise of last_seq, which neither purge nor
-    limits lower. A stream that was made again starts over."""
+    """Return the messages per second written to each stream over the hours: the rise of last_seq, which neither a purge nor
+    limits lower. A recreated stream starts over."""
     grouped = of_writes.groupBy("fleet", *STREAM, "created").agg(
         F.min("begin").alias("begin"),
         F.max("taken").alias("end"),
@@ -59,7 +59,7 @@ def load(
     consumer_replicas: DataFrame,
     of_writes: DataFrame,
 ) -> DataFrame:
-    """Return what each JetStream server carries in the last snapshot, and what was written to it over the day."""
+    """Return the load of each JetStream server in the last snapshot, and its writes over the day."""
     servers = report_servers.where("answered AND jetstream").select(
         *(column.name for column in MOMENT), "server", *CLUSTER, "zone", "stream_leaders", "consumer_leaders"
     )
@@ -84,7 +84,7 @@ def load(
         )
     )
     of_consumers = at(consumer_replicas, moment).groupBy(*holder).agg(F.count(F.lit(1)).alias("consumer_replicas"))
-    # With a single snapshot of the day there is no rate, which is not the same as none.
+    # With a single snapshot of the day the rate is unknown, which is not a rate of zero.
     rated = F.max(F.col("write_msgs").isNotNull())
     known = held.groupBy(*SNAPSHOT_KEY).agg(rated.alias("rated"))
     joined = (
@@ -103,7 +103,7 @@ def load(
 
 
 def balance(of_load: DataFrame) -> DataFrame:
-    """Return how each measure of the load is spread over the servers, and over the zones, of each cluster."""
+    """Return the distribution of each measure over the servers, and over the zones, of each cluster."""
     names = (*COUNTS, *AMOUNTS)
     long = of_load.unpivot(
         [*(column.name for column in MOMENT), *CLUSTER, "server", "zone"],
@@ -152,7 +152,7 @@ def balance(of_load: DataFrame) -> DataFrame:
 
 
 def gini(points: Column) -> Column:
-    """Return the Gini coefficient of the `value` of sorted structs: Σ(2i − n − 1)·xᵢ / (n·Σx); null for a sum of 0."""
+    """Return the Gini coefficient of the `value` in sorted structs: Σ(2i − n − 1)·xᵢ / (n·Σx); null for a sum of 0."""
     size = F.size(points)
     weighted = F.transform(points, lambda point, index: (2 * (index + 1) - size - 1) * point["value"])
     whole = F.transform(points, lambda point: point["value"])

@@ -1,29 +1,29 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How full servers, zones, clusters, accounts and streams are, how fast they fill, how good such forecasts were, and whether the
-others could take what a failed server holds.
+"""Fill level and growth of servers, zones, clusters, accounts and streams, the accuracy of earlier forecasts, and whether the
+remaining servers could take the data of a failed one.
 
-Growth of a day is the median over its hours of used(h) − used(h − 24 h): daily swings fall out, and a purge spoils one
-day.
+Growth of a day is the median over its hours of used(h) − used(h − 24 h): it removes daily swings, and a purge distorts only
+one day.
 
-The forecast is used + days × slope. The slope is of four weeks: the mean of the seven weekdays' means, so that it is the
-same on each day of the week and bears missing days. A day that changed by more than six times what days change in the
-median happened once, and is left out; two or more such days (a purge every week) are expected to go on, and count. When
-the last week is unlike the three before, beyond their noise, only it counts. A slope below its own standard error is 0.
-Less than seven weekdays give the median of the daily slopes.
+The forecast is used + days × slope. The slope covers four weeks: it is the mean of the seven weekdays' means, so it is the
+same on every day of the week and tolerates missing days. A single day with a change of more than six times the median daily
+change is left out as an exception; two or more such days (a purge every week) are expected to recur, and count. If the last
+week differs from the three before by more than their noise, only the last week counts. A slope below its own standard error
+is 0. With fewer than seven weekdays the slope is the median of the daily slopes.
 
 The band is that of split conformal prediction: the 10th and 90th percentile of the errors that forecasts of this class
-(a scope and a resource of the fleet) had over 1, 7 and 30 days, when they came due in the last four weeks. Errors are
-pooled as multiples of each asset's own spread, since one asset has one error over 30 days in 30 days. Until there are
-enough, errors are taken to be normal. The spread is of sums over seven days, times (days / 7) to the power by which the
-asset's own spread grew from one day to seven, and times √(1 + days / days of the slope), which is the slope's own error.
+(a scope and a resource of the fleet) had over 1, 7 and 30 days, for target days in the last four weeks. Errors are
+pooled as multiples of each asset's own spread, because an asset has only one error over 30 days in 30 days. Until there are
+enough, a normal distribution of errors is assumed. The spread comes from sums over seven days, times (days / 7) to the power
+by which the asset's own spread grew from one day to seven, and times √(1 + days / days of the slope) for the slope's error.
 
-Forecasts that came due are compared with what came (`backtests`); `capacity` shows their error beside each forecast, and
-that of the forecast that nothing changes. Less than 3 days with a slope give `unknown`.
+Forecasts whose target day has passed are compared with the actual value (`backtests`); `capacity` shows their error next to
+each forecast, and the error of a forecast of no change. With fewer than 3 days with a slope the state is `unknown`.
 
-Headroom is about room only: `fill` of a server's limit may be used after the failure (0.8, a setting). Tags,
-unique_tag and max_ha_assets are for the planner. `days` divides what is left by the growth of the whole cluster.
+Headroom considers only space: `fill` of a server's limit may be used after the failure (0.8, a setting). Tags, unique_tag
+and max_ha_assets are left to the planner. `days` divides the remaining space by the growth of the entire cluster.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
 _ASSET = tuple(column.name for column in columns.ASSET)
 _FIGURES = ("used", "reserved", "limit", "first_seq")
 
-#: Hours of a day that must be comparable with the day before.
+#: Hours of a day that must be comparable with the previous day.
 _HOURS = 3
 
-#: The part of the limit that is full; the growth a day, as a part of what is used, that is none; the part of the larger slope by
-#: which growth is not what it was.
+#: The part of the limit that counts as full; the daily growth, as a part of the used space, that counts as none; the part of the
+#: larger slope beyond which growth has changed.
 _FULL, _FLAT, _CHANGED = 0.99, 0.001, 1 / 3
 
 
 def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
-    """Return what every server, account and stream used, in the hour's last snapshot that reported of it."""
+    """Return the usage of every server, account and stream in the hour's last snapshot that reported it."""
     reported = servers.where("jsz_reported AND NOT coalesce(js_disabled, false)")
     of_servers = _last_of_hour(reported, "server").withColumn("zone", zone())
     resources = F.array(
@@ -88,7 +88,7 @@ def expected(names: DataFrame) -> DataFrame:
 
 
 def usage(of_hours: DataFrame, of_expected: DataFrame) -> DataFrame:
-    """Return what every asset used in each hour, zones and clusters included."""
+    """Return the usage of every asset in each hour, zones and clusters included."""
     each, wanted = with_hour(of_hours), with_hour(of_expected)
     stored = each.where("scope = 'server' AND resource <> 'ha_assets'").withColumn("server", F.col("name"))
     sums = [
@@ -99,7 +99,7 @@ def usage(of_hours: DataFrame, of_expected: DataFrame) -> DataFrame:
 
 
 def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
-    """Return the rows of the last snapshot in each hour that reported of a thing."""
+    """Return the rows of the last snapshot in each hour that reported an asset."""
     thing = Window.partitionBy("fleet", whole_hour(), *name)
     return (
         frame.withColumn("latest", F.max("taken").over(thing)).where(F.col("taken") == F.col("latest")).drop("latest")
@@ -107,8 +107,8 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
 
 
 def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
-    """Return the sums over the servers of a zone or a cluster, of the hours in which all that were expected reported. `wanted`:
-    the expected ones of each hour, of which a server that was taken out is none."""
+    """Return the sums over the servers of a zone or a cluster, for the hours in which all expected servers reported. The
+    frame `wanted` lists the expected servers of each hour, without those removed from service."""
     key = ("fleet", "day", "hour", "name", *CLUSTER)
     named = of_servers.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
     summed = named.groupBy(*key, F.lit(scope).alias("scope"), "resource").agg(
@@ -131,8 +131,8 @@ def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) 
 
 
 def _of_accounts(accounts: DataFrame) -> DataFrame:
-    """Return what each account holds on all servers, in each hour's last snapshot that has it. Each server tells it for all
-    (jetstream.go storageTotals), and as reserved what the account may hold at most (monitor.go accountDetail)."""
+    """Return the usage of each account on all servers, in each hour's last snapshot that has it. Each server reports the total
+    over all servers (jetstream.go storageTotals), and the account's limit as reserved (monitor.go accountDetail)."""
     held = (
         accounts.where(F.col("js_storage").isNotNull())
         .groupBy(*SNAPSHOT, *ACCOUNT)
@@ -165,7 +165,7 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
 
 
 def _of_streams(streams: DataFrame) -> DataFrame:
-    """Return what one replica of each stream holds, in bytes, and in messages where these are limited."""
+    """Return the usage of one replica of each stream, in bytes, and in messages if they are limited."""
     limit = F.when(F.col("max_bytes") > 0, F.col("max_bytes")).cast("double")
     in_bytes = F.struct(
         F.coalesce("storage", F.lit("file")).alias("resource"),
@@ -188,7 +188,7 @@ def _of_streams(streams: DataFrame) -> DataFrame:
 
 
 def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
-    """Return by how much each asset grew in the day. `past`: the usage of the day before."""
+    """Return the growth of each asset in the day. `past`: the usage of the previous day."""
     old = past.select(*KEY, "hour", F.col("used").alias("old_used"), F.date_add("day", 1).alias("day"))
     joined = of_usage.join(old, on=[*KEY, "day", "hour"], how="left")
     rise = F.col("used") - F.col("old_used")
@@ -205,7 +205,7 @@ def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
 
 
 def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) -> DataFrame:
-    """Return how full each asset is, when it is full, and how wrong such forecasts were. `past`: backtests of the days before."""
+    """Return the fill level of each asset, when it will be full, and the error of such forecasts. `past`: earlier backtests."""
     judged = (
         of_backtests.unionByName(past)
         .where(F.col("horizon") <= SHOWN)
@@ -244,7 +244,7 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
     left = not_negative(F.col("limit") - F.col("used"))
 
     def full(*changes: tuple[int, Column]) -> Column:
-        """Return when what is used, on a line through these changes after so many days, reaches the limit."""
+        """Return when the usage reaches the limit, on a line through these changes after these days."""
         lines = zip(((0, F.lit(0.0)), *changes), changes)
         reached = [
             F.when(later >= left, F.lit(begin) + (left - before) / (later - before) * (end - begin))
@@ -266,7 +266,7 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
 def headroom(
     report_servers: DataFrame, stream_replicas: DataFrame, of_forecasts: DataFrame, settings: Settings
 ) -> DataFrame:
-    """Return for each server, and each zone, whether the others of its cluster could take what it holds if it failed now."""
+    """Return for each server, and each zone, whether the rest of its cluster could take its data if it failed now."""
     moment = [column.name for column in MOMENT]
     servers = report_servers.where("answered AND jetstream").select(
         *moment, *CLUSTER, "server", "zone", "max_storage", "storage", "reserved_storage"
@@ -301,7 +301,7 @@ def headroom(
 
 
 def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: str, name: str) -> DataFrame:
-    """Return what is to be made again, and what is lost, when each server or zone fails, and the room on those that are left."""
+    """Return the data to rebuild and the data lost if each server or zone fails, and the space on the remaining servers."""
     moment = [column.name for column in MOMENT]
     key = ["fleet", "snapshot", *CLUSTER, name]
     of_stream = (

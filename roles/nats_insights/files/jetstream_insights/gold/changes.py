@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was changed between two snapshots: configurations, versions, members, limits, and what came and went.
+"""Changes between two snapshots: of configurations, versions, members and limits, additions and removals.
 
-Configurations are compared by hash, then field by field. Something is `removed` when a server that reported it
-answers and no longer does; a stream on servers that are away is not. A server is removed when nobody expects it any
-more. Ephemeral consumers are left out.
+Configurations are compared by hash, then field by field. An asset is `removed` when a server that reported it answers and no
+longer reports it; assets on unavailable servers are not. A server is removed when it is no longer expected. Ephemeral
+consumers are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 _NAMES = ("server", *CONSUMER)
 _THING = ("fleet", "object", *_NAMES)
 
-#: What a thing's state holds → what its change is called.
+#: Property of a state → kind of its change.
 _WHAT = {
     "version": "version",
     "domain": "domain",
@@ -37,15 +37,15 @@ _WHAT = {
     "max_payload": "limits",
 }
 
-#: Seconds by which a thing may be older than the snapshot that did not show it and still be new: clocks differ.
+#: Seconds before the previous snapshot in which an asset may have been created and still be new: clocks differ.
 _NEW = 60
 
 
-#: Instead of a time: the configuration was loaded when the server started.
+#: Replaces the time if the configuration was loaded at the start of the server.
 _AT_START = "at start"
 
 
-#: What of a state is a list.
+#: Properties of a state that are lists.
 _LISTS = ("members", "tags")
 
 
@@ -58,9 +58,9 @@ def _things(
     known: Column | None = None,
     **names: Column,
 ) -> DataFrame:
-    """Return things as rows of one form, one for the snapshots of a block that reported the same: names, who tells of them, when
-    they were created, and their state as text, null where it is not `known`: such a row only tells that the thing is there.
-    `places`: the snapshots in blocks."""
+    """Return objects as uniform rows, one for all snapshots of a block with the same report: names, reporting servers, creation
+    time, and state as text, null if it is not `known`: such a row only shows that the object exists. `places`: the snapshots in
+    blocks."""
     shown = F.struct(*(value.alias(name) for name, value in state.items()))
     each = frame.join(F.broadcast(places), on=SNAPSHOT_KEY).select(
         "fleet",
@@ -98,9 +98,9 @@ def things(
     consumers: DataFrame,
     accounts: DataFrame,
 ) -> DataFrame:
-    """Return all whose changes are recorded: servers, the meta group, streams, durable consumers, accounts with JetStream."""
+    """Return all objects whose changes are recorded: servers, meta group, streams, durable consumers, JetStream accounts."""
     places = in_blocks(snapshots).select(*SNAPSHOT_KEY, *BLOCK, "place")
-    # A start loads the configuration too, which is no reload.
+    # A start loads the configuration as well; that is not a reload.
     reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
     loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
         F.col("config_load_time").isNotNull(), _AT_START
@@ -133,7 +133,7 @@ def things(
 def states(
     of_looks: DataFrame, of_things: DataFrame, looks_before: DataFrame, things_before: DataFrame, day: Column
 ) -> DataFrame:
-    """Return the states of what was not the same in all snapshots. The frames `before`: the last hour before the day."""
+    """Return the states of objects that differ between snapshots. The frames `…_before` hold the last hour before the day."""
     of_fleet = Window.partitionBy("fleet").orderBy("number")
     of_all = in_blocks(moments(of_looks.unionByName(looks_before))).select(
         *SNAPSHOT_KEY,
@@ -153,7 +153,7 @@ def states(
 
 
 def _in_order(of_states: DataFrame) -> DataFrame:
-    """Return the states, each with the one before it of the same thing."""
+    """Return the states, each with the previous one of the same object."""
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
     known = F.col("state").isNotNull()
@@ -172,12 +172,12 @@ def _in_order(of_states: DataFrame) -> DataFrame:
 
 
 def _changed(seen: DataFrame, day: Column) -> DataFrame:
-    """Return the states of the day that are not the same as the one before, once for each `field`."""
+    """Return the states of the day that differ from the previous one, once for each `field`."""
     recreated = another_life(F.col("created"), F.col("old_created"))
 
     def differs(name: Column) -> Column:
         new, before = F.col("state")[name], F.col("old_state")[name]
-        # What one of the two did not tell is no change.
+        # A property that one of the two did not report is not a change.
         return F.coalesce((new != before) & (new != _AT_START), F.lit(False))
 
     fields = F.when(recreated, F.array(F.lit("created"))).otherwise(F.filter(F.map_keys("state"), differs))
@@ -186,12 +186,12 @@ def _changed(seen: DataFrame, day: Column) -> DataFrame:
 
 
 def _configured() -> Column:
-    """Return whether a change is one that the configurations themselves tell."""
+    """Return whether a change is a difference between two configurations."""
     return (F.col("field") == "config") & F.col("object").isin("stream", "consumer")
 
 
 def edits(of_states: DataFrame, day: Column) -> DataFrame:
-    """Return the snapshots that have the configurations before and after a change, by the table of silver that has them."""
+    """Return the snapshots with the configurations before and after a change, with the silver table that has them."""
     changed = _changed(_in_order(of_states), day).where(_configured())
     old = (F.col(f"old_{name}").alias(name) for name in ("snapshot", "taken"))
     both = F.array(F.struct("snapshot", "taken"), F.struct(*old))
@@ -199,7 +199,7 @@ def edits(of_states: DataFrame, day: Column) -> DataFrame:
 
 
 def changes(of_states: DataFrame, streams: DataFrame, consumers: DataFrame, day: Column) -> DataFrame:
-    """Return what changed in the day, in order. `streams`, `consumers`: of the snapshots of `edits`."""
+    """Return the changes of the day, in order. `streams`, `consumers`: from the snapshots of `edits`."""
     seen = _in_order(of_states)
     changed = _changed(seen, day)
     what = F.coalesce(
@@ -228,8 +228,8 @@ def _in_other_domains(events: DataFrame, moved: DataFrame, side: str) -> DataFra
 
 
 def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
-    """Return the rows of the things that may have come, gone or changed: few, so that putting them in order costs little. That
-    nobody reported a thing because all who have it were silent is no reason; of servers it may be one."""
+    """Return the rows of objects that may have been added, removed or changed: few, so sorting them is cheap. An object that was
+    not reported because all its servers were silent is not a suspect; a server may be."""
     silences = (
         of_all.select("fleet", "number", F.explode("silent").alias("host"))
         .groupBy("fleet", "host")
@@ -253,7 +253,7 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     silent = F.transform("hosts", lambda host: F.coalesce(F.try_element_at("silences", host), never))
     all_silent = F.aggregate(silent, F.get(silent, F.lit(0)), F.array_intersect)
     unseen = F.coalesce(F.when(F.col("object") != "server", F.size(all_silent)), F.lit(0))
-    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before anybody reported it
+    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before the first report
     suspect = (F.col("reported") + unseen != F.col("many")) | F.coalesce(
         F.col("differs") | F.col("again") | (new & (unseen > 0)), F.lit(False)
     )
@@ -262,11 +262,11 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return the top-level fields in which configurations differ."""
+    """Return the top-level fields that differ between configurations."""
     key = ["fleet", "snapshot", *CONSUMER]
     every = union([streams.withColumn("consumer", F.lit("")).select(*key, "config"), consumers.select(*key, "config")])
     sides = {"old_snapshot": "old_fields", "snapshot": "new_fields"}
-    # Both at once: that silver is read is what costs.
+    # Both sides in one pass, because reading silver is the expensive part.
     both = F.array(
         *(F.struct(F.col(name).alias("snapshot"), F.lit(side).alias("side")) for name, side in sides.items())
     )
@@ -292,7 +292,7 @@ def _event(what: str) -> tuple[Column, ...]:
 
 
 def _came(seen: DataFrame) -> DataFrame:
-    """Return what was not there in the snapshot before: not what was only not reported."""
+    """Return the objects that the previous snapshot did not have, without those that it only failed to report."""
     new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("previous") - _NEW, F.lit(True))
     unreported = F.size(F.array_except("hosts", "previous_silent")) == 0
     return seen.where(
@@ -301,8 +301,8 @@ def _came(seen: DataFrame) -> DataFrame:
 
 
 def _went(seen: DataFrame, day: Column) -> DataFrame:
-    """Return what the next snapshot did not show any more, although one that had reported of it answered. A server is gone when
-    nobody expects it any more."""
+    """Return the objects that the next snapshot no longer shows although a server that had reported them answered. A server is
+    removed when it is no longer expected."""
     reported = F.size(F.array_except("hosts", "following_silent")) > 0
     return seen.where(F.col("next").isNull() & reported & (F.to_date("following") == day)).select(
         *_THING, F.col("following").alias("taken"), F.col("taken").alias("before"), *_event("removed")
@@ -313,7 +313,7 @@ _ASSETS = ("streams", "consumers")
 FACTS = (
     Table(
         "things",
-        "server, meta group, account, stream and durable consumer, for the snapshots that reported the same of it",
+        "server, meta group, account, stream and durable consumer, for the snapshots with the same report of it",
         columns.THINGS,
         tuple(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", *_ASSETS, "accounts")),
         things,
@@ -322,7 +322,7 @@ FACTS = (
 TABLES = (
     Table(
         "states",
-        "server, meta group, account, stream and durable consumer that was not the same in all snapshots, in each of them",
+        "server, meta group, account, stream and durable consumer that differs between snapshots, in each of them",
         columns.STATES,
         ("hours.looks", "hours.things", "before.looks", "before.things", "day"),
         states,

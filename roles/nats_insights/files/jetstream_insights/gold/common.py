@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gold tables share: settings, the moments of a day, zones, and the live modules' rules as expressions."""
+"""Shared parts of the gold tables: settings, the snapshots of a day, zones, and the live modules' rules as expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SNAPSHOT_KEY = ["fleet", "snapshot"]
 
 @dataclass(frozen=True)
 class Maintenance:
-    """A window in which what happens was meant. `servers`: only these; empty for all."""
+    """A window whose events are treated as planned. `servers`: only events of these; empty for all."""
 
     begin: datetime
     end: datetime
@@ -30,13 +30,13 @@ class Maintenance:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is judged by.
+    """Thresholds of the gold tables.
 
-    `longest_gap`: seconds between two snapshots beyond which nothing is known of the time in between. `max_lag`, `max_active`:
-    as of nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective
-    of the time with quorum. `recent`: seconds that the rates of consumers are of. `stuck_after`: seconds without progress, or
-    three times ack_wait, that make a consumer stuck. `fill`: the part of a server's storage that may be used after another one
-    failed.
+    `longest_gap`: seconds between two snapshots beyond which the state in between is unknown. `max_lag`, `max_active`: as in
+    nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective for
+    the time with quorum. `recent`: the last seconds over which the rates of consumers are computed. `stuck_after`: seconds
+    without progress, or three times ack_wait, after which a consumer is stuck. `fill`: the part of a server's storage that may
+    be used after another server has failed.
     """
 
     maintenance: tuple[Maintenance, ...] = ()
@@ -54,7 +54,7 @@ DEFAULTS = Settings()
 
 
 def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
-    """Return whether a time overlaps a maintenance window; of a window for some servers, whether one of these is."""
+    """Return whether a time overlaps a maintenance window; a window for some servers counts only if one of them is given."""
     found = F.lit(False)
     for window in settings.maintenance:
         inside = (end >= F.lit(window.begin)) & (begin <= F.lit(window.end))
@@ -65,8 +65,8 @@ def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Colu
 
 
 def another_life(created: Column, before: Column) -> Column:
-    """Return whether an asset was created again since `before`. Servers report the same creation up to a second apart; where one
-    of the times is not known it is the same."""
+    """Return whether an asset was recreated since `before`. Servers report the same creation up to a second apart; an unknown
+    time counts as the same creation."""
     apart = F.abs(F.unix_micros(created) - F.unix_micros(before))
     return F.coalesce(apart > F.lit(SAME), F.lit(False))
 
@@ -88,24 +88,24 @@ def with_day(frame: DataFrame) -> DataFrame:
 
 
 def with_hour(frame: DataFrame) -> DataFrame:
-    """Add the day of `taken`, and its hour in it."""
+    """Add the day and the hour of `taken`."""
     return with_day(frame).withColumn("hour", F.hour("taken"))
 
 
 def whole_hour() -> Column:
-    """Return when the hour of `taken` began."""
+    """Return the start of the hour of `taken`."""
     return F.date_trunc("hour", "taken").alias("whole_hour")
 
 
-#: Snapshots of an hour that a block has, each a bit of a whole number that is not negative.
+#: Snapshots of an hour in a block, each a bit of a non-negative integer.
 _OF_BLOCK = 63
-#: What identifies a block of a fleet's snapshots.
+#: Identifies a block of a fleet's snapshots.
 BLOCK = ("whole_hour", "block")
 
 
 def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
-    """Add `whole_hour`, the `block` of it that a snapshot is in, and its `place` there. In a block no two that follow one another
-    are further apart, in seconds."""
+    """Add `whole_hour`, the `block` of a snapshot within it, and its `place` in the block. Consecutive snapshots of a block are
+    at most `longest_gap` seconds apart."""
     of_hour = Window.partitionBy("fleet", "whole_hour").orderBy("taken", "snapshot")
     apart = seconds(F.lag("taken").over(of_hour), F.col("taken")) > F.lit(longest_gap)
     numbered = snapshots.withColumn("whole_hour", whole_hour()).withColumns(
@@ -122,7 +122,7 @@ def bit() -> Column:
 
 
 def spans(bits: Column) -> Column:
-    """Return the `first` and the `last` place of each row of bits that are set, in order."""
+    """Return the `first` and the `last` place of each sequence of set bits, in order."""
 
     def places(of: Column) -> Column:
         return F.filter(F.sequence(F.lit(0), F.lit(_OF_BLOCK - 1)), lambda place: F.getbit(of, place) == 1)
@@ -133,7 +133,7 @@ def spans(bits: Column) -> Column:
 
 
 def zone() -> Column:
-    """Return a server's zone: what follows the prefix in its first such tag. The prefix: its unique_tag, else az: or zone:."""
+    """Return a server's zone: its first tag with the prefix, which is removed. The prefix is unique_tag, else az: or zone:."""
     tags = F.coalesce(F.col("tags"), F.array().cast("array<string>"))
 
     def found(prefix: Column) -> Column:
@@ -145,7 +145,7 @@ def zone() -> Column:
 
 
 def in_step(peer: Column, settings: Settings) -> Column:
-    """Return whether a leader's view of a replica can be counted on (_quorum.py Limits.in_step)."""
+    """Return whether a replica is in step by its leader's report (_quorum.py Limits.in_step)."""
     lag = F.coalesce(peer["lag"], F.lit(0))
     silent = F.coalesce(peer["active"], F.lit(0)) > F.lit(settings.max_active * 1e9)
     away = F.coalesce(peer["offline"], F.lit(False)) | silent | (lag > F.lit(settings.max_lag))
@@ -153,7 +153,7 @@ def in_step(peer: Column, settings: Settings) -> Column:
 
 
 def behind(settings: Settings) -> Column:
-    """Return the names of the peers that cannot be counted on; `absent` must be a column (_quorum.py _in_step)."""
+    """Return the names of the peers that are out of step; `absent` must be a column (_quorum.py _in_step)."""
 
     def out(peer: Column) -> Column:
         absent = F.array_contains("absent", peer["name"])
@@ -164,7 +164,7 @@ def behind(settings: Settings) -> Column:
 
 
 def group_state() -> Column:
-    """Return how a group is: by `leader`, `peers`, `num_replicas`, `quorum` and `behind` (_quorum.py _group_problems)."""
+    """Return a group's state from `leader`, `peers`, `num_replicas`, `quorum` and `behind` (_quorum.py _group_problems)."""
     others = F.coalesce(F.size("peers"), F.lit(0))
     counted = F.lit(1) + others - F.size("behind")
     return (
@@ -177,8 +177,8 @@ def group_state() -> Column:
 
 
 def pair_slopes(points: Column) -> Column:
-    """Return the sorted slopes of all pairs of an array of points (at, value); their median is the slope of Theil and Sen. All
-    are in memory: the points' number squared bounds it."""
+    """Return the sorted slopes of all pairs from an array of points (at, value); their median is the Theil–Sen slope. All pairs
+    are in memory, and their number is the square of the number of points."""
     pairs = F.flatten(
         F.transform(
             points,
@@ -192,7 +192,7 @@ def pair_slopes(points: Column) -> Column:
 
 
 def middle(values: Column) -> Column:
-    """Return the median of a sorted array, null when it is empty."""
+    """Return the median of a sorted array, null if it is empty."""
     size = F.size(values)
     low, high = F.get(values, F.floor((size - 1) / 2).cast("int")), F.get(values, F.floor(size / 2).cast("int"))
     return (low + high) / 2

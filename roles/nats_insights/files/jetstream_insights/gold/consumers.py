@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which consumers keep up, fall behind, stand still, or deliver the same messages again and again.
+"""State of consumers: keeping up, falling behind, stuck, or redelivering the same messages.
 
-Trends are Theil–Sen's (the median of the slopes between all pairs of points) and Kendall's τ ((rising − falling
+Trends use the Theil–Sen slope (the median of the slopes between all pairs of points) and Kendall's τ ((rising − falling
 pairs) / pairs): `growing` needs τ ≥ 0.6, 6 points and 10 messages, `catching_up` τ ≤ −0.6. `stuck` and `redelivering`
-need 15 minutes without progress, or three times ack_wait when that is more.
+need 15 minutes without progress, or three times ack_wait if that is longer.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from jetstream_insights.gold.tables import Table, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
 from jetstream_insights.times import seconds
 
-#: Points of the trend at most, and at least for a judgement; and what |τ| makes a trend.
+#: Maximum number of points of the trend, the minimum for a result, and the |τ| of a trend.
 _POINTS, _ENOUGH, _TREND = 24, 6, 0.6
 
-#: Messages that num_pending must have risen by to count as growing.
+#: Messages by which num_pending must have risen to count as growing.
 _RISE = 10
 
-#: Acknowledgements may take as long as ack_wait: so many of them without progress is standing still.
+#: A message may be acknowledged up to ack_wait after its delivery: a consumer without progress for this many ack_waits is stuck.
 _WAITS = 3
 
 _KEY = ("fleet", *CONSUMER, "created")
 
 _NUMBERS = ("num_pending", "num_ack_pending", "num_redelivered", "delivered_consumer_seq", "ack_floor_consumer_seq")
 
-#: What shows that a consumer made progress.
+#: Sequences that rise when a consumer makes progress.
 _FLOORS = ("ack_floor_stream_seq", "delivered_stream_seq")
 
 
 def lags(consumers: DataFrame) -> DataFrame:
-    """Return how each consumer did in an hour, as its leader reported. Whether it made progress between the hour before and the
-    first snapshot is left to the day."""
+    """Return the state of each consumer in an hour, as its leader reported. Progress between the previous hour and the first
+    snapshot is computed with the day."""
     work = (F.col("num_pending") > 0) | (F.col("num_ack_pending") > 0)
     reported = consumers.where(F.col("leader").isNotNull()).withColumns({
         name: F.coalesce(F.col(name), F.lit(0))
@@ -70,8 +70,8 @@ def lags(consumers: DataFrame) -> DataFrame:
 
 
 def _with_one_creation(frame: DataFrame, one: WindowSpec) -> DataFrame:
-    """Add whether a consumer `begins`, and let `created` be what was reported of that creation first. `one`: the rows of a
-    consumer in order."""
+    """Add whether a consumer `begins`, and set `created` to the first report of that creation. `one`: the rows of a consumer in
+    order."""
     begins = F.lag("taken").over(one).isNull() | another_life(F.col("created"), F.lag("created").over(one))
     first = F.last(F.when(F.col("begins"), F.struct("created")), ignorenulls=True)
     until = one.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -79,14 +79,14 @@ def _with_one_creation(frame: DataFrame, one: WindowSpec) -> DataFrame:
 
 
 def _progress(before: Mapping[str, Column], of: str = "") -> Column:
-    """Return whether there is nothing to do, or more was done than `before`, unless the consumer begins."""
+    """Return whether the consumer has no work, or did more than `before`, unless it begins."""
     more = (~F.col("begins") & (F.col(f"{of}{name}") > before[name]) for name in _FLOORS)
     return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
 def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
-    """Return how each consumer does, as its leader reported over the day. `past`: the same of the day before, so that one that
-    stood still at its end goes on doing so."""
+    """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
+    consumer that was stuck at its end remains stuck."""
     one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
     of_hours = _with_one_creation(of_hours, one)
     every = Window.partitionBy(*_KEY)
@@ -97,7 +97,7 @@ def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Se
                 "moved_delivered", F.when(F.col("began"), F.col("first.delivered_consumer_seq"))
             ),
             "moved_at": F.coalesce("moved_at", F.when(F.col("began"), F.col("begin"))),
-            # Of hours that ended before what is recent nothing is wanted.
+            # The trend does not use hours that ended before the recent period.
             "points": F.when(seconds(F.col("taken"), F.col("end")) <= F.lit(settings.recent), F.col("points")),
         }
     )
@@ -152,7 +152,7 @@ def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Se
     sum_of_signs = F.aggregate("pairs", F.lit(0.0), lambda total, slope: total + F.signum(slope))
     delivered = F.col("delivered_consumer_seq") - F.col("then.delivered_consumer_seq")
     rose = F.col("num_pending") - F.col("then.num_pending")
-    # Nothing moved in the whole day, and not at the end of the one before.
+    # Nothing moved in the entire day, and not at the end of the previous one.
     goes_on = (
         F.col("moved_at").isNull()
         & F.col("past_since").isNotNull()
@@ -162,7 +162,7 @@ def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Se
     stands = F.col("work") & (F.col("still_since") < F.col("end"))
     known = joined.withColumns({
         "deliver_rate": ratio(delivered, elapsed),
-        # In messages of the consumer, as what comes: a filter passes over the others of the stream.
+        # In messages of the consumer, like ingest_rate: its filter skips the other messages of the stream.
         "ack_rate": not_negative(
             ratio(F.col("ack_floor_consumer_seq") - F.col("then.ack_floor_consumer_seq"), elapsed)
         ),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By how much counters of servers rose: between the snapshots of an hour, and from one hour to the next."""
+"""Increases of server counters: between the snapshots of an hour, and from one hour to the next."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jetstream_insights.times import seconds
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters, of which each `series` has one value in a snapshot, at most. They can be compared with those before where `start`
-    is the same, the time between is not too long, and none is lower. `shown`: what is wanted of a snapshot besides, by type."""
+    """Counters with at most one value for each `series` in a snapshot. Two snapshots are comparable if `start` is equal, the time
+    between them is not too long, and no counter decreased. `shown`: further columns of a snapshot to keep, by type."""
 
     names: tuple[str, ...]
     series: tuple[str, ...]
@@ -29,15 +29,15 @@ class Counters:
 
     @property
     def columns(self) -> tuple[Col, ...]:
-        """What is known of an hour, besides the series."""
+        """The hourly columns next to the series."""
         types = {"taken": "timestamp", "server_id": "string", "start": "timestamp"}
         fields = ",".join(f"{name}:{types.get(name, 'bigint')}" for name in self._of_snapshot)
         return (
-            Col("first", f"struct<{fields}>", "as its first snapshot reported"),
-            Col("last", f"struct<{fields}>", "as its last snapshot reported"),
+            Col("first", f"struct<{fields}>", "values in the first snapshot"),
+            Col("last", f"struct<{fields}>", "values in the last snapshot"),
             Col("possible", "double", "seconds between its snapshots"),
-            Col("observed", "double", "seconds of those between snapshots that can be compared"),
-            Col("gaps", "bigint", "pairs of snapshots that cannot"),
+            Col("observed", "double", "seconds between comparable snapshots"),
+            Col("gaps", "bigint", "pairs of snapshots that are not comparable"),
             *(Col(name, "bigint", "rise in the observed time") for name in self.names),
         )
 
@@ -50,7 +50,7 @@ class Counters:
         return ("possible", "observed", "gaps", *self.names)
 
     def of_hours(self, rows: DataFrame, settings: Settings) -> DataFrame:
-        """Return what each series did in an hour. The step from the hour before is left to the day."""
+        """Return the increases of each series in an hour. The step from the previous hour is computed with the day."""
         key = [*self.series, "whole_hour"]
         before = F.lag("of").over(Window.partitionBy(*key).orderBy("taken"))
         of_snapshots = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._of_snapshot)})
@@ -63,7 +63,7 @@ class Counters:
         )
 
     def of_day(self, of_hours: DataFrame, before: DataFrame, settings: Settings) -> DataFrame:
-        """Return the hours with the steps to each of them; `before`: the last hour before the day."""
+        """Return the hours with the steps that lead to them; `before`: the last hour before the day."""
         every = of_hours.withColumn("today", F.lit(True)).unionByName(before.withColumn("today", F.lit(False)))
         old = F.lag("last").over(Window.partitionBy(*self.series).orderBy("taken"))
         stepped = every.withColumn("step", self._step(old, F.col("first"), settings)).where("today")
@@ -71,7 +71,7 @@ class Counters:
         return stepped.withColumns({name: F.coalesce(own + step, own, step) for name, (own, step) in sums.items()})
 
     def _step(self, old: Column, new: Column, settings: Settings) -> Column:
-        """Return the step between two snapshots, of nulls when there is none before."""
+        """Return the step between two snapshots, with nulls if the previous one is missing."""
         elapsed = seconds(old["taken"], new["taken"])
         rises = {name: new[name] - old[name] for name in self.names}
         conditions = (

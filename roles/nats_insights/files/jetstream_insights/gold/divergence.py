@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replicas of a stream that do not hold what their leader holds.
+"""Replicas of a stream with other contents than their leader.
 
-Servers answer one after the other. Tolerated is what was written between their answers (by `received`), and what
-expired, was acknowledged or purged meanwhile at the leader's own rate, last_seq − messages. Compared is what is
-missing in the middle: the difference of messages less that of last_seq.
+Servers answer one after the other. The tolerance covers messages written between their answers (by `received`), and messages
+that expired, were acknowledged or purged in that time, at the leader's own rate, last_seq − messages. The comparison finds
+messages missing in the middle: the difference of messages minus the difference of last_seq.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from jetstream_insights.gold.tables import Table, not_negative, ratio
 from jetstream_insights.keys import STREAM
 from jetstream_insights.times import seconds
 
-#: Compared snapshots in a row that make it more than a moment.
+#: Consecutive compared snapshots after which a difference counts as more than temporary.
 _IN_A_ROW = 3
 
-#: Seconds by which two answers may be further apart than their times of arrival tell, and messages that may be on their way.
+#: Seconds by which two answers may be further apart than their arrival times, and messages that may be in flight.
 _SLACK_SECONDS, _SLACK_MESSAGES = 1.0, 10
 
 _STREAM = ("fleet", *STREAM)
@@ -32,7 +32,7 @@ _KEY = (*_STREAM, "server", "created")
 
 
 class Compared(NamedTuple):
-    """How a replica and its leader compare: the tolerance in messages, whether it lags, or differs; null without leader."""
+    """The comparison of a replica and its leader: tolerance in messages, whether it lags or differs; null without a leader."""
 
     tolerance: Column
     lags: Column
@@ -40,7 +40,7 @@ class Compared(NamedTuple):
 
 
 def pairs(stream_replicas: DataFrame) -> DataFrame:
-    """Return each replica of a stream beside its sole leader in each snapshot; `leader` is null where there is none."""
+    """Return each replica of a stream with its sole leader in each snapshot; `leader` is null if there is none."""
     rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
     one = F.struct(
         rank.alias("rank"),
@@ -49,10 +49,10 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
         "received",
         *(F.coalesce(name, F.lit(0)).alias(name) for name in columns.HELD),
     )
-    # What else is made of a stream's rows is made where they are then.
+    # Other computations over a stream's rows can use the same partitioning.
     together = stream_replicas.repartition(*_STREAM)
     grouped = together.groupBy(*_STREAM, "snapshot", "taken").agg(F.array_sort(F.collect_list(one)).alias("all"))
-    # Sorted by rank: the first is the leader when nobody else has its rank.
+    # Sorted by rank: the first is the leader if no other replica has its rank.
     best, next_ = F.col("all")[0], F.try_element_at("all", F.lit(2))
     sole = (best["rank"] < 2) & (next_.isNull() | (next_["rank"] > best["rank"]))
     led = grouped.withColumn("leads", F.when(sole, best))
@@ -67,7 +67,7 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
 
 
 def _rates(old: Column, new: Column) -> dict[str, Column]:
-    """Return how many messages a second the leader wrote between two pairs, and how many went."""
+    """Return the messages per second that the leader wrote between two pairs, and those that were removed."""
     elapsed = seconds(old["taken"], new["taken"])
     written = new["leader_last_seq"] - old["leader_last_seq"]
     gone = written - (new["leader_messages"] - old["leader_messages"])
@@ -75,30 +75,30 @@ def _rates(old: Column, new: Column) -> dict[str, Column]:
 
 
 def _compared(pair: Column, write: Column, trim: Column, trims: Column) -> Compared:
-    """Compare a pair at these rates. `trims`: whether messages go at all."""
+    """Compare a pair at these rates. `trims`: whether messages are removed at all."""
     window = F.coalesce(pair["apart"], F.lit(0.0)) + F.lit(_SLACK_SECONDS)
     tolerance = F.coalesce(write, F.lit(0.0)) * window + F.lit(_SLACK_MESSAGES)
     trimmed = F.coalesce(trim, F.lit(0.0)) * window
     behind = pair["leader_last_seq"] - pair["last_seq"]
-    # What is only on its way is missing at the end too.
+    # Messages in flight are missing from last_seq as well.
     missing = F.abs((pair["leader_messages"] - pair["messages"]) - behind)
     other = (pair["leader_bytes"] != pair["bytes"]) | (pair["leader_first_seq"] != pair["first_seq"])
-    # Where any go, the next one may go between two answers, however seldom that is.
+    # If messages are removed, however rarely, one may be removed between the two answers.
     whole = F.when(trims, 1).otherwise(0)
     lags = F.abs(behind) > tolerance
     return Compared(tolerance, lags, ~lags & ((missing > trimmed + whole) | ((behind == 0) & other & (trimmed == 0))))
 
 
 def _of_newest(frame: DataFrame, *of_replica: str) -> DataFrame:
-    """Return the rows of the stream as it was at last: one that was made again has other replicas."""
+    """Return the rows of the latest stream: a recreated stream has other replicas."""
     in_order = Window.partitionBy(*of_replica).orderBy("taken")
     whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     return frame.withColumn("newest", F.last("created").over(whole)).where(F.col("created").eqNullSafe(F.col("newest")))
 
 
 def followers(stream_replicas: DataFrame) -> DataFrame:
-    """Return what an hour tells of each replica: its first and its last pair, and what those after the first amount to. The step
-    from the hour before is left to the day."""
+    """Return the hourly aggregate of each replica: its first and last pair, and a summary of those after the first. The step from
+    the previous hour is computed with the day."""
     of_hour = (*_STREAM, "server", "whole_hour")
     group = Window.partitionBy(*of_hour)
     stepped = (
@@ -114,7 +114,7 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
         {"tolerance": found.tolerance, "lags": later & found.lags, "differs": later & found.differs, "both": later}
     )
     near = F.col("both") & ~F.col("lags")
-    # A snapshot in which it lags says nothing of whether it is alike.
+    # A snapshot in which a replica lags does not show whether it differs.
     ended = compared.withColumns(
         {
             "alike_at": F.max(F.when(near & ~F.col("differs"), F.col("taken"))).over(group),
@@ -141,7 +141,7 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
     )
 
 
-#: What ends that a replica differs or lags.
+#: The time that ends each condition.
 _ENDS = {"differs": "alike_at", "lags": "near_at"}
 
 
@@ -150,7 +150,7 @@ def _after(moment: str, end: str) -> Column:
 
 
 def _with_steps(of_hours: DataFrame) -> DataFrame:
-    """Return the hours of a day in parts: the first pair, with the step from the hour before, and those after it."""
+    """Return the hours of a day in two parts: the first pair, with the step from the previous hour, and the later pairs."""
     of_day = (*_STREAM, "server")
     group = Window.partitionBy(*of_day)
     steps = {
@@ -160,7 +160,7 @@ def _with_steps(of_hours: DataFrame) -> DataFrame:
     stepped = _of_newest(of_hours, *of_day).withColumns(steps)
 
     def rate(name: str) -> Column:
-        # Of the first pair of all nothing is known yet: the day's own mean stands in.
+        # The first pair of all has no rate yet: the day's own mean replaces it.
         step, hour = F.col(f"{name}_step"), F.col(name)
         whole = F.coalesce(F.sum(hour["sum"]).over(group), F.lit(0.0)) + F.coalesce(F.sum(step).over(group), F.lit(0.0))
         return F.coalesce(step, ratio(whole, F.sum(hour["count"]).over(group) + F.count(step).over(group)))
@@ -194,15 +194,15 @@ def _with_steps(of_hours: DataFrame) -> DataFrame:
 
 
 def divergence(of_hours: DataFrame, past: DataFrame) -> DataFrame:
-    """Return of each replica whether it differs from its leader, or lags behind it, for longer than a moment.
+    """Return whether each replica differs from its leader, or lags behind it, for more than a moment.
 
-    Answers come at different times: what was written and what went in between is tolerated. A leader may differ from the one
-    before it, so that what is the matter is of the pair. `past`: the same of the day before, so that what was the matter at its
-    end goes on until a snapshot shows that it is over.
+    Answers arrive at different times: messages written or removed in between are tolerated. A new leader may differ from the
+    previous one, so the result is a property of the pair. `past`: the same table of the previous day, so a condition present at
+    its end continues until a snapshot shows that it is over.
     """
     of_replica = Window.partitionBy(*_STREAM, "server")
     parts = _with_steps(of_hours).withColumns({end: F.max(end).over(of_replica) for end in _ENDS.values()})
-    # What began in a part goes on where no later one has ended it.
+    # A condition that began in one part continues unless a later part has ended it.
     goes_on = {name: _after(f"{name}_since", end) for name, end in _ENDS.items()}
     since = [F.min(F.when(is_so, F.col(f"{name}_since"))) for name, is_so in goes_on.items()]
     grouped = parts.groupBy(*_KEY, F.to_date("taken").alias("day")).agg(
@@ -218,7 +218,7 @@ def divergence(of_hours: DataFrame, past: DataFrame) -> DataFrame:
         (F.col("in_a_row") - F.col("differs_in_a_row")).alias("past_lags"),
     )  # fmt: skip
     none = F.lit(0)
-    # What was alike was near, too: where it still differs, it began to before it lagged.
+    # A snapshot that counts for alike_at counts for near_at, too: a difference that continues began before any lag.
     carried = grouped.join(before, on=list(_KEY), how="left").withColumns(
         {
             "past_differs": F.when(F.col("alike_at").isNull(), F.coalesce("past_differs", none)).otherwise(none),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The forecast that capacity.py describes: slopes, spreads and bands, as expressions on the daily slopes of four weeks."""
+"""The forecast described in capacity.py: slopes, spreads and bands, as expressions on the daily slopes of four weeks."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from jetstream_insights.gold.tables import ratio
 
 KEY = ("fleet", *(column.name for column in columns.ASSET))
 
-#: Days of the two windows, how many must have a slope for a forecast, and how many for a spread of weeks.
+#: Days of the two windows, days with a slope needed for a forecast, and days needed for a spread of weeks.
 LONG, SHORT, ENOUGH, WEEKS = 28, 7, 3, 14
 
-#: Days ahead of the forecasts that are judged, the one that is shown with them, and over how many days they are judged.
+#: Days ahead of the forecasts that are tested, the one shown with them, and the number of past days whose tests count.
 HORIZONS, SHOWN, JUDGED = (1, 7, 30), 7, 28
 
-#: A day's change that happened once: larger than this many times the median.
+#: A day's change is an exception if it is larger than this many times the median.
 _JUMP = 6.0
 
-#: The last week is unlike those before: by this part of the larger slope, and this many standard errors of the difference, of
-#: days that are correlated like a process of first order with 0.3.
+#: The last week differs from those before: by this part of the larger slope, and by this many standard errors of the difference,
+#: for days that are correlated like a first-order process with 0.3.
 _UNLIKE, _ERRORS, _CORRELATED = 0.1, 3.0, 1.3 / 0.7
 
-#: How many errors that do not overlap make a percentile of them better than that of the normal distribution, which this is.
+#: Number of non-overlapping errors for which their percentile is better than that of the normal distribution, and the latter.
 _POOL, _NORMAL = 20, 1.2816
 
-#: The largest power by which a spread grows with time (0.5: a random walk); the spread, as a part of what is used, that is none.
+#: The largest power by which a spread grows with time (0.5: a random walk); the spread, as a part of the usage, that counts as 0.
 _FASTEST, _NONE = 0.75, 1e-6
 
-#: What a truth may be off the band by, as a part of it: rounding.
+#: The part by which an actual value may be outside the band: rounding.
 _TOLERANCE = 1e-9
 
 
 def forecasts(of_growth: DataFrame, past: DataFrame, due: DataFrame, past_due: DataFrame, day: Column) -> DataFrame:
-    """Return how much each asset is expected to change from the end of the day on. `past`: growth of the days before; `due`,
-    `past_due`: backtests of the day, and of those before."""
+    """Return the expected change of each asset from the end of the day on. `past`: growth of the previous days; `due`,
+    `past_due`: backtests of the day, and of the previous days."""
     today = of_growth.select(*KEY, "used", "reserved", "limit", "last_hour")
     days = of_growth.unionByName(past).withColumn("age", F.date_diff(day, "day"))
     recent = F.col("age") < SHORT
@@ -72,7 +72,7 @@ def _band(days: int) -> dict[str, Column]:
 
 
 def _errors(due: DataFrame) -> DataFrame:
-    """Return how many errors each class has over each horizon, and their 10th and 90th percentile."""
+    """Return the number of errors of each class over each horizon, and their 10th and 90th percentile."""
     columns_ = []
     for days in HORIZONS:
         error = F.when(F.col("horizon") == days, F.col("spreads"))
@@ -83,9 +83,9 @@ def _errors(due: DataFrame) -> DataFrame:
     return due.groupBy("fleet", "scope", "resource").agg(*columns_)
 
 
-# Each projection on top of another multiplies what Spark does to plan them: there are as few as there can be.
+# Each further projection multiplies Spark's planning time, so there are as few as possible.
 def _with_slope(known: DataFrame) -> DataFrame:
-    """Add the slopes of both windows and the one that is chosen. `by_age`: the daily slopes by their age in days."""
+    """Add the slopes of both windows and the chosen one. `by_age`: the daily slopes by their age in days."""
     jumps = F.filter(F.map_values("by_age"), lambda step: F.abs(step) > F.col("size") * _JUMP)
     once = F.when(F.size(jumps) == 1, F.get(jumps, F.lit(0)))
 
@@ -98,7 +98,7 @@ def _with_slope(known: DataFrame) -> DataFrame:
         F.slice("kept", SHORT + 1, LONG - SHORT),
         lambda one, other: F.abs(one - other),
     )
-    # Of a normal distribution, the mean of |x - y| is 2 / sqrt(pi) standard deviations.
+    # For a normal distribution, the mean of |x - y| is 2 / sqrt(pi) standard deviations.
     noise = _mean(_known(apart)) * F.lit(math.sqrt(math.pi) / 2)
     error = noise * F.lit(math.sqrt(_CORRELATED * (1 / SHORT + 1 / (LONG - SHORT))))
     difference = F.abs(F.col("slope_short") - F.col("slope_before"))
@@ -127,7 +127,7 @@ def _with_slope(known: DataFrame) -> DataFrame:
 
 
 def _with_spreads(known: DataFrame) -> DataFrame:
-    """Add the spread around the forecast of each horizon, and make a slope 0 that is within its error."""
+    """Add the spread around the forecast of each horizon, and set a slope that is within its error to 0."""
     steps = _known(F.col("kept"))
     many = F.size(steps)
     squares = _mean(F.transform(steps, lambda step: F.pow(step - F.col("slope"), 2)))
@@ -136,9 +136,9 @@ def _with_spreads(known: DataFrame) -> DataFrame:
         F.sequence(F.lit(1), F.lit(LONG - SHORT + 1)), lambda begin: _sum(F.slice("kept", begin, F.lit(SHORT)))
     )
     squares = _mean(F.transform(_known(weeks), lambda week: F.pow(week - F.col("slope_long") * SHORT, 2)))
-    # Sums that overlap are nearer to their own mean than to the truth.
+    # Overlapping sums are closer to their own mean than to the true one.
     weekly = F.when(F.col("days_long") >= WEEKS, F.sqrt(squares / (1 - F.lit(float(SHORT)) / F.col("days_long"))))
-    # Without what each week brings again, of which the mean of four takes away a quarter.
+    # Without the weekly pattern, whose mean over four weeks absorbs a quarter of the residuals.
     residuals = F.transform("kept", lambda step, age: F.pow(step - F.get("weekdays", (age % SHORT).cast("int")), 2))
     random = F.sqrt(_mean(_known(residuals)) * (LONG / (LONG - SHORT)))
     measured = known.withColumns({"daily": daily, "weekly": weekly, "random": random})
@@ -170,17 +170,17 @@ def _known(values: Column) -> Column:
 
 
 def _sum(values: Column) -> Column:
-    """Return the sum, null when one of them is."""
+    """Return the sum, null if one value is null."""
     return F.aggregate(values, F.lit(0.0), lambda total, value: total + value)
 
 
 def _mean(values: Column) -> Column:
-    """Return the mean, null when one of them is, and of none."""
+    """Return the mean, null if one value is null or there are none."""
     return F.try_divide(_sum(values), F.size(values))
 
 
 def _weekdays(steps: Column) -> Column:
-    """Return the mean of each weekday, the last day's first, null where no day is known."""
+    """Return the mean of each weekday, that of the last day first, null if no such day is known."""
 
     def of(weekday: Column) -> Column:
         return _mean(_known(F.filter(steps, lambda _step, age: age % SHORT == weekday)))
@@ -189,7 +189,7 @@ def _weekdays(steps: Column) -> Column:
 
 
 def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
-    """Return how right the forecasts were that were made for the day. `past`: forecasts of the days before."""
+    """Return the errors of earlier forecasts for the day. `past`: forecasts of the previous days."""
 
     def of_horizon(name: str) -> Column:
         return F.coalesce(*(F.when(F.col("horizon") == days, F.col(name.format(days))) for days in HORIZONS))
@@ -205,7 +205,7 @@ def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
         )
     )  # fmt: skip
     actual = of_growth.select(*KEY, F.col("used").alias("actual"), "last_hour")
-    # The day may end at another hour than that of the forecast.
+    # The day may end at another hour than the day of the forecast.
     moved = F.col("slope") * (F.col("last_hour") - F.col("base_hour")) / F.lit(24.0)
     ahead = F.col("horizon") * F.col("slope")
 

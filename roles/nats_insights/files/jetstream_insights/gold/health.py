@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of the day servers and Raft groups were there, what went wrong from when to when, and what may have caused it.
+"""Availability of servers and Raft groups over the day, and the incidents with their likely causes.
 
-Of the time between two snapshots, half has the state of the first and half that of the second; it belongs to the day
-of the second. A group of which no server reports, while all servers that reported it are absent, is leaderless. An
-incident is what consecutive snapshots report alike; it ends with the day and goes on the next with `began_before`.
-Causes are candidates, not proof: what a member did between the last good snapshot and the last bad one.
+The first half of the time between two snapshots has the state of the first, the second half that of the second; both belong
+to the day of the second. A group without a report is leaderless if all servers that reported it are absent. An incident is a
+series of consecutive snapshots with the same bad state; it ends with the day and continues on the next with `began_before`.
+Causes are candidates, not proof: events of a member between the last good snapshot and the last bad one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from jetstream_insights.times import seconds
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 
-#: Seconds before an incident that an advisory or a line of a log may explain it from: it was written when the thing happened, not
-#: when it was seen.
+#: Seconds before an incident in which an advisory or a log line may still explain it: they are written when the event happens,
+#: not when a snapshot shows it.
 _MARGIN = 60.0
 _BEFORE = f"INTERVAL {int(_MARGIN)} SECONDS"
-#: Candidates that an incident names.
+#: Maximum number of candidates of an incident.
 _MOST = 10
 
-#: Kinds of advisories that tell of requests and deliveries, not of what happens to a group.
+#: Kinds of advisories about requests and deliveries, which do not explain the state of a group.
 _BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
 
-#: Kinds of lines in a server's log that may be why, with their ranks among the causes: a disk explains a restart, too.
+#: Kinds of lines in a server's log that may be causes, with their ranks: a disk error is first, as it explains a restart, too.
 _LOGGED = {
     "no_space": 0,
     "storage": 0,
@@ -47,14 +47,14 @@ _LOGGED = {
 
 
 def _started() -> Column:
-    """Return when a server started; without VARZ, by the uptime that STATSZ tells."""
+    """Return the start of a server; without VARZ, computed from the uptime in STATSZ."""
     return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
 
 
 def restarts(of_answers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
-    """Return the starts of servers, by name. `past`: server_availability of the days before, for when each answered last.
+    """Return the starts of servers, by name. `past`: server_availability of the previous days, for each server's last answer.
 
-    A name that two servers have is no identity: it is left out.
+    A name shared by two servers does not identify either, and is left out.
     """
     shared = ("fleet", "server", "server_id", "cluster", "version", "start", "taken")
     today = of_answers.where("NOT namesakes").select("*", "identity.*")
@@ -84,9 +84,9 @@ def restarts(of_answers: DataFrame, past: DataFrame, settings: Settings) -> Data
 
 
 def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
-    """Return of each Raft group how long it had a leader, a quorum, and all its replicas.
+    """Return for each Raft group how long it had a leader, a quorum, and all its replicas.
 
-    Between two snapshots the state is half the one and half the other; longer than the longest gap it is unknown.
+    Between two snapshots half the time has the earlier and half the later state; beyond the longest gap the state is unknown.
     """
     shared = [name for name in of_timeline.columns if name != "day"]
     runs = of_timeline.unionByName(
@@ -131,7 +131,7 @@ def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) ->
 
 
 def answers(servers: DataFrame) -> DataFrame:
-    """Return how each server answered in each snapshot."""
+    """Return the health, clock offset and identity of each server in each snapshot."""
     return servers.groupBy(*SNAPSHOT_KEY, "server", "taken").agg(
         F.min("cluster").alias("cluster"),
         F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
@@ -152,7 +152,7 @@ def presence(of_moments: DataFrame, of_answers: DataFrame) -> DataFrame:
 
 
 def server_availability(of_moments: DataFrame, of_answers: DataFrame, of_restarts: DataFrame) -> DataFrame:
-    """Return of each server in how many snapshots it answered, and was well."""
+    """Return for each server the number of snapshots in which it answered, and in which it was healthy."""
     key = ["fleet", "day", "server"]
     counted = (
         presence(of_moments, of_answers)
@@ -185,7 +185,7 @@ _INCIDENT_KEY = ("fleet", "incident", *GROUP_KEY, "server")
 
 
 def _group_incidents(of_timeline: DataFrame) -> DataFrame:
-    """Return the runs in a row with the same bad state, as one incident each."""
+    """Return each series of consecutive intervals with the same bad state as one incident."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
     goes_on = (F.lag("state").over(group) == F.col("state")) & F.col("before").isNotNull()
     marked = of_timeline.withColumns(
@@ -212,7 +212,7 @@ def _group_incidents(of_timeline: DataFrame) -> DataFrame:
 
 
 def _server_incidents(of_presence: DataFrame) -> DataFrame:
-    """Return the snapshots in a row without a server's answer, or with one that it is not well. Silence on HEALTHZ is neither."""
+    """Return the consecutive snapshots without a server's answer, or with an unhealthy server. A missing HEALTHZ is neither."""
     state = (
         F.when(~F.col("answered"), "server_missing")
         .when(~F.col("healthy"), "server_unhealthy")
@@ -247,8 +247,8 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
 def _explanations(
     server_incidents: DataFrame, of_restarts: DataFrame, failures: DataFrame, of_moments: DataFrame
 ) -> DataFrame:
-    """Return what servers did from when to when: started again, did not answer at all, did not answer the same questions in
-    snapshots one after the other."""
+    """Return the events of servers with their times: restarts, snapshots without any answer, and the same missing answers in
+    consecutive snapshots."""
     started = of_restarts.select(
         "fleet", "server", F.when(F.col("upgraded"), "upgrade").otherwise("restart").alias("cause"), F.lit(1).alias("rank"),
         F.col("start").alias("at"), F.col("before").alias("since"), F.col("taken").alias("until"),
@@ -290,7 +290,7 @@ def _explanations(
 
 
 def _advised(advisories: DataFrame) -> DataFrame:
-    """Return what advisories tell of streams and consumers, by their names."""
+    """Return the advisories about streams and consumers, by their names."""
     return advisories.where(~F.col("kind").isin(*_BUSY)).select(
         F.col("fleet").alias("a_fleet"),
         F.coalesce("domain", F.lit("")).alias("a_domain"),
@@ -303,7 +303,7 @@ def _advised(advisories: DataFrame) -> DataFrame:
 
 
 def logged(server_events: DataFrame, of_answers: DataFrame) -> DataFrame:
-    """Return what servers' logs tell of why something went wrong, each line once, `at` by the collector's clock."""
+    """Return the log lines of servers that may explain an incident, each once, `at` by the collector's clock."""
     clocks = of_answers.select("fleet", "snapshot", "server", "ahead")
     rank = F.coalesce(*(F.when(F.col("kind") == kind, F.lit(number)) for kind, number in _LOGGED.items()))
     ahead = F.coalesce("ahead", F.lit(0.0))
@@ -317,23 +317,23 @@ def logged(server_events: DataFrame, of_answers: DataFrame) -> DataFrame:
 
 
 def _candidate(rank: Column, cause: Column, server: Column, at: Column, detail: Column) -> Column:
-    """Return what may be why, in the order in which candidates are sorted."""
+    """Return a candidate cause with its fields in sort order."""
     parts = {"rank": rank, "cause": cause, "server": server, "at": at, "detail": detail}
     return F.struct(*(part.alias(name) for name, part in parts.items())).alias("of")
 
 
 def _times(kind: str) -> Column:
-    """Return how often a kind was reported, `many` times, and the kind."""
+    """Return the count and the kind as text, such as `3 × route`."""
     return F.concat(F.col("many").cast("string"), F.lit(" × "), F.col(kind))
 
 
 def _within_spans(lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return how often each member's log has each kind, in parts of minutes in which no span begins or ends: as many as there
-    are minutes and snapshots, however many lines a storm writes."""
+    """Return the number of each member's log lines by kind, in parts of minutes in which no span begins or ends. The number of
+    rows depends on minutes and snapshots, not on the number of lines in a storm."""
     minute = F.date_trunc("minute", "at").alias("minute")
     ends = spans.select("fleet", F.explode(F.array(F.col("from") - F.expr(_BEFORE), F.col("last"))).alias("at"))
     cuts = ends.groupBy("fleet", minute).agg(F.collect_set("at").alias("cuts"))
-    # A line at the very moment belongs to the span that ends there as well as to the one that begins.
+    # A line exactly at a cut belongs to the span that ends there and to the span that begins there.
     passed, reached = (
         F.coalesce(F.size(F.filter("cuts", lambda cut: cut < F.col("at"))), F.lit(0)).alias("passed"),
         F.coalesce(F.size(F.filter("cuts", lambda cut: cut <= F.col("at"))), F.lit(0)).alias("reached"),
@@ -347,14 +347,14 @@ def _within_spans(lines: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return what members of incidents did meanwhile, at most ten candidates each as `of`. What breaks many groups at once begins
-    and ends for them in the same snapshots: it is looked for once."""
+    """Return the events of members during their incidents, at most ten candidates each as `of`. A cause that affects many groups
+    gives their incidents the same span, so each span is searched only once."""
     span = ["fleet", "member", "from", "last", "itself"]
     spans = members.select(*span).distinct()
     by_server = spans.join(reported.withColumnRenamed("server", "member"), on=["fleet", "member"]).where(
         (F.col("until") >= F.col("from")) & (F.col("since") <= F.col("last")) & (F.col("cause") != F.col("itself"))
     )
-    # What it did all the time, it does since the first look.
+    # A server that never answered is a cause from the first snapshot of the span.
     seen = F.when(F.col("cause") == "no_answer", F.greatest("at", "from")).otherwise(F.col("at"))
     by_log = (
         spans.join(_within_spans(lines, spans), on=["fleet", "member"])
@@ -385,7 +385,7 @@ def incidents(
     day: Column,
     settings: Settings,
 ) -> DataFrame:
-    """Return what went wrong in the day, with what may have caused it. `past`: the incidents of the day before."""
+    """Return the incidents of the day with their candidate causes. `past`: the incidents of the previous day."""
     of_servers = _server_incidents(presence(of_moments, of_answers))
     found = _group_incidents(of_timeline).unionByName(of_servers)
     last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
@@ -408,7 +408,7 @@ def incidents(
         )
     )
     since = F.coalesce("before", "begin")
-    # That a server is missing explains everything but itself.
+    # A missing server explains every incident but its own.
     itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
     members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
     reported = _explanations(of_servers, of_restarts, failures, of_moments)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who led which Raft group when: runs of equal snapshots, changes of leaders, flapping, and storms that move many at once.
+"""Leaders of Raft groups over time: intervals of equal snapshots, leader changes, flapping, and storms that move many groups.
 
-A storm is one event: at least 5 groups (a setting) that leave one server between two snapshots, further ones within 5
-minutes included. Elections in a storm or in a maintenance window are in `elections`, but not in `counted` and what is
-made of it. A group with one replica has no elections. `flap` is sₙ = sₙ₋₁ · 2^(−Δt / 30 min) + 1.
+A storm is a single event: at least 5 groups (a setting) leave a server between two snapshots, and further ones within 5
+minutes. Elections in a storm or in a maintenance window count in `elections`, but not in `counted` and the columns derived
+from it. A group with one replica has no elections. `flap` is sₙ = sₙ₋₁ · 2^(−Δt / 30 min) + 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STRINGS = "array<string>"
 _HALF_LIFE = 1800.0
 _TEN_MINUTES = 600.0
 
-#: Seconds between two snapshots of one storm, at most: it may take some snapshots until all groups have moved.
+#: Maximum number of seconds between two snapshots of a storm: moving all groups may take several snapshots.
 _STORM_GAP = 300.0
 
 
@@ -64,7 +64,7 @@ def runs(
     consumers: DataFrame,
     settings: Settings,
 ) -> DataFrame:
-    """Return the runs of each Raft group in an hour, with their first and last snapshot."""
+    """Return the intervals of each Raft group in an hour, with their first and last snapshot."""
     of_all = in_blocks(moments(with_absent(snapshots, servers, meta_peers)), settings.longest_gap)
     states = (
         groups(servers, meta_peers, streams, consumers)
@@ -74,7 +74,7 @@ def runs(
     )
     reported = ("leader", "state", "behind", "members", "num_replicas", "created")
     shown = [name for name in _RUN if name not in ("fleet", *GROUP_KEY, "begin", "end", "snapshots")]
-    # Most groups tell the same all the hour. A row of each and a bit for each snapshot is all that has to be moved.
+    # Most groups report the same state for the entire hour, so only one row and one bit for each snapshot are shuffled.
     alike = states.groupBy("fleet", *GROUP_KEY, *BLOCK, *shown).agg(F.bit_or(bit()).alias("bits"))
     of_blocks = of_all.groupBy("fleet", *BLOCK).agg(
         F.map_from_entries(F.collect_list(F.struct("place", F.struct("number", "taken", "snapshot")))).alias("at")
@@ -95,11 +95,11 @@ def runs(
 
 
 def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
-    """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
+    """Return the intervals of each Raft group: consecutive snapshots with the same leader, state and members.
 
-    A group that no server reports has no leader if all servers that reported it are away or have JetStream disabled. Its state is
-    unknown if they answer, but return no complete JSZ. Otherwise it was deleted, unless it comes back. `past`: the timeline of
-    the day before, where this begins.
+    A group without a report has no leader if all servers that reported it are unavailable or have JetStream disabled. Its state
+    is unknown if they answer but return no complete JSZ. Otherwise it was deleted, unless a later snapshot shows it again.
+    `past`: the timeline of the previous day, where this one begins.
     """
     numbered = of_hours
     for number, snapshot in (("from", "first_snapshot"), ("to", "last_snapshot")):
@@ -114,7 +114,7 @@ def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: C
     return everything.withColumn("run", F.row_number().over(group)).withColumn("day", day)
 
 
-#: Columns of a run as they are made, besides `from` and `to`: the numbers of its first and last snapshot in the day.
+#: Columns of an interval, apart from `from` and `to`: the numbers of its first and last snapshot in the day.
 _RUN = (
     "fleet", *GROUP_KEY, "cluster", "raft_group", "created", "begin", "end", "snapshots", "leader", "leader_since", "state",
     "behind", "members", "hosts", "num_replicas",
@@ -122,14 +122,14 @@ _RUN = (
 
 
 def last_runs(of_timeline: DataFrame) -> DataFrame:
-    """Return the last run of each group of a timeline."""
+    """Return the last interval of each group in a timeline."""
     names = [name for name in of_timeline.columns if name not in ("fleet", *GROUP_KEY)]
     latest = of_timeline.groupBy("fleet", *GROUP_KEY).agg(F.max_by(F.struct(*names), "begin").alias("of"))
     return latest.select("fleet", *GROUP_KEY, "of.*")
 
 
 def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
-    """Join runs that follow one another and are alike, `within` the same of these columns."""
+    """Join consecutive intervals that are equal, within the same values of the columns `within`."""
     key = ["fleet", *GROUP_KEY, *within]
     group = Window.partitionBy(*key).orderBy("from", "first_snapshot")
     goes_on = (
@@ -154,7 +154,7 @@ def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
 
 
 def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
-    """Add the runs of snapshots in which no server reported a group, if it was not deleted. In one pass: runs are costly."""
+    """Add intervals for snapshots without a report of a group that was not deleted. One pass, because intervals are expensive."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
     count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
     first = of_moments.select(
@@ -191,7 +191,7 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
 
 
 def departures(of_moments: DataFrame, restarts: DataFrame) -> DataFrame:
-    """Return of each server the snapshots in which it did not answer, or answered as one that had started again (`left`)."""
+    """Return for each server the snapshots in which it did not answer, or answered after a restart (`left`)."""
     away = of_moments.select("fleet", F.explode("absent").alias("server"), "taken")
     return (
         away.unionByName(restarts.select("fleet", "server", "taken"))
@@ -207,8 +207,8 @@ def leader_changes(
     restarts: DataFrame,
     settings: Settings,
 ) -> DataFrame:
-    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections, and an asset that
-    was made again has another group."""
+    """Return the changes of leaders, each with its storm. A group with one replica has no elections, and a recreated asset has a
+    new group."""
     shared = [name for name in of_timeline.columns if name != "day"]
     runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
     every = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
@@ -266,7 +266,7 @@ def leader_changes(
 
 
 def _storms(changes: DataFrame, settings: Settings) -> DataFrame:
-    """Return the times in which at least so many groups left a server between two snapshots."""
+    """Return the periods in which at least `storm_groups` groups left a server between two snapshots."""
     left = (
         changes.where(F.col("old_leader") != F.col("new_leader"))
         .groupBy("fleet", F.col("old_leader").alias("server"), "taken")
@@ -288,7 +288,7 @@ def _storms(changes: DataFrame, settings: Settings) -> DataFrame:
 
 
 def storms(changes: DataFrame, restarts: DataFrame, settings: Settings) -> DataFrame:
-    """Return each storm as the one event that it is, with what the server itself did."""
+    """Return each storm as one event, with the server's own restart or upgrade as the cause."""
     grouped = (
         changes.where(F.col("storm").isNotNull())
         .groupBy("fleet", "day", "storm", F.col("old_leader").alias("server"))
@@ -334,7 +334,7 @@ def storms(changes: DataFrame, restarts: DataFrame, settings: Settings) -> DataF
 
 
 def leadership(of_timeline: DataFrame, changes: DataFrame) -> DataFrame:
-    """Return of each Raft group how often its leader changed, and how much it flaps."""
+    """Return for each Raft group the number of leader changes and its flapping score."""
     key = ["fleet", "day", *GROUP_KEY]
     seen = of_timeline.groupBy(*key).agg(
         F.max_by("cluster", "run").alias("cluster"),
@@ -374,7 +374,7 @@ def leadership(of_timeline: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def flap(times: Column) -> Column:
-    """Return the highest score (`peak`) of sorted times in seconds, and when: each adds 1, and the sum halves in 30 minutes."""
+    """Return the highest score (`peak`) of sorted times in seconds, and its time: each adds 1, the sum halves in 30 minutes."""
     start = F.struct(
         F.lit(0.0).alias("score"), F.lit(0.0).alias("last"), F.lit(0.0).alias("peak"), F.lit(0.0).alias("at")
     )
@@ -395,7 +395,7 @@ def flap(times: Column) -> Column:
 FACTS = (
     Table(
         "runs",
-        "run of a Raft group",
+        "interval of a Raft group",
         columns.RUNS,
         (*(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", "streams", "consumers")), "settings"),
         runs,
@@ -404,7 +404,7 @@ FACTS = (
 TABLES = (
     Table(
         "timeline",
-        "run of a Raft group: snapshots in a row that reported the same",
+        "interval of a Raft group: consecutive snapshots with the same report",
         columns.TIMELINE,
         ("gold.moments", "hours.runs", "past.timeline:1", "day", "settings"),
         timeline,
@@ -419,7 +419,7 @@ TABLES = (
     Table("leadership", "Raft group", columns.LEADERSHIP, ("gold.timeline", "gold.leader_changes"), leadership),
     Table(
         "storms",
-        "storm: many groups that left one server at once",
+        "storm: many groups that leave a server at once",
         columns.STORMS,
         ("gold.leader_changes", "gold.restarts", "settings"),
         storms,

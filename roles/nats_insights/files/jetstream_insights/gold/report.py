@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the playbook report shows of a live cluster, of the day's last snapshot of each fleet, by the same rules.
+"""The content of the playbook report for the day's last snapshot of each fleet, by the same rules as for a live cluster.
 
-`moments` are the snapshots that all tables are of.
+`moments` has the snapshots that all tables use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jetstream_insights.silver import peer_id
 
 _STRINGS = "array<string>"
 
-#: What STATSZ tells, which is what the live report shows; VARZ stands in for it in archives.
+#: Columns from STATSZ, as in the live report; archives have them in VARZ.
 _STATSZ = {
     "connections": "bigint",
     "subscriptions": "bigint",
@@ -34,7 +34,7 @@ _STATSZ = {
 }
 _GATEWAYS = ("gateways", "inbound_gateways")
 
-#: Columns of the report → those of silver's servers; zero where JetStream reported, but not this (_model.py parse_summary).
+#: Columns of the report → those of silver's servers; 0 if JetStream reported without them (_model.py parse_summary).
 _JETSTREAM = {
     **{name: f"js_{name}" for name in (
         "streams", "consumers", "messages", "bytes", "memory", "storage", "reserved_memory", "reserved_storage",
@@ -45,7 +45,7 @@ _JETSTREAM = {
 
 
 def replicas() -> Column:
-    """Return the members of a group as its sole leader sees them, with itself, by name (_model.py RaftGroup.as_dict)."""
+    """Return a group's members as its sole leader reports them, including the leader, by name (_model.py RaftGroup.as_dict)."""
     others = F.transform(
         F.coalesce("peers", F.array().cast(PEERS)),
         lambda peer: F.struct(
@@ -73,7 +73,7 @@ def replicas() -> Column:
 
 
 def api_level() -> Column:
-    """Return the API level that an asset needs, 0 before 2.11 (_model.py _api_level)."""
+    """Return the API level that an asset requires, 0 before 2.11 (_model.py _api_level)."""
     return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
 
 
@@ -109,7 +109,7 @@ def looks(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, failu
 
 
 def moments(of_looks: DataFrame) -> DataFrame:
-    """Return the snapshots in order, with their numbers."""
+    """Return the snapshots in order, numbered."""
     of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
     return with_day(of_looks).withColumn("number", F.row_number().over(of_fleet))
 
@@ -135,7 +135,7 @@ def report_servers(
         F.when(F.coalesce("jsz_reported", F.lit(False)), reported).otherwise(F.col("jetstream")).alias("jetstream"),
         *(value.alias(name) for name, value in by_statsz.items()),
         "start", "uptime", "rtt", "clock_offset", "health",
-        # Before 2.10 there is none.
+        # Servers before 2.10 do not report a status code.
         F.when(F.col("health").isNotNull(), F.coalesce("health_code", F.lit(0))).alias("health_code"),
         F.when(F.size("health_errors") > 0, errors).when(F.col("health_error") != "", F.array("health_error"))
         .when(F.col("health").isNotNull(), F.array().cast(_STRINGS)).alias("health_errors"),
@@ -162,7 +162,7 @@ def report_servers(
 
 
 def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the meta group of each domain in each snapshot, by the rules of _model.py _meta_group. It may have servers of
+    """Return the meta group of each domain in each snapshot, by the rules of _model.py _meta_group. It may have servers from
     several clusters."""
     peer = F.struct(
         F.col("peer").alias("name"), F.col("peer_id").alias("peer"), "current", "offline",
@@ -224,7 +224,7 @@ def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame
 
 
 def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame, of_writes: DataFrame) -> DataFrame:
-    """Return the streams of each fleet's last snapshot, and what was written to each over the day."""
+    """Return the streams of each fleet's last snapshot, and their write rates over the day."""
     moment = last_of_day(of_moments)
     key = [*SNAPSHOT_KEY, *STREAM]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
@@ -247,7 +247,7 @@ def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFra
 
 
 def report_backups(of_moments: DataFrame, backups: DataFrame) -> DataFrame:
-    """Return what the catalogue of backups says of the streams in each fleet's last snapshot."""
+    """Return the backup catalogue's entries for the streams in each fleet's last snapshot."""
     named = {"saved": "last_backup", "proven": "last_proven"}
     return with_day(at(backups, last_of_day(of_moments)).withColumnsRenamed(named))
 
@@ -277,7 +277,7 @@ def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataF
 def report_fleet(
     of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
 ) -> DataFrame:
-    """Return the sums of each fleet, from the other reports and from the snapshots."""
+    """Return the totals of each fleet, from the other reports and from the snapshots."""
     key = [*SNAPSHOT_KEY, "taken", "day"]
     sums = servers.groupBy(*key).agg(
         F.count_if("answered").alias("servers"),
@@ -325,7 +325,7 @@ TABLES = (
     Table("moments", "snapshot of the day", columns.MOMENTS, ("hours.looks",), moments),
     Table(
         "report_servers",
-        "server that answered or should have",
+        "server that answered or should have answered",
         columns.REPORT_SERVERS,
         ("gold.moments", "last.servers", "gold.report_meta", *_ASSETS),
         report_servers,
@@ -342,7 +342,7 @@ TABLES = (
     ),
     Table(
         "report_backups",
-        "stream, where snapshots have the catalogue of backups",
+        "stream, if snapshots contain the backup catalogue",
         columns.REPORT_BACKUPS,
         ("gold.moments", "last.backups"),
         report_backups,
