@@ -96,7 +96,8 @@ RULES = (
         r"\bof (?:which|whom|what|whose)\b|(?-i:(?:^|[.:!?] )Of )(?!course)",
         "put the noun first, with one 'of'",
     ),
-    Rule("is-no", r"\b(?:is|are|was|were) no\b(?! longer| more)", "write 'is not a'"),
+    # 'There is no stream' states that something does not exist, which is the set phrase.
+    Rule("is-no", r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more)", "write 'is not a'"),
     Rule(
         "connective",
         r"\b(?:meanwhile|beside|as long as|by then|in place of|so that|for that reason)\b",
@@ -132,6 +133,8 @@ EXCEPTIONS = {
     r"what-if|What's [Nn]ew": "set terms",
     r"WantedBy|Wants=|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
     r"no_body|look ?up|looks? up": "a lookup",
+    r"whole-stage": "Spark's term for its code generation",
+    r"slowest_rtt double, asked": "a stored column of the table snapshots",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))
 #: Most lines break no rule, and one search is cheaper than one for each rule.
@@ -166,6 +169,8 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             prose.append((token.start[0], token.string.lstrip("#: ")))
         elif token.type == tokenize.STRING:
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
+            if re.fullmatch(r"[a-z]+", text):
+                continue  # a name, such as that of a column
             # The expressions of an f-string are code.
             if re.match("[rR]?[fF]", token.string):
                 text = re.sub(r"{[^{}]*}", "{}", text)

@@ -16,6 +16,7 @@ WORDINGS = [
     ("nobody", "It runs when somebody asked.", "The service runs as user nobody."),
     ("of-which", "Of the rows, two are late.", "Of course, two rows are late."),
     ("is-no", "mode '0x' is no octal number", "the lock is no longer held"),
+    ("is-no", "n2 is no leader", "there is no leader"),
     ("connective", "Meanwhile, the copy grows.", "Until then, the copy grows."),
     ("connective", "The copy grows meanwhile.", "The copy grows until then."),
     ("cousin", "The archive is whole.", "The archive is intact."),
@@ -42,6 +43,7 @@ def test_names_and_code_have_their_own_rules() -> None:
     assert rules("a.py", "def path_of(told):\n    of_hours = out_of_time\n") == [("identifier", 1), ("identifier", 2)]
     assert rules("test_a.py", "def test_nobody_answers(): pass\n") == [("test-name", 1)]
     assert rules("a.py", 'f"{wanted} is set"\n"{wanted} is set"\n') == [("wanted", 2)]
+    assert rules("a.py", 'row["what"]\nf("what it is")\n') == [("what", 2)]
     assert rules("a.md", "`what`\n```\nwhat\n```\nwhat\n") == [("what", 5)]
     assert rules("a.yml", "a: '{{ what }}'\nb: what\n") == [("what", 2)]
 
