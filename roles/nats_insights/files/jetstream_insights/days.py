@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that makes the gold tables, a day at a time, of what it needs of each hour: what they are made from, whether they are
-up to date, and when they count.
+"""The gold job: it makes the tables of a day from hourly facts, decides whether they are up to date, and publishes them when they
+are complete.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hour
 from jetstream_insights.side_by_side import each, make_all
 from jetstream_insights.times import seconds
 
-#: Days with snapshots that show how often a fleet usually takes one, also if it takes one a day.
+#: Days with snapshots that show a fleet's usual interval, even if it takes one snapshot a day.
 _RECENT = 8
 
 
 def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None:
     """Return `fleet` and `taken` of the newest snapshot of every fleet in the lake; if given in the recent days with snapshots
-    `before` a day. None without any."""
+    `before` a day. None if there are no snapshots."""
     published = lake.published_days("gold", before, None if before is None else _RECENT)
     fleets = lake.read_days("gold", "report_fleet", published)
     return None if fleets is None else fleets.groupBy("fleet").agg(F.max("taken").alias("taken"))
@@ -51,7 +51,7 @@ def usual_intervals(lake: Lake) -> dict[str, float]:
 
 
 def days(start: datetime, end: datetime) -> Iterator[date]:
-    """Yield the days that have a moment from `start` up to and without `end`."""
+    """Yield the days that overlap the time from `start` up to and without `end`."""
     day = start.date()
     while datetime.combine(day, time(), timezone.utc) < end:
         yield day
@@ -65,7 +65,7 @@ def hours_of(day: date) -> list[datetime]:
 
 
 def inputs_of(lake: Lake, day: date, *layers: str) -> list[str]:
-    """Return the hours of a day in layers of silver, each with the run that made it."""
+    """Return the hours of a day in layers of silver, each with its run."""
     return [
         f"{hour:%H}:{run}"
         for layer in layers
@@ -75,18 +75,18 @@ def inputs_of(lake: Lake, day: date, *layers: str) -> list[str]:
 
 
 def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Iterable[str]) -> bool:
-    """Return whether what is published of a day is of this format, made from this basis and from these inputs. Silver hours that
-    are no longer kept do not make wrong what was made from them."""
+    """Return whether the published tables of a day have this format, this basis and these inputs. Tables remain valid when the
+    silver hours of their inputs have been deleted."""
     return known.get("format") == format_ and known["basis"] == basis and set(inputs) <= set(known["inputs"])
 
 
-#: The days before that a day may be made from.
+#: The number of previous days that a day may use.
 HISTORY = max(back for table in TABLES.values() for source in table.of for back in days_before(source))
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The tables that are made of a day, each after those that it is made from, and the facts that are kept of its hours."""
+    """The tables of a day, each after its inputs, and the facts of its hours that are stored."""
 
     tables: Mapping[str, Table]
     facts: Mapping[str, Table]
@@ -103,8 +103,8 @@ def make_gold(
     settings: Settings = DEFAULTS,
     wanted: Wanted = EVERYTHING,
 ) -> Outcome:
-    """Make the gold tables of the days that have silver rows, and whose silver tables, earlier days or settings are not those
-    that they were made from."""
+    """Make the gold tables of the days that have silver rows, if their silver tables, earlier days or settings differ from those
+    that the tables were made from."""
     outcome = Outcome()
     for day in of_days:
         inputs = inputs_of(lake, day, "silver", "silver/advisories")
@@ -115,7 +115,7 @@ def make_gold(
             outcome.fresh += bool(known)
             outcome.empty += not known
             continue
-        # To write them takes longer than to make little again.
+        # In a small lake, writing the facts takes longer than computing them again.
         kept = not lake.little or any(lake.pointer(FACTS, hour) for hour in hours_of(day))
         if kept:
             _make_facts(lake, day, say, force, settings, wanted.facts)
@@ -131,13 +131,13 @@ def make_gold(
 
 
 def hour_before(lake: Lake, day: date) -> list[datetime]:
-    """Return the last hour of the day before that has silver rows, as the only one."""
+    """Return the last hour of the previous day that has silver rows, in a list of at most one."""
     return [hour for hour in hours_of(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
 
 
 def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings, tables: Mapping[str, Table]) -> None:
-    """Make the facts of the hours that a day is made of whose silver rows or settings are not those that they were made from.
-    Hours without silver rows keep those that they have."""
+    """Make the facts of a day's hours whose silver rows or settings differ from those that the facts were made from. Hours
+    without silver rows keep their facts."""
     basis = _hash(repr(_of_facts(settings)))
     runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *hours_of(day)]}
     stale = [
@@ -163,7 +163,7 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
 
 
 def _facts(lake: Lake, name: str, settings: Settings, of_hours: Sequence[datetime]) -> DataFrame:
-    """Return the facts of some hours, from silver."""
+    """Return the facts of some hours, computed from silver."""
     table = FACTS_OF_HOURS[name]
     given = (
         _of_facts(settings) if source == "settings" else silver_of(lake, source.partition(".")[2], of_hours)
@@ -173,18 +173,18 @@ def _facts(lake: Lake, name: str, settings: Settings, of_hours: Sequence[datetim
 
 
 def _of_facts(settings: Settings) -> Settings:
-    """Return the settings that facts depend on: what was meant is judged of days."""
+    """Return the settings that facts depend on; maintenance windows are applied to days."""
     return replace(settings, maintenance=())
 
 
 def touches(window: Maintenance, day: date) -> bool:
-    """Return whether a day's tables may depend on a window; they compare with the last snapshot of the day before."""
+    """Return whether a day's tables may depend on a window; they compare with the last snapshot of the previous day."""
     return window.begin.date() <= day + timedelta(days=1) and window.end.date() >= day - timedelta(days=1)
 
 
 def _basis(lake: Lake, day: date, settings: Settings) -> str:
-    """Return what a day depends on besides its own silver tables, as a hash: settings, and what earlier days were made from, also
-    by other settings."""
+    """Return a hash of everything a day depends on apart from its own silver tables: settings, and the inputs of earlier days,
+    with their settings."""
     pointers = (lake.pointer("gold", day - timedelta(days=back)) for back in range(1, HISTORY + 1))
     before = [(pointer.get("inputs"), pointer.get("basis")) for pointer in pointers]
     return _hash(json.dumps([before, repr(settings)]))
@@ -195,7 +195,7 @@ def _hash(text: str) -> str:
 
 
 class _Day:
-    """A day that is made: its inputs, each read once, and what of it is written. `kept`: whether the facts of its hours are."""
+    """A day to be made: its inputs, each read once, and its written tables. `kept`: whether the facts of its hours are stored."""
 
     def __init__(self, lake: Lake, day: date, run: str, settings: Settings, say: Say, kept: bool) -> None:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
@@ -229,7 +229,7 @@ class _Day:
         if layer in ("last", "edited"):
             wanted = self._wanted(layer, name)
             rows = silver_of(self._lake, name, sorted(set(wanted.values())))
-            # Named one by one, so that Parquet's statistics tell what need not be read.
+            # Named one by one, so Parquet's statistics exclude row groups.
             return rows.where(F.col("snapshot").isin(list(wanted)))
         if layer in ("hours", "before"):
             return self._of_hours(name, hours_of(self._day) if layer == "hours" else hour_before(self._lake, self._day))
@@ -239,15 +239,15 @@ class _Day:
         return self._lake.nothing(TABLES[table].schema) if found is None else found
 
     def _of_hours(self, name: str, of_hours: Sequence[datetime]) -> DataFrame:
-        """Return the facts of some hours, made where they are not kept."""
+        """Return the facts of some hours; if they are not stored, compute them."""
         if not self._kept:
             return _facts(self._lake, name, self._settings, of_hours)
         found = self._lake.read(FACTS, name, self._lake.kept_hours(FACTS, of_hours))
         return self._lake.nothing(FACTS_OF_HOURS[name].schema) if found is None else found
 
     def _wanted(self, layer: str, name: str) -> dict[str, datetime]:
-        """Return the snapshots that are wanted of a table of silver, with their hours: each fleet's last one, or those beside an
-        edit of what the table is of."""
+        """Return the snapshots to read from a silver table, with their hours: each fleet's last one, or those before and after an
+        edit of the table's objects."""
         if layer not in self._snapshots:
             found = (
                 last_of_day(self._frames["gold.moments"]).withColumn("table", F.lit(None).cast("string"))

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a lake, in whatever holds them: list, read, replace, join, rename, remove.
+"""The files of a lake in any storage: list, read, replace, join, rename, remove.
 
-A session of this process reads any URI that Hadoop knows, through Hadoop's own client, as its tasks do. A session of Spark
-Connect has no JVM to ask: pyarrow reads local and shared folders and object stores in its place.
+A session in this process reads any URI that Hadoop supports, through Hadoop's own client, like its tasks. A Spark Connect session
+has no local JVM: pyarrow reads local folders, shared folders and object stores instead.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from pyspark.sql.utils import is_remote
 
 
 class LakeError(Exception):
-    """The lake is not as it must be; the text is for people."""
+    """The lake is in an unexpected state; the text is for users."""
 
 
 class Files(Protocol):
     """Files below the URI of a lake, by their names relative to it."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of what a folder holds, sorted; nothing for a folder that is not there."""
+        """Return the sorted names in a folder; none if it does not exist."""
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a file or a folder."""
+        """Return whether a file or a folder exists."""
 
     def size(self, name: str) -> tuple[int, int]:
-        """Return how many files and bytes a folder, or a file, holds."""
+        """Return the number of files in a folder (1 for a file) and their bytes."""
 
     def read_text(self, name: str) -> str:
-        """Return what a file holds."""
+        """Return the content of a file."""
 
     def replace_text(self, name: str, text: str) -> None:
         """Replace a file in one step: at any moment readers find the old content or the new one."""
 
     def concatenate(self, sources: Iterable[str], target: str) -> int:
-        """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
+        """Write files one after the other into a new one; return its bytes. This is valid for gzip files."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or a folder to a name that is not taken; what is not there is left."""
+        """Rename a file or a folder to a free name; do nothing if it does not exist."""
 
     def delete(self, name: str) -> None:
-        """Remove a file or a folder with all that it holds, if it is there."""
+        """Remove a file, or a folder with its content, if it exists."""
 
 
 def store_uri(uri: str) -> str:
-    """Return the URI of a lake as programs without Hadoop know it."""
+    """Return the URI of a lake in the form that programs without Hadoop expect."""
     scheme = urlsplit(uri).scheme
     return {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :] if scheme else f"file://{uri}"
 
 
 def files_of(spark: SparkSession, uri: str) -> Files:
-    """Return the files of a lake. Raises LakeError for a URI that Spark Connect alone cannot serve."""
+    """Return the files of a lake. Raises LakeError for a URI that Spark Connect does not support."""
     return ArrowFiles(uri) if is_remote() else HadoopFiles(spark, uri)
 
 
@@ -112,7 +112,7 @@ class HadoopFiles:
                 draft, target, overwrite
             )
         else:
-            # An object store renames by copying, and replaces an object when the new one has been written.
+            # An object store renames by copying, and replaces an object only after the new one is complete.
             self._write(target, text)
 
     def _write(self, path: Any, text: str) -> None:
@@ -149,7 +149,7 @@ class HadoopFiles:
 
     @cached_property
     def _new_path(self) -> Any:
-        # Py4J looks for each part of this name as a class, in all jars: once, and not for each path.
+        # Py4J searches all jars for each part of this name as a class: do this once instead of for each path.
         return self._jvm.org.apache.hadoop.fs.Path
 
     def _path(self, name: str) -> Any:
@@ -158,11 +158,11 @@ class HadoopFiles:
 
 
 class ArrowFiles:
-    """Files that pyarrow reads: a folder that Spark's server and this program share, or an object store, with the login that its
-    own programs take from the environment.
+    """Files that pyarrow reads: a folder shared by Spark's server and this program, or an object store, with the credentials that
+    its own tools take from the environment.
 
-    Hadoop's client keeps the sum of a local file in a hidden one beside it, and takes a file that another program has written
-    since for a broken one: that sum is removed with what it was of.
+    Hadoop's client keeps the checksum of a local file in a hidden file next to it, and rejects the file as corrupt if another
+    program has written it since: the checksum is removed with the old content.
     """
 
     def __init__(self, uri: str) -> None:
@@ -173,7 +173,7 @@ class ArrowFiles:
             self._files, self._root = fs.FileSystem.from_uri(store_uri(uri))
         except (OSError, ValueError) as error:
             raise LakeError(f"{uri}: {error}") from error
-        #: An object is there when it has been written whole.
+        #: In an object store, an object exists only after it has been written completely.
         self._objects = self._files.type_name != "local"
 
     def names(self, folder: str) -> list[str]:
@@ -214,7 +214,7 @@ class ArrowFiles:
             return
         start, end = self._path(source), self._path(target)
         if self._objects and not self._info(source).is_file:
-            # An object store has no folders that could be renamed, but files whose names begin alike.
+            # An object store has no folders to rename, only files with a common prefix.
             for info in self._files.get_file_info(fs.FileSelector(start, recursive=True)):
                 if info.is_file:
                     self._files.move(info.path, end + info.path[len(start) :])
@@ -249,7 +249,7 @@ class ArrowFiles:
         return f"{self._root}/{name}"
 
 
-#: Bytes that are copied at once.
+#: Bytes copied in one step.
 _AT_ONCE = 1 << 20
 
 #: The file systems whose rename replaces a file in one step. Hadoop's default, also for local disks, deletes the old file first.
@@ -261,8 +261,8 @@ def _is_sum(info: fs.FileInfo) -> bool:
 
 
 def _replace_on_this_disk(path: Path, text: str) -> None:
-    """Replace a file in one step. The checksum that Hadoop keeps of the old content is removed first: it verifies no file without
-    one, and would reject the new content."""
+    """Replace a file in one step. Hadoop's checksum of the old content is removed first: Hadoop does not verify a file without
+    a checksum, but would reject the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(_draft(path.name))
     try:

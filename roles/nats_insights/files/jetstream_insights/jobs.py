@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs: what is to be done, in which order, and when it counts."""
+"""The silver job: it reads bronze, writes the tables of hours and publishes them when they are complete."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 from jetstream_insights.side_by_side import make_all
 
-#: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
+#: Hours in a run: enough to make the fixed cost of each table small, few enough to lose little if the run is killed.
 HOURS_AT_ONCE = 24
 
-#: How often the tables of a run are written at most, while they lack lines that another reading finds.
+#: Maximum number of times that the tables of a run are written while a second reading finds more lines.
 _ATTEMPTS = 3
 
-#: The part of a table's lines with unknown keys beyond which the job says so: such a line takes many times as long.
+#: The part of a table's lines with unknown keys beyond which the job reports them: such lines take many times as long.
 _MANY = 0.1
 
 Say = Callable[[str], None]
 
-#: Of a table nothing but what all tables of bronze have.
+#: A table with nothing but the common columns of bronze.
 NOTHING = Reported((), ())
 _QUARANTINE = "file string, reason string, value string"
-#: How the names of manifests in quarantine begin.
+#: Prefix of the names of manifests in quarantine.
 _MANIFEST = "manifest/"
 
 
 @dataclass
 class Outcome:
-    """What a job did: hours or days that were made, that were up to date, that have no snapshots; lines and files in
+    """The result of a job: hours or days that were made, that were up to date, that have no snapshots; lines and files in
     quarantine."""
 
     made: int = 0
@@ -53,15 +53,15 @@ class Outcome:
 
 @dataclass
 class Silver(Outcome):
-    """`unknown_keys`: by bronze tables, how many of the lines that were read have keys which no column takes."""
+    """`unknown_keys`: by bronze table, the number of lines with keys for which there is no column."""
 
     unknown_keys: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour that is to be made from these snapshots: their manifests, where a pack holds them. `before`: the pointer to rows
-    that are kept beside theirs, since the snapshots that those were made from are gone."""
+    """An hour to be made from these snapshots: their manifests, if a pack has them. `before`: the pointer to earlier rows
+    that are kept as well, because their snapshots are gone."""
 
     start: datetime
     snapshots: dict[str, str]
@@ -70,8 +70,8 @@ class Hour:
 
 @dataclass
 class Source:
-    """What the manifests say of a bronze table: the lines that each of its files has, and each snapshot in it, and whether any
-    tells a failure."""
+    """A bronze table according to the manifests: the number of lines in each of its files, and of each snapshot, and whether any
+    line reports a failure."""
 
     files: Counter[str] = field(default_factory=Counter)
     snapshots: Counter[str] = field(default_factory=Counter)
@@ -80,7 +80,7 @@ class Source:
 
 @dataclass
 class Lines:
-    """The lines of a bronze table that came into silver: of each snapshot, and how many of all have unknown keys."""
+    """The lines of a bronze table that are in silver: of each snapshot, and the number of all lines with unknown keys."""
 
     of: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
@@ -88,8 +88,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class Reread:
-    """The second reading of the bronze tables that silver may lack lines of: these tables, and for each file the lines in it and
-    those that are torn."""
+    """A second reading of the bronze tables with lines that silver may lack: these tables, and the number of lines and of torn
+    lines in each file."""
 
     sources: list[str]
     files: dict[str, tuple[int, int]]
@@ -97,8 +97,8 @@ class Reread:
 
 @dataclass
 class Inputs:
-    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason.
-    `domains`: whether all lines say which JetStream domain they are of."""
+    """The input of a run: rows of the table of snapshots, the bronze tables, and the invalid manifests with the reason.
+    `domains`: whether all lines have a JetStream domain."""
 
     snapshots: list[tuple[Any, ...]] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Inputs:
 
 
 def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = False) -> Silver:
-    """Make the silver tables of the hours whose snapshots are not those that they were made from."""
+    """Make the silver tables of the hours with other snapshots than those that the tables were made from."""
     outcome = Silver()
     stale = list(_stale(lake, hours, outcome, force, say))
     whole, late = ([hour for hour in stale if bool(hour.before) == added] for added in (False, True))
@@ -130,7 +130,7 @@ def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool,
         pointer = lake.pointer("silver", hour)
         known = set(pointer.get("inputs", ()))
         late = {name: packed for name, packed in snapshots.items() if name not in known}
-        # Snapshots that are no longer kept do not make wrong what was made from them.
+        # Rows remain valid when their snapshots have been deleted.
         if (
             snapshots
             and known <= snapshots.keys()
@@ -168,8 +168,8 @@ def _recovered(lake: Lake, hour: Hour, pointer: Mapping[str, Any]) -> bool:
 
 
 def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, int]) -> int:
-    """Make and publish the tables of some hours, of which all or none have rows before; return how much of what was read is in
-    quarantine, and count the lines with `unknown_keys`."""
+    """Make and publish the tables of some hours, which all have earlier rows or all have none; return the number of lines and
+    files in quarantine, and count the lines with `unknown_keys`."""
     run = new_run()
     inputs = read_manifests(lake, hours)
     earlier = [hour.start for hour in hours if hour.before]
@@ -197,9 +197,9 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, in
 def _write_completely(
     lake: Lake, run: str, inputs: Inputs, say: Say
 ) -> tuple[dict[str, DataFrame], dict[str, Lines], Reread]:
-    """Write the tables of a run, again while they lack lines that a second reading finds: Spark skips the rest of a file after a
-    read error, and one that does not come again leaves no other trace. A difference that stays the same is not a read error.
-    Raises LakeError if the attempts differ to the last."""
+    """Write the tables of a run, and repeat this while they lack lines that a second reading finds: after a read error Spark
+    skips the rest of a file, and a transient error leaves no other trace. A constant difference is not a read error. Raises
+    LakeError if the attempts still differ at the end."""
     before: dict[str, tuple[int, int]] = {}
     for attempt in range(1, _ATTEMPTS + 1):
         written = _write(lake, run, inputs, say)
@@ -220,7 +220,7 @@ def _write_completely(
 
 
 def _lacking(inputs: Inputs, arrived: Mapping[str, Lines], reread: Reread) -> dict[str, tuple[int, int]]:
-    """Return the bronze tables whose lines in silver are not those of the second reading, with both numbers."""
+    """Return the bronze tables for which silver has another number of lines than the second reading, with both numbers."""
     found = {}
     for name in set(reread.sources) & silver.counted():
         each = (reread.files.get(path, (0, 0)) for path in inputs.sources[name].files)
@@ -232,7 +232,7 @@ def _lacking(inputs: Inputs, arrived: Mapping[str, Lines], reread: Reread) -> di
 
 
 def _add_rows(lake: Lake, run: str, hours: Sequence[datetime]) -> None:
-    """Add to a run the published rows of these hours. What has a row for an hour, not for a snapshot, has then two of them."""
+    """Add the published rows of these hours to a run. Tables with one row an hour, instead of a snapshot, then have two."""
     for table in lake.silver_tables():
         before = lake.read("silver", table, hours, as_written=True)
         if before is not None:
@@ -246,7 +246,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
     def make(name: str) -> None:
         table = silver.TABLES[name]
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
-            return  # no server reported anything of it
+            return  # no server reported anything for it
         begin(name)
         reported = [lake.bronze(inputs.files(source), columns_of(TABLES[source])) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
@@ -279,13 +279,13 @@ def empty(lake: Lake, name: str) -> DataFrame:
 
 
 def silver_of(lake: Lake, name: str, of_hours: Sequence[datetime]) -> DataFrame:
-    """Return the rows of a table of silver in some hours, also where there are none."""
+    """Return the rows of a silver table in some hours, possibly none."""
     found = lake.read("silver", name, of_hours)
     return empty(lake, name) if found is None else found
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
-    """Return what the snapshots of these hours hold. A manifest that cannot be read is named in `broken`."""
+    """Return the contents of these hours' snapshots. An unreadable manifest is listed in `broken`."""
     inputs = Inputs()
     for hour in hours:
         for snapshot, packed in sorted(hour.snapshots.items()):
@@ -316,7 +316,7 @@ def _torn() -> Column:
 
 
 def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a manifest's row of the table of snapshots. The moment is that of its name, as everywhere."""
+    """Return a manifest's row of the table of snapshots. Its time is the one in its name, as everywhere."""
     clock = manifest["clock_offset"] or {}
     return (
         manifest["fleet"],
@@ -331,20 +331,20 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
         int(manifest["failures"]),
         *(clock.get(name) for name in ("min", "median", "max")),
         manifest["slowest_rtt"],
-        # An archive does not tell what it was made with.
+        # An archive does not list the endpoints that it was made from.
         sorted(manifest["seconds"]) if "seconds" in manifest else None,
         manifest.get("sequence"),
     )
 
 
 def _read_again(lake: Lake, inputs: Inputs, arrived: Mapping[str, Lines]) -> Reread:
-    """Count the lines of the files that silver may lack some of."""
+    """Count the lines of the files from which silver may lack some."""
     doubtful = suspects(inputs, arrived)
     return Reread(doubtful, _count_lines(lake, inputs.files(*doubtful)) if doubtful else {})
 
 
 def _count_lines(lake: Lake, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return how many lines each of these bronze files has, and how many of them are torn."""
+    """Return the number of lines, and of torn lines, in each of these bronze files."""
     files = lake.bronze(paths, columns_of(NOTHING))
     kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
     each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
@@ -357,8 +357,8 @@ def _count_lines(lake: Lake, paths: Sequence[str]) -> dict[str, tuple[int, int]]
 
 
 def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[dict[str, int], list[str]]:
-    """Write what could not be read, with the reason. Return the number of lines and files of each hour, by its directories, and
-    the names of the incomplete files."""
+    """Write the unreadable lines and files with the reason. Return the number of lines and files of each hour, by its
+    directories, and the names of the incomplete files."""
     whole = list(inputs.broken)
     for source in reread.sources:
         for path, rows in inputs.sources[source].files.items():
@@ -385,7 +385,7 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[d
 
 
 def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
-    """Return what came into silver of those bronze tables of which silver tells it."""
+    """Return the lines in silver from the bronze tables for which silver has their number."""
     frames = []
     for name, table in silver.TABLES.items():
         if table.lines and name in written:
@@ -407,8 +407,8 @@ def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
 
 
 def suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
-    """Return the bronze tables that may hold lines that could not be read: those of which not as many lines came into silver as
-    the manifests say, and those where silver does not tell. So what is whole is read once."""
+    """Return the bronze tables that may have unreadable lines: those with another number of lines in silver than in the
+    manifests, and those for which silver has no number. So complete tables are read only once."""
     counted = silver.counted()
 
     def whole(name: str, source: Source) -> bool:
@@ -431,7 +431,7 @@ def _by_hours(of_snapshots: Mapping[str, int]) -> Counter[str]:
 def _count_unknown(
     written: Mapping[str, DataFrame], arrived: Mapping[str, Lines], unknown_keys: dict[str, int], say: Say
 ) -> None:
-    """Count the lines with unknown keys, and say where there are so many that they make the job slow."""
+    """Count the lines with unknown keys, and report tables with so many that they slow down the job."""
     for name, table in silver.TABLES.items():
         lines = arrived.get(table.bronze[0]) if table.bronze else None
         if name not in written or not table.lines or lines is None or not lines.unknown:

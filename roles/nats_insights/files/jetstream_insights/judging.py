@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that makes the findings of a day: what it looks at, whether it is up to date, and when it counts."""
+"""The findings job: it evaluates the checks of a day, decides whether its findings are up to date, and publishes them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from jetstream_insights.silver import TABLES as SILVER
 
 LAYER = "findings"
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
-#: What is known of a host, with the types of Spark.
+#: The columns about a host, with Spark's types.
 _HOSTS = {"server": "string", **{field.name: field.type for field in HOSTS.fields}}
 _OF_JSON = {"string": str, "bigint": int}
 _SILVER = (*SILVER, "snapshots", "failures")
 
-#: Rows of hosts: what no server tells of itself.
+#: Rows about hosts: figures that servers do not report.
 Hosts = Sequence[tuple[Any, ...]]
 
 
 def read_thresholds(path: Path | None) -> Settings:
-    """Return what a JSON file sets: thresholds by name, and `skip`. Raises LakeError, naming what no check has."""
+    """Return the settings in a JSON file: thresholds by name, and `skip`. Raises LakeError for names that no check has."""
     if path is None:
         return Settings()
     try:
@@ -54,9 +54,9 @@ def read_thresholds(path: Path | None) -> Settings:
 
 
 def read_hosts(path: Path | None) -> Hosts | None:
-    """Return what a JSON file tells of the hosts: a list of objects with `server` and any of `config_digest` (of the file that
-    is on disk), `open_files`, `plaintext_passwords` and `disk_free` (bytes, where the store is). Raises LakeError when it is
-    another."""
+    """Return the rows in a JSON file about hosts: a list of objects with `server` and any of `config_digest` (of the file on
+    disk), `open_files`, `plaintext_passwords` and `disk_free` (bytes, in the file system of the store). Raises LakeError for any
+    other content."""
     if path is None:
         return None
     try:
@@ -67,7 +67,7 @@ def read_hosts(path: Path | None) -> Hosts | None:
     hosts: list[Any] = reported if isinstance(reported, list) else [None]
     for host in hosts:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
-        # A truth value is a number to Python.
+        # In Python, a boolean is an int as well.
         if not good or any(
             isinstance(value, bool)
             or not isinstance(value, _OF_JSON[_HOSTS[name]])
@@ -89,8 +89,8 @@ def make_findings(
     hosts: Hosts | None,
     retired: Sequence[str] = (),
 ) -> Outcome:
-    """Make the findings of the days whose tables, thresholds or checks are not those that they were made with. `retired`: fleets
-    whose open findings end, because no more snapshots are expected of them."""
+    """Make the findings of the days with other tables, thresholds or checks than those that they were made with. `retired`:
+    fleets whose open findings end, because no more snapshots are expected from them."""
     outcome = Outcome()
     published = lake.published_days(LAYER)
     for day in wanted_days:
@@ -117,7 +117,7 @@ def make_findings(
             say(f"{day}  findings")
             run = new_run()
             judged_day = _Day(lake, day, wanted, hosts)
-            # To write them takes longer than to judge little again.
+            # In a small lake, writing the results takes longer than evaluating the checks again.
             kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
             if kept:
                 judged_day.judge_hours(say, force)
@@ -135,7 +135,8 @@ def _hash(*parts: Any) -> str:
 
 @contextmanager
 def _without_whole_stages(lake: Lake) -> Iterator[None]:
-    """Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without."""
+    """Disable whole-stage code generation: dozens of checks exceed the limit of a Java method, and Spark would try, log the
+    failure at length, and continue without it."""
     conf = lake.spark.conf
     as_set = str(conf.get(_WHOLE_STAGE))
     conf.set(_WHOLE_STAGE, "false")
@@ -147,14 +148,14 @@ def _without_whole_stages(lake: Lake) -> Iterator[None]:
 
 @dataclass
 class Looks:
-    """What is judged of an hour: the last snapshot of each fleet. `before`: the hours of the snapshots before those."""
+    """The samples of an hour: the last snapshot of each fleet. `before`: the hours of the snapshots before those."""
 
     snapshots: list[str] = field(default_factory=list)
     before: set[int] = field(default_factory=set)
 
 
 def looks_of(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Looks]:
-    """Return what is judged of each hour of a day; each snapshot is fleet, moment, name and hour."""
+    """Return the samples of each hour of a day; each snapshot is fleet, time, name and hour."""
     found: dict[int, Looks] = {}
     in_order = [None, *sorted(snapshots), None]
     for before, (fleet, _moment, name, hour), after in zip(in_order, filter(None, in_order), in_order[2:]):
@@ -167,7 +168,7 @@ def looks_of(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Looks]
 
 
 class _Day:
-    """A day whose findings are made. `hosts`: in place of what the snapshots hold of them."""
+    """A day whose findings are made. `hosts`: replaces the rows about hosts in the snapshots."""
 
     def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
@@ -177,14 +178,14 @@ class _Day:
         self._looks = looks_of(tuple(row) for row in known.collect())
 
     def judge_hours(self, say: Say, force: bool) -> None:
-        """Judge the last snapshots of the hours whose silver rows, thresholds or checks are not those that they were judged with.
-        Hours without silver rows keep what was said of them."""
+        """Evaluate the checks on the last snapshots of the hours with other silver rows, thresholds or checks than before. Hours
+        without silver rows keep their results."""
         lake, wanted = self._lake, self._wanted
         checks = checks_of(REGISTRY, wanted, period=False)
         thresholds = [
             wanted.thresholds.get(check.name(threshold.key)) for check in checks for threshold in check.thresholds
         ]
-        # An hour without any is judged otherwise where others of the day have some.
+        # An hour without host rows gets another result if other hours of the day have some.
         any_hosts = self._hosts is None and lake.read("silver", "hosts", self._hours) is not None
         basis = _hash(checks, thresholds, self._hosts, any_hosts)
         runs = {hour.hour: lake.pointer("silver", hour).get("run") for hour in self._hours}
@@ -219,8 +220,8 @@ class _Day:
             lake.repoint(JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "basis": basis})
 
     def write(self, run: str, kept: bool, last: date | None, again: bool, retired: Sequence[str]) -> None:
-        """Write the tables of the day. `kept`: whether its hours were judged; `last`: the last day before that has findings;
-        `again`: whether a run before has made those of the day; `retired`: fleets whose open findings end."""
+        """Write the tables of the day. `kept`: whether the results of its hours are stored; `last`: the last previous day with
+        findings; `again`: whether an earlier run has made those of the day; `retired`: fleets whose open findings end."""
         lake, day = self._lake, self._day
         if kept:
             of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
@@ -229,7 +230,7 @@ class _Day:
             tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
             snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
             parts = judge(tables, snapshots, REGISTRY, self._wanted)
-        # Passes are only counted, and therefore not kept, but judging is most of the work: all tables are made of one judgement.
+        # Passes are only counted, and so not stored. Evaluation is most of the work, so all tables use the same results.
         with self._results(run, parts) as results:
             try:
                 counted = summary(results, REGISTRY)
@@ -250,12 +251,12 @@ class _Day:
 
     @contextmanager
     def _results(self, run: str, parts: Iterable[DataFrame]) -> Iterator[DataFrame]:
-        """Give the rows of all parts, which are there as long."""
+        """Provide the rows of all parts until the context ends."""
         lake, judged = self._lake, f"{LAYER}/_judged/run={run}"
         paths: list[str] = []
 
         def write(part: DataFrame) -> None:
-            # A folder for each: writing to one at the same time, they would remove each other's drafts.
+            # One folder for each part: concurrent writes to the same folder would remove each other's temporary files.
             paths.append(path := f"{lake.uri}/{judged}/{new_run()}")
             part.write.parquet(path)
 
@@ -268,20 +269,20 @@ class _Day:
             lake.files.delete(judged)
 
     def _kept(self, names: Iterable[str]) -> dict[str, DataFrame]:
-        """Return what is kept of the hours."""
+        """Return the stored tables of the hours."""
         lake = self._lake
         known = lake.kept_hours(JUDGED, self._hours)
         found = {name: lake.read(JUDGED, name, known) for name in names}
         return {name: frame for name, frame in found.items() if frame is not None}
 
     def _judged(self) -> dict[str, DataFrame]:
-        """Return what is kept of the hours' results, of the checks that are made."""
+        """Return the stored results of the hours, of the current checks."""
         made = F.col("check").isin([check.code for check in checks_of(REGISTRY, self._wanted, period=False)])
         return {name: frame.where(made) for name, frame in self._kept(OF_HOURS).items()}
 
     def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
-        """Return what there is to judge moments or the whole time by: silver, also where it is empty, and of gold and of the
-        hosts what there is."""
+        """Return the available tables for moments or for the entire period: silver even if empty, gold and hosts only if
+        present."""
         lake = self._lake
         tables: dict[str, DataFrame] = {}
         names = {name for view in VIEWS.values() if view.period == period for name in view.tables}

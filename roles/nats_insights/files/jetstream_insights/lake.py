@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the tables are: manifests, published runs, quarantine. Any URI that Spark reads is a lake."""
+"""Storage of the tables: manifests, published runs, quarantine. A lake is any URI that Spark can read."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from jetstream_insights.fields import Bronze
 from jetstream_insights.files import LakeError, files_of
 from jetstream_insights.findings import lifetime, over_time
 
-#: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
+#: Formats of manifests and pointers. An added column needs no new format: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
-#: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
+#: Facts remain stored, and are read together with those of other hours: any change of their columns or rows needs a new format.
 FACTS_FORMAT = 6
 FINDINGS_FORMAT = 4
 JUDGED_FORMAT = 3
 ADVISORIES_FORMAT = 3
-#: The layer of what gold needs of an hour. Readers of gold pass over it.
+#: The layer of the hourly aggregates for gold. Readers of gold skip it.
 FACTS = "gold/_hours"
-#: That of what findings need of an hour.
+#: The layer of the hourly results for findings.
 JUDGED = "findings/_hours"
 _FORMATS = {
     "silver": SILVER_FORMAT,
@@ -49,19 +49,19 @@ _FORMATS = {
     JUDGED: JUDGED_FORMAT,
 }
 
-#: How the name of a bronze file ends that has typed columns; others are lines of JSON.
+#: Suffix of a bronze file with typed columns; others are lines of JSON.
 COLUMNS = ".parquet"
-#: How the name of a pack ends: many snapshots of an hour in few files.
+#: Suffix of a pack: many snapshots of an hour in few files.
 PACK = ".jsonl"
 
-#: Whether Hadoop marks what it wrote as whole, which pointers tell of all that is published. On this machine's disk each file is
-#: a process `chmod`, and one more for its checksum.
+#: Whether Hadoop marks a complete write with a file; pointers already show that for all published tables. On a local disk each
+#: such file starts a process `chmod`, and another for its checksum.
 _MARKED = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
-#: Tables of silver that are not made from snapshots, and have pointers of their own, below their own folder.
+#: Silver tables that are not made from snapshots, and have their own pointers, below their own folder.
 APART = ("advisories",)
 
-#: The columns of all tables, by layers.
+#: The columns of all tables, by layer.
 _COLUMNS = {
     "silver": silver.COLUMNS,
     "gold": {name: table.schema for name, table in gold.TABLES.items()},
@@ -74,14 +74,14 @@ _HOURS = 24
 
 
 def columns(layer: str, table: str) -> StructType:
-    """Return what a table is read with."""
+    """Return the schema with which a table is read."""
     found = StructType.fromDDL(_COLUMNS[layer][table])
     assert isinstance(found, StructType)
     return found
 
 
 def place(when: date) -> str:
-    """Return the directories of an hour, or of a day when it is no more than a date."""
+    """Return the directories of an hour, or of a day for a plain date."""
     return f"date={when:%Y-%m-%d}" + (f"/hour={when:%H}" if isinstance(when, datetime) else "")
 
 
@@ -90,14 +90,14 @@ def _day(when: date) -> date:
 
 
 def home_of(hour: datetime, pointer: Mapping[str, Any], compacted: Mapping[str, Any]) -> str:
-    """Return the folder of an hour's rows below each table's: that of its day, where its day was compacted with them."""
+    """Return the folder of an hour's rows below each table's: that of its day if the day was compacted with these rows."""
     if compacted.get("of", {}).get(f"{hour:%H}") == pointer["run"]:
         return f"run={compacted['run']}/{place(hour.date())}"
     return f"run={pointer['run']}/{place(hour)}"
 
 
 def hours(start: datetime, end: datetime) -> Iterator[datetime]:
-    """Yield the hours that have a moment from `start` up to and without `end`."""
+    """Yield the hours that overlap the time from `start` up to and without `end`."""
     hour = start.replace(minute=0, second=0, microsecond=0)
     while hour < end:
         yield hour
@@ -105,32 +105,32 @@ def hours(start: datetime, end: datetime) -> Iterator[datetime]:
 
 
 def new_run() -> str:
-    """Return the name of a run that begins now."""
+    """Return the name of a new run that begins now."""
     return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def relative(path: str) -> str:
-    """Return a bronze file's path as its manifest tells it, from the URI that Spark tells."""
+    """Return a bronze file's path as in its manifest, from Spark's URI."""
     return unquote(path).rpartition("/bronze/")[2]
 
 
 def hour_of(file: Column) -> Column:
-    """Return the hour of a file, which its directories tell."""
+    """Return the hour of a file, from its directories."""
     plain = F.replace(file, F.lit("%3D"), F.lit("="))
     found = F.concat_ws(" ", F.regexp_extract(plain, r"date=([^/]+)", 1), F.regexp_extract(plain, r"hour=([^/]+)", 1))
     return F.try_to_timestamp(found, F.lit("yyyy-MM-dd HH"))
 
 
-#: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
+#: Number of tables of a small lake that are computed in parallel. In other lakes one table uses all cores and all memory.
 AT_ONCE = 2
-#: What a lake may hold of some days for being little, and what may be new in it for its jobs to be over soon: bytes and files.
+#: Upper limits, in bytes and files, of the relevant days in a small lake, and of the new data for which jobs end soon.
 LITTLE = (4 << 20, 5000)
 SOON = (128 << 20, 50_000)
 
 
 def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE, since: float = 0.0) -> bool:
-    """Return whether a lake on this machine's disk holds little of these days and of the day before them that is newer than
-    `since`, without Spark, which is started accordingly. Others are never little."""
+    """Return whether a lake on a local disk has little data of these days and the day before them that is newer than `since`.
+    Works without Spark, which is started accordingly. Other lakes are never small."""
     root = _on_this_disk(uri)
     if root is None:
         return False
@@ -142,7 +142,7 @@ def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE,
             try:
                 found = os.stat(f"{folder}/{name}")
             except OSError:
-                continue  # removed meanwhile
+                continue  # removed in the meantime
             if found.st_mtime > since:
                 left -= found.st_size
                 files -= 1
@@ -152,8 +152,8 @@ def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE,
 
 
 def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> float:
-    """Return when each of these layers had been published last, of these days and the day before them, by the clock of files;
-    0 where one has not been, or the lake is not on this machine's disk."""
+    """Return when each of these layers was last published, for these days and the day before them, by the clock of files; 0 if
+    one never was, or the lake is not on a local disk."""
     root, wanted = _on_this_disk(uri), _with_day_before(of_days)
 
     def of(layer: str) -> float:
@@ -162,7 +162,7 @@ def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> 
         for path in (
             path for day in wanted for form in (f"{day}.json", f"{day}/*.json") for path in pointers.glob(form)
         ):
-            with suppress(OSError):  # removed meanwhile
+            with suppress(OSError):  # removed in the meantime
                 last = max(last, path.stat().st_mtime)
         return last
 
@@ -170,7 +170,7 @@ def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> 
 
 
 def _on_this_disk(uri: str) -> str | None:
-    """Return the folder of a lake. A path may also be one of Hadoop's default file system."""
+    """Return the folder of a lake on a local disk. A path may also belong to Hadoop's default file system."""
     parts = urlsplit(uri)
     root = unquote(parts.path) if parts.scheme else uri
     return root if parts.scheme in ("", "file") and os.path.isdir(root) else None
@@ -182,8 +182,8 @@ def _with_day_before(of_days: Iterable[date]) -> set[str]:
 
 
 class Lake:
-    """A lake at a URI or path. `little`: whether it holds so little that planning takes longer than reading; then so many tables
-    that do not need each other are made `at_once`, and nothing is kept that only saves reading."""
+    """A lake at a URI or path. `little`: whether it is so small that planning takes longer than reading; then independent tables
+    are computed in parallel (`at_once`), and caches that only save reading are not written."""
 
     def __init__(self, spark: SparkSession, uri: str, little: bool = False) -> None:
         self.spark = spark
@@ -193,20 +193,20 @@ class Lake:
         self.files = files_of(spark, self.uri)
 
     def nothing(self, columns: str) -> DataFrame:
-        """Return a table without rows, which plans know of: what would be joined with it costs nothing."""
+        """Return a table without rows that the planner recognizes as empty: a join with it costs nothing."""
         return self.spark.createDataFrame([], columns).limit(0)
 
     # --- folders ------------------------------------------------------------------------------------------------------
 
     def days(self, folder: str) -> list[datetime]:
-        """Return the days that a folder holds."""
+        """Return the days in a folder."""
         names = (name.partition("=") for name in self.files.names(folder))
         return [
             datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"
         ]
 
     def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
-        """Write the rows of Parquet files into a new one; `draft`: a folder for that."""
+        """Write the rows of Parquet files into a new one; `draft`: a temporary folder."""
         read = self.spark.read.schema(columns).parquet(*(f"{self.uri}/{name}" for name in sources))
         read.coalesce(1).write.mode("overwrite").parquet(f"{self.uri}/{draft}")
         (part,) = (name for name in self.files.names(draft) if name.endswith(COLUMNS))
@@ -214,30 +214,30 @@ class Lake:
         self.files.delete(draft)
 
     def delete_run(self, layer: str, run: str) -> None:
-        """Remove what a run wrote into a layer, for a job that failed."""
+        """Remove the files that a failed job wrote into a layer."""
         for table in self.files.names(layer):
             self.files.delete(f"{layer}/{table}/run={run}")
 
     # --- bronze -------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise LakeError when there are no snapshots to read."""
+        """Raise LakeError if there are no snapshots to read."""
         if not self.files.exists("bronze/manifest"):
             raise LakeError(
                 f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first."
             )
 
     def snapshots(self, hour: datetime) -> list[str]:
-        """Return the names of the snapshots that an hour has."""
+        """Return the names of the snapshots of an hour."""
         return sorted(self.manifests(hour))
 
     def manifests(self, hour: datetime) -> dict[str, str]:
-        """Return the manifests of an hour, by their snapshots: the text where a pack holds them."""
+        """Return the manifests of an hour, by snapshot: the text if a pack has it, otherwise empty."""
         return {snapshot: packed for snapshot, (_file, packed) in self.manifest_files(hour).items()}
 
     def manifest_files(self, hour: datetime) -> dict[str, tuple[str, str]]:
-        """Return in which file the manifest of each snapshot of an hour is, and its text where that is a pack. What the last pack
-        holds counts, not what it was made of. A pack that cannot be read is a snapshot itself, by its file's name."""
+        """Return the file with the manifest of each snapshot of an hour, and its text if the file is a pack. The last pack wins
+        over its sources. An unreadable pack counts as a snapshot named after its file."""
         folder = f"bronze/manifest/{place(hour)}"
         names = self.files.names(folder)
         found = {name[: -len(".json")]: (name, "") for name in names if name.endswith(".json")}
@@ -251,8 +251,7 @@ class Lake:
         return found
 
     def manifest(self, hour: datetime, snapshot: str, packed: str = "") -> dict[str, Any]:
-        """Return a snapshot's manifest, which a pack may hold. Raises ValueError when it is none, or of a format that is not
-        known."""
+        """Return a snapshot's manifest, possibly from a pack. Raises ValueError if it is invalid or has an unknown format."""
         text = packed or self.files.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json")
         content = json.loads(text)
         if (
@@ -267,7 +266,7 @@ class Lake:
         return content
 
     def bronze(self, paths: Sequence[str], columns: StructType) -> Bronze:
-        """Return what those of the bronze files that are there hold; `columns`: what is read of those that have any."""
+        """Return the content of the existing bronze files; `columns`: the columns to read from typed files."""
         typed = [path for path in paths if path.endswith(COLUMNS)]
         lines = self.lines([path for path in paths if not path.endswith(COLUMNS)]) if len(typed) < len(paths) else None
         roots = self._roots(typed)
@@ -278,17 +277,17 @@ class Lake:
         return Bronze(lines, frame.select(F.col("_metadata.file_path").alias("file"), "*"))
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
-        """Return what those of the bronze files that are there hold: `file`, and the `value` of each line as it stands there."""
+        """Return the content of the existing bronze files: `file`, and the `value` of each line unchanged."""
         roots = self._roots(paths)
         if not roots:
             return self.spark.range(0).select(F.lit("").alias("file"), F.lit("").alias("value"))
-        # What is missing from a file is found by its manifest, and named; it must not end the job.
+        # Missing lines are detected and reported by comparison with the manifest; they must not end the job.
         text = self.spark.read.option("ignoreCorruptFiles", "true").text([f"{self.uri}/{root}" for root in roots])
         return text.select(F.col("_metadata.file_path").alias("file"), "value")
 
     def _roots(self, paths: Sequence[str]) -> list[str]:
-        """Return what Spark has to open for the files that are there: the folder where they are all that it holds, since Spark
-        lists each path that it is given."""
+        """Return the paths to open for the existing files: a folder if they are its only files, because Spark lists each path
+        that it is given."""
         wanted: dict[str, set[str]] = {}
         for path in paths:
             folder, _slash, name = path.rpartition("/")
@@ -302,8 +301,8 @@ class Lake:
     # --- published tables -----------------------------------------------------------------------------------------------
 
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
-        """Return what is published of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for
-        nothing. Raises LakeError when it cannot be read, or is of a newer format than this program knows."""
+        """Return the pointer of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for none.
+        Raises LakeError if it is unreadable or has a newer format."""
         name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer]
         if not self.files.exists(name):
             return {}
@@ -320,7 +319,7 @@ class Lake:
 
     def published_days(self, layer: str, before: date | None = None, most: int | None = None) -> list[date]:
         """Return the days of gold or findings that are published in the present format, the oldest first; if given only those
-        `before` a day, and the last `most` of them, so that no other pointer is read."""
+        `before` a day, and the last `most` of them, so no other pointer is read."""
         names = self.files.names(f"{layer}/_published")
         days = (date.fromisoformat(name[len("date=") : -len(".json")]) for name in names if name.endswith(".json"))
         newest_first = sorted((day for day in days if before is None or day < before), reverse=True)
@@ -344,8 +343,8 @@ class Lake:
         self.files.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
 
     def compacted(self, day: date) -> dict[str, Any]:
-        """Return which run holds tables of silver of a whole day, and the runs that it took the hours' rows from, as `of`; empty
-        for none. It counts for hours whose pointers name these runs still: so whoever makes an hour again need not know of it."""
+        """Return the run with silver tables of an entire day, and as `of` the runs of its hours; empty for none. It is valid for
+        hours whose pointers still name these runs, so a job that recomputes an hour can ignore it."""
         name = f"silver/_compacted/{place(_day(day))}.json"
         return dict(json.loads(self.files.read_text(name))) if self.files.exists(name) else {}
 
@@ -353,14 +352,14 @@ class Lake:
         self.files.replace_text(f"silver/_compacted/{place(_day(day))}.json", json.dumps({"run": run, "of": of}))
 
     def silver_tables(self) -> list[str]:
-        """Return the tables of silver that the hours' own pointers are of."""
+        """Return the silver tables that the hours' own pointers cover."""
         return [name for name in self.files.names("silver") if not name.startswith("_") and name not in APART]
 
     def write(
         self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "error", marked: bool = False
     ) -> DataFrame:
-        """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`.
-        `marked`: with an empty file _SUCCESS when all of it is there."""
+        """Write a table of a run, in a directory for each hour of `taken`, and return it as it was written. `marked`: add an
+        empty file _SUCCESS when the table is complete."""
         path = f"{self.uri}/{layer}/{table}/run={run}"
         dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn(
             "hour", F.date_format("taken", "HH")
@@ -369,7 +368,7 @@ class Lake:
         return self.spark.read.schema(frame.schema).parquet(path).select(*frame.columns)
 
     def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
-        """Write the rows of a silver table of a whole day into as few files as their size allows."""
+        """Write an entire day's rows of a silver table into as few files as their size allows."""
         path = f"{self.uri}/silver/{table}/run={run}/date={day:%Y-%m-%d}"
         sources = (unquote(file).rpartition("/silver/")[2] for file in frame.inputFiles())
         size = sum(self.files.size(f"silver/{source}")[1] for source in sources)
@@ -382,8 +381,8 @@ class Lake:
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def read_days(self, layer: str, table: str, of_days: Iterable[date]) -> DataFrame | None:
-        """Return the published rows of a table of gold or findings in these days, None when there are none. Raises LakeError when
-        a day is published in an older format."""
+        """Return the published rows of a gold or findings table in these days, None if there are none. Raises LakeError if a day
+        is published in an older format."""
         paths = []
         for day in of_days:
             pointer = self.pointer(layer, day)
@@ -399,13 +398,13 @@ class Lake:
         return self.spark.read.schema(_COLUMNS[layer][table]).parquet(*paths)
 
     def kept_hours(self, layer: str, of_hours: Iterable[datetime]) -> list[datetime]:
-        """Return the hours of which something is kept in a layer, in its present format: without silver what is of an older one
-        cannot be made again."""
+        """Return the hours with stored rows in a layer, in its present format: without silver, rows of an older format cannot be
+        computed again."""
         return [hour for hour in of_hours if self.pointer(layer, hour).get("format") == _FORMATS[layer]]
 
     def read(self, layer: str, table: str, of_hours: Iterable[datetime], as_written: bool = False) -> DataFrame | None:
-        """Return the published rows of a table in these hours, None when there are none; `as_written` also with columns that only
-        a newer program knows. Raises LakeError when hours are published in an older format."""
+        """Return the published rows of a table in these hours, None if there are none; `as_written` also with columns that only a
+        newer program has. Raises LakeError if hours are published in an older format."""
         paths, days = [], defaultdict[str, list[datetime]](list)
         published = f"{layer}/{table}" if table in APART else layer
         compacted: dict[date, dict[str, Any]] = {}
@@ -431,7 +430,7 @@ class Lake:
 
 
 def _within(of_hours: Sequence[datetime]) -> Column:
-    """Return whether `taken` is in one of the hours, as ranges that Parquet's statistics decide on."""
+    """Return whether `taken` is in one of the hours, as ranges for which Parquet's statistics can be used."""
     spans: list[tuple[datetime, datetime]] = []
     for hour in of_hours:
         joins = spans and spans[-1][1] == hour

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that keeps a lake small: minutes into hours and hours into days, and out what is too old or was replaced.
+"""The job that keeps a lake small: it joins minutes into hours and hours into days, and removes expired and replaced files.
 
-Each step writes the new beside the old, then lets one small file point to it: it may be killed anywhere, tables stay as they are,
-and the next run goes on. The old is removed by a later run, when no reader can still be reading it.
+Each step writes new files next to the old ones and then switches one small pointer file: the job may be killed at any time,
+tables stay intact, and the next run continues. A later run removes the old files, when no reader can still be using them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
 from jetstream_insights.lake import APART, COLUMNS, FACTS, JUDGED, PACK, Lake, home_of, new_run, place
 
-#: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
+#: Bytes of a pack's file, compressed, after which a new one begins: two tasks cannot share one gzip file.
 _PACKED = 32 << 20
-#: Bytes of a table's file in silver that is worth reading alone.
+#: Bytes of a silver file beyond which joining it with others gains nothing.
 _LARGE = 128 << 20
 
-#: Where the pointers of the hours of silver are.
+#: The layers with pointers of silver hours.
 _LAYERS = ("silver", *(f"silver/{table}" for table in APART))
-#: Since when nothing names the files and folders in it, by their paths.
+#: The file with the paths of unreferenced files and folders, each with the time since when it is unreferenced.
 _UNUSED = "_unused.json"
 
 
 @dataclass(frozen=True)
 class Keep:
-    """How long things are kept. `bronze` and `silver`: days, 0 for ever; `unused`: for how long a reader may still be reading
-    what was replaced, or a job or a collector be writing what is not complete."""
+    """Retention times. `bronze` and `silver`: days, 0 for ever; `unused`: how long a reader may still use replaced files, or a
+    job or a collector may be writing incomplete ones."""
 
     bronze: int = 0
     silver: int = 0
@@ -46,8 +46,8 @@ class Keep:
 
 @dataclass
 class Maintained:
-    """What was done: hours packed, days compacted, days of bronze and hours of silver that were too old, folders and files
-    removed that nothing names, and days of bronze kept although too old, because silver was not made of them."""
+    """The result: hours packed, days compacted, expired days of bronze and hours of silver, unreferenced folders and files that
+    were removed, and expired days of bronze that were kept because silver was not made from them."""
 
     packed: int = 0
     compacted: int = 0
@@ -58,9 +58,9 @@ class Maintained:
 
 
 def maintain(lake: Lake, now: datetime, keep: Keep, say: Say) -> Maintained:
-    """Do what is due at a moment."""
+    """Run the steps that are due at `now`."""
     done = Maintained()
-    # First, for what the other steps replace is being read.
+    # This step is first because readers may still be using the files that the other steps replace.
     _remove_unused(lake, now, keep, done)
     _expire(lake, now, keep, done, say)
     _pack(lake, now, keep, done, say)
@@ -79,11 +79,11 @@ def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, st
     return [(day + timedelta(hours=int(child[5:7])), f"{name}/{child}") for child in hours]
 
 
-# --- what is too old ----------------------------------------------------------------------------------------------------
+# --- expiry -------------------------------------------------------------------------------------------------------------
 
 
 def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Remove what names days of bronze and hours of silver. Bronze goes only when silver was made of it, or is old too."""
+    """Remove references to expired days of bronze and hours of silver. Bronze expires only if silver has it or expired, too."""
     lake.files.delete("bronze/_expired")  # of a run that was killed
     silver_end = now - timedelta(days=keep.silver) if keep.silver else datetime.min.replace(tzinfo=timezone.utc)
     for day in lake.days("bronze/manifest") if keep.bronze else ():
@@ -96,10 +96,10 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             say(f"{name} of bronze is kept: silver was not made of all its snapshots")
             done.unmade += 1
             continue
-        # A half removed folder must not look like a day with fewer snapshots.
+        # A partly removed folder must not appear as a day with fewer snapshots.
         expired = f"bronze/_expired/{secrets.token_hex(4)}"
         lake.files.move(f"bronze/manifest/{name}", f"{expired}/{name}")
-        # What came since it was judged, as an archive that was imported just now.
+        # Restore files that arrived after the decision, such as an archive that was just imported.
         for _hour, of in _hours_of(lake, expired, day):
             for file in lake.files.names(f"{expired}/{of}"):
                 if f"{of}/{file}" not in judged:
@@ -114,7 +114,7 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
     for file in lake.files.names("silver/_compacted") if keep.silver else ():
         if _date(file) + timedelta(days=1) <= silver_end:
             lake.files.delete(f"silver/_compacted/{file}")
-    # Of a day without silver nothing is made any more; of one with some, they are what is left of the other hours.
+    # A day without silver cannot be made again; on a day with some silver, the facts are the only data of the other hours.
     for layer in (FACTS, JUDGED) if keep.silver else ():
         for day in lake.days(f"{layer}/_published"):
             if day + timedelta(days=1) <= silver_end:
@@ -122,12 +122,12 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
 
 
 def _date(file: str) -> datetime:
-    """Return the day that a file is called by, such as date=2026-11-21.json."""
+    """Return the day in the name of a file, such as date=2026-11-21.json."""
     return datetime.fromisoformat(file.removeprefix("date=").removesuffix(".json")).replace(tzinfo=timezone.utc)
 
 
 def _made(lake: Lake, hour: datetime) -> bool:
-    """Return whether silver holds all snapshots of an hour."""
+    """Return whether silver has all snapshots of an hour."""
     return set(lake.snapshots(hour)) <= set(lake.pointer("silver", hour).get("inputs", ()))
 
 
@@ -135,8 +135,8 @@ def _made(lake: Lake, hour: datetime) -> bool:
 
 
 def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Join the files of an hour's snapshots, once silver was made of them: nobody reads them soon. An hour with something in
-    quarantine is left as it is: a torn file would take those with it that come after."""
+    """Join the files of an hour's snapshots after silver was made from them, because they are rarely read again. An hour with a
+    quarantine is left unchanged: a torn file would make the files joined after it unreadable."""
     for hour, name in _hours(lake, "bronze/manifest"):
         few = len(lake.files.names(f"bronze/manifest/{name}")) < 2
         if hour + timedelta(hours=1) + keep.unused > now or few or not _made(lake, hour):
@@ -151,7 +151,7 @@ def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> 
 
 
 def _readable(lake: Lake, hour: datetime, manifests: Mapping[str, tuple[str, str]]) -> list[tuple[str, dict[str, Any]]]:
-    """Return those manifests of an hour's snapshots that can be read, each with the file that it is in."""
+    """Return the readable manifests of an hour's snapshots, each with its file."""
     found = []
     for snapshot, (file, packed) in sorted(manifests.items()):
         try:
@@ -162,7 +162,7 @@ def _readable(lake: Lake, hour: datetime, manifests: Mapping[str, tuple[str, str
 
 
 def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[str, Any]]) -> None:
-    """Write the files of each table into few, then the manifests that name them."""
+    """Write the files of each table into few files, then the manifests with their new paths."""
     pack = f"{new_run()}-pack"
     new_paths: dict[str, str] = {}
     for table in sorted({table for manifest in manifests for table in manifest["tables"]}):
@@ -188,7 +188,7 @@ def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[
 
 
 def _groups(lake: Lake, paths: Sequence[str]) -> Iterator[list[str]]:
-    """Yield files that go into one file together."""
+    """Yield groups of files to join."""
     group: list[str] = []
     size = 0
     for path in dict.fromkeys(paths):
@@ -206,7 +206,7 @@ def _groups(lake: Lake, paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Write the tables of a day whose hours were made apart into a folder of the day."""
+    """Write the tables of a day whose hours were made separately into a folder of the day."""
     days: dict[datetime, list[datetime]] = defaultdict(list)
     for hour, _name in _hours(lake, "silver/_published"):
         days[datetime.combine(hour.date(), time(), timezone.utc)].append(hour)
@@ -230,7 +230,7 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
 
 
 def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[str, Any]]) -> bool:
-    """Return whether the files of these hours are small on average: large ones gain nothing."""
+    """Return whether the files of these hours are small on average: joining large ones gains nothing."""
     count = bytes_ = 0
     for hour in hours:
         for table in lake.silver_tables():
@@ -241,14 +241,14 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
     return bytes_ < count * _LARGE
 
 
-# --- what nothing names -------------------------------------------------------------------------------------------------
+# --- unreferenced files -------------------------------------------------------------------------------------------------
 
 
 def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> None:
-    """Remove what nothing has named for long enough: what was replaced, and what was left by whoever was killed.
+    """Remove files that have been unreferenced for long enough: replaced ones, and those of killed jobs.
 
-    Who replaces something need not say so: it is unused since the first run that finds it so. Of two runs at once one may forget
-    what the other found, which then stays for longer.
+    A job that replaces files need not record this: they count as unreferenced from the first run that finds them so. If two runs
+    overlap, one may overwrite the record of the other; the files then stay for longer.
     """
     limit = now - keep.unused
     known = _since(lake)
@@ -266,14 +266,14 @@ def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> N
 
 
 def _since(lake: Lake) -> dict[str, datetime]:
-    """Return since when what earlier runs found is unused."""
+    """Return the files that earlier runs found unreferenced, with the time."""
     if not lake.files.exists(_UNUSED):
         return {}
     return {path: datetime.fromisoformat(text) for path, text in json.loads(lake.files.read_text(_UNUSED)).items()}
 
 
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
-    """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
+    """Yield the files and folders that are unreferenced, and that no job started after `limit` is about to reference."""
     of_days = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
     of_hours = (
         ("silver", used_hours(lake, *_LAYERS)),
@@ -309,7 +309,7 @@ def used_days(lake: Lake, layer: str) -> set[str]:
 
 
 def begun(name: str) -> datetime:
-    """Return when a run or a snapshot of this name began; one that is called otherwise is taken for new."""
+    """Return the start of a run or a snapshot from its name; a name of another form counts as new."""
     for form in ("%Y%m%dT%H%M%S.%fZ", "%Y%m%dT%H%M%SZ"):
         try:
             return datetime.strptime(name.partition("-")[0], form).replace(tzinfo=timezone.utc)
@@ -319,7 +319,7 @@ def begun(name: str) -> datetime:
 
 
 def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterator[str]:
-    """Yield what of a run nothing points to: all of it, days, or hours."""
+    """Yield the unreferenced parts of a run: all of it, days, or hours."""
     unused, is_used = [], False
     for day in lake.files.names(f"{folder}/{run}"):
         if f"{run}/{day}" in used:
@@ -333,7 +333,7 @@ def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterato
 
 
 def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
-    """Yield files of bronze that no manifest names, the manifests that a pack holds, and days without any manifest."""
+    """Yield bronze files that no manifest names, manifests that a pack has replaced, and days without any manifest."""
     tables = [table for table in lake.files.names("bronze") if table != "manifest" and not table.startswith("_")]
     known = set(lake.days("bronze/manifest"))
     for table in tables:
@@ -346,7 +346,7 @@ def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
         manifests = lake.manifest_files(hour)
         readable = _readable(lake, hour, manifests)
         if len(readable) < len(manifests):
-            continue  # who knows what the others name
+            continue  # the unreadable manifests may name any file
         in_files = {file for file, _manifest in readable}
         named = {
             file["path"]

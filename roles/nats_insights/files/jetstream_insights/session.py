@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for any plan.
+#: A lake of some minutes spends its time on planning and compiling, not on rows: use one task, and compile no class for a plan.
 FOR_LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.files.minPartitionNum": "1",
@@ -25,43 +25,43 @@ FOR_LITTLE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Spark reads parts of a VARIANT by an expression that there is as generated code only (ScalarCastHelper).
+    # Spark reads parts of a VARIANT with an expression that exists only as generated code (ScalarCastHelper).
     "spark.sql.variant.pushVariantIntoScan": "false",
 }
-#: The run is over before the optimising compiler pays off, which takes as long as all the rest. Without it the JVM
-#: reserves 48 MB for code, which gold fills; then nothing is compiled any more.
+#: A short run ends before the optimising compiler pays off: it would double the run time. Without it the JVM reserves 48 MB for
+#: code, which gold fills; after that nothing is compiled any more.
 _JAVA_FOR_SOON = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
-#: The JVM prints its own warnings to the standard output, where programs read what the jobs have done.
+#: By default the JVM prints its own warnings to the standard output, where programs read the results of the jobs.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
-#: Where the user has options of the JVM.
+#: Variables with the user's options of the JVM.
 _JAVA_OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-#: What the pipeline relies on.
+#: Settings on which the results depend.
 _MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
-#: Columns of counters, nearly each of whose values is another: a dictionary of them takes time and saves no space.
+#: Columns of counters, in which nearly every value is distinct: a dictionary of them takes time and saves no space.
 _COUNTERS = (
     *("messages", "bytes", "last_seq"),
     *("delivered_consumer_seq", "delivered_stream_seq", "ack_floor_consumer_seq", "ack_floor_stream_seq"),
 )
-#: What is chosen where the user has not.
+#: Defaults for settings that the user has not set.
 _EVERYWHERE = {
     **{f"spark.hadoop.parquet.enable.dictionary#{name}": "false" for name in _COUNTERS},
     "spark.sql.parquet.compression.codec": "zstd",
-    # As small as by the level that is the default, 3, and a tenth less CPU time in all of silver.
+    # Files are as small as with the default level, 3, and all of silver takes a tenth less CPU time.
     "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-    # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
+    # HotSpot never compiles a method of more than 8000 bytes: such a stage is faster without a single method for all of it.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # The hours of a table are written side by side: sorted by hour first, all rows of a task would have to be held.
+    # Write the hours of a table concurrently: sorting by hour first would hold all rows of a task in memory.
     "spark.sql.maxConcurrentOutputFileWriters": "50",
-    # So that of an hour's files only what may hold its last snapshot is read, also where 24 hours are asked for.
+    # Even for 24 hours, read only the row groups of an hour's files that may have its last snapshot.
     "spark.sql.parquet.pushdown.inFilterThreshold": "100",
     "spark.ui.enabled": "false",
-    # Each column would ask Java half a dozen times where in this program it was made.
+    # Otherwise each column calls Java half a dozen times to record its place in this program.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
 }
-#: What is chosen that only the start of the JVM takes.
+#: Defaults that take effect only at the start of the JVM.
 _AT_START = ("spark.driver.defaultJavaOptions",)
-#: What PySpark asks Java for, by its last name or its whole one, with each column that it makes.
+#: Java classes that PySpark calls for each column, by their last name or their full one.
 _USED_MOST = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.api.python.PythonUtils",
@@ -70,8 +70,8 @@ _USED_MOST = (
 
 
 class _Remembered:
-    """A Java class whose methods are asked for once. Py4J asks Java for the class and then for its method at each call, which
-    is half of what it costs to make a column."""
+    """A Java class that caches its methods. Py4J requests the class and then its method from Java at each call, which is half
+    of the cost of a column."""
 
     def __init__(self, of: Any) -> None:
         self._of = of
@@ -83,13 +83,13 @@ class _Remembered:
 
 
 def connect_url(master: str | None) -> str:
-    """Return the server of Spark Connect that `master` or SPARK_REMOTE names, such as ``sc://host:15002``; empty for none."""
+    """Return the Spark Connect server in `master` or SPARK_REMOTE, such as ``sc://host:15002``; empty for none."""
     url = os.environ.get("SPARK_REMOTE", "") if master is None else master
     return url if url.startswith("sc://") else ""
 
 
 def is_local(master: str | None) -> bool:
-    """Return whether Spark runs in this process on this `master`: without one, unless spark-submit or SPARK_REMOTE says
+    """Return whether Spark runs in this process with this `master`: without one it does, unless spark-submit or SPARK_REMOTE set
     another."""
     if master is None:
         return "PYSPARK_GATEWAY_PORT" not in os.environ and not connect_url(master)  # which spark-submit sets
@@ -97,8 +97,8 @@ def is_local(master: str | None) -> bool:
 
 
 def _of_the_same_meaning(active: SparkSession) -> SparkSession:
-    """Return somebody's session, or one beside it where times or errors would mean something else in it: hours of other time
-    zones would be written to, and found nowhere."""
+    """Return an existing session, or a new one next to it if its time zone or error handling differs: it would write hours of
+    other time zones, where no reader finds them."""
     if all(active.conf.get(key) == value for key, value in _MEANING.items()):
         return active
     own = active.newSession()
@@ -114,26 +114,26 @@ def session(
     settings: Mapping[str, str] | None = None,
     soon: bool = False,
 ) -> SparkSession:
-    """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
-    this machine. ``sc://host:15002`` is a server of Spark Connect, to which SPARK_REMOTE may lead, too.
+    """Return the session: the existing one, or a new one on `master`, such as ``local[2]``, on the master of spark-submit, or on
+    this machine. ``sc://host:15002`` is a Spark Connect server, which SPARK_REMOTE may name as well.
 
-    `memory` is that of the driver, such as ``2g``: on a local master all there is, with Spark Connect the server's own choice.
-    On a local master, `little`: whether what there is to read is so little that starting costs more than reading; `soon`: whether
-    it is little enough for the run to be over soon. Results do not depend on either. `settings` are Spark's own; they and what
-    spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is chosen here.
+    `memory` is that of the driver, such as ``2g``: on a local master the total, with Spark Connect set on the server instead.
+    On a local master, `little`: whether the input is so small that starting costs more than reading; `soon`: whether it is small
+    enough for the run to end soon. Neither changes results. `settings` are Spark's own; they, and the settings of spark-submit,
+    its defaults or PYSPARK_SUBMIT_ARGS, override the defaults here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return _of_the_same_meaning(active)
     if url := connect_url(master):
         return _connected(url, settings or {})
-    # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
+    # Workers must run the interpreter that has the packages, not the first one on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     wanted = dict(settings or {})
     if memory is not None:
         wanted["spark.driver.memory"] = memory
     chosen = _chosen(little, little or soon) if is_local(master) else dict(_EVERYWHERE)
-    # The JVM is started with what only its start takes, and then knows what the user has set.
+    # Start the JVM with the settings that must be given at the start; then read the user's settings from it.
     at_start = {**{key: value for key, value in chosen.items() if key in _AT_START}, **wanted}
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_start.items())))
     known = dict(SparkConf().getAll())
@@ -152,17 +152,16 @@ def session(
 
 
 def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """Return a session on a server of Spark Connect, which was started with settings of its own. Raises OSError when nothing
-    answers there."""
+    """Return a session on a Spark Connect server, which has its own start settings. Raises OSError if it does not answer."""
     where = urlsplit(url)
     try:
-        # Spark's client would try it again for ten minutes.
+        # Spark's client would retry for ten minutes.
         socket.create_connection((where.hostname, where.port or 15002), 10).close()
     except OSError as error:
         raise OSError(f"{url} does not answer: {error.strerror or error}") from error
     from google.protobuf.internal import api_implementation
 
-    # A plan is one message in another, some hundred deep; protobuf by default reads no more than a hundred.
+    # A plan is a message nested several hundred levels deep; protobuf by default reads no more than a hundred.
     api_implementation._c_module.SetAllowOversizeProtos(True)
     spark = SparkSession.builder.remote(url).getOrCreate()
     chosen = {key: value for key, value in _EVERYWHERE.items() if key.startswith("spark.sql.")}
@@ -172,8 +171,8 @@ def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _library_directory() -> str:
-    """Return the directory where the JVM unpacks the libraries that it loads: the temporary directory, or if that is mounted
-    noexec, another one."""
+    """Return the directory where the JVM unpacks the libraries that it loads: the temporary directory, or another one if that is
+    mounted noexec."""
     for directory in (tempfile.gettempdir(), "/var/tmp", os.path.expanduser("~")):
         if os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_NOEXEC:
             return directory
@@ -183,8 +182,8 @@ def _library_directory() -> str:
 def _chosen(little: bool, soon: bool) -> dict[str, str]:
     """Return the settings of a local master."""
     java = [*_JAVA, *(_JAVA_FOR_SOON if soon else ())]
-    # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
-    # only one choice of it, and extraJavaOptions are the user's.
+    # Throughput matters, not short pauses: a tenth less CPU time than with the JVM's default collector. Only one collector may
+    # be selected, and extraJavaOptions belong to the user.
     if not any("GC" in os.environ.get(name, "") for name in _JAVA_OPTIONS):
         java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
     temporary = _library_directory()
@@ -192,10 +191,10 @@ def _chosen(little: bool, soon: bool) -> dict[str, str]:
         java.append(f"-Djava.io.tmpdir={shlex.quote(temporary)}")
     return {
         **_EVERYWHERE,
-        # Otherwise the host's name is looked up, which may be slow or point elsewhere.
+        # Otherwise Spark resolves the host's name, which may be slow or return another address.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # The default of 200 is for clusters; adaptive execution puts small ones together.
+        # The default of 200 is for clusters; adaptive execution merges small partitions.
         "spark.sql.shuffle.partitions": "64",
         "spark.driver.defaultJavaOptions": " ".join(java),
         **(FOR_LITTLE if little else {}),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the silver tables are: pure functions from the lines of bronze, or from other silver tables, to rows."""
+"""The silver tables: pure functions that turn lines of bronze, or other silver tables, into rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.fields import Bronze, rows
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 
-#: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
+#: The relevant log lines of a server: the kind of event and a regular expression, in the order in which they are tried.
 EVENTS = {
     "started": r"^Server is ready",
     "stopped": r"^Initiating Shutdown|^Server Exiting|^Trapped .* signal",
@@ -63,7 +63,7 @@ EVENTS = {
 
 
 def columns(*parts: str | Sequence[Field], without: Sequence[str] = ()) -> str:
-    """Return fields, and what is written so already, as a Spark SQL schema."""
+    """Return fields, and parts that already are SQL, as a Spark SQL schema."""
     found = (
         part if isinstance(part, str) else ", ".join(f"{of.name} {of.type}" for of in part if of.name not in without)
         for part in parts
@@ -72,16 +72,16 @@ def columns(*parts: str | Sequence[Field], without: Sequence[str] = ()) -> str:
 
 
 def reported_columns(table: Reported, *without: str) -> str:
-    """Return the columns of what is made of one bronze table, except for some, as a Spark SQL schema."""
+    """Return the columns of a table that has all fields of one bronze table except some, as a Spark SQL schema."""
     return columns(ENVELOPE, table.keys, "taken timestamp", table.fields, "extra variant", without=without)
 
 
 def of_table(table: Reported, bronze: Bronze) -> DataFrame:
-    """Return a row for each line of one bronze table."""
+    """Return a row for each line of a bronze table."""
     return rows(bronze, table.keys, table.fields, config=table.config)
 
 
-#: What the advisories of all kinds tell (server/jetstream_events.go); the rest is in `extra`.
+#: The fields that all advisories have (server/jetstream_events.go); other fields are in `extra`.
 ADVISORY = (
     Field("id", "string"),
     Field("type", "string"),
@@ -104,14 +104,14 @@ ADVISORY = (
 )
 
 
-# --- tables that are more than lines ------------------------------------------------------------------------------------
+# --- tables that combine or interpret lines -----------------------------------------------------------------------------
 
 _SERVER_KEY = ("fleet", "snapshot", "server_id")
 
 
 def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
-    """Return rows that may be of older collectors, whose lines have no domain, with that of the server that reported them;
-    what is of no server, with the fleet's only one. `of_servers`: the table servers, whose rows have it."""
+    """Return rows with a domain, including those of older collectors, whose lines have none: they get the domain of the server
+    that reported them, and rows without a server get the fleet's only one. `of_servers`: the table servers."""
     by_id = of_servers.groupBy("fleet", "server_id").agg(F.max("domain").alias("of_server"))
     only = F.when(F.min("domain") == F.max("domain"), F.max("domain")).alias("of_fleet")
     joined = frame.join(F.broadcast(by_id), on=["fleet", "server_id"], how="left").join(
@@ -122,7 +122,7 @@ def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
 
 
 def servers(reported: Bronze, varz: Bronze, jsz: Bronze, healthz: Bronze) -> DataFrame:
-    """Return a row for each server that answered, with null where it did not give an answer."""
+    """Return a row for each server that answered, with null for each missing answer."""
     joined = of_table(SERVERS, reported)
     for spec, lines, name in ((VARZ, varz, "varz"), (JSZ, jsz, "jsz"), (HEALTH, healthz, "healthz")):
         side = of_table(spec, lines).select(
@@ -136,8 +136,8 @@ def servers(reported: Bronze, varz: Bronze, jsz: Bronze, healthz: Bronze) -> Dat
 
 
 def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
-    """Return a row for each member of the meta group in the view of each server. The leader's own row is made: it is not among
-    its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
+    """Return a row for each member of the meta group in the view of each server. The leader's own row is added, because it is not
+    among its replicas. Only the leader's report about the others is reliable (from 2.12.5 and 2.14 on)."""
     view = _with_peer_names(of_servers.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
         *SNAPSHOT,
         "domain",
@@ -165,16 +165,16 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _is_unknown(name: Column) -> Column:
-    """Return whether a server that tells of a peer never met it ("Server name unknown at this time")."""
+    """Return whether a server has no name for a peer because they never met ("Server name unknown at this time")."""
     return name.isNull() | (name == "") | name.contains(" ")
 
 
 def peer_name(name: Column, peer_id: Column) -> Column:
-    """Return a peer's name, or its id when the server that tells of it does not know it."""
+    """Return a peer's name, or its id if the reporting server has no name for it."""
     return F.when(_is_unknown(name), peer_id).otherwise(name)
 
 
-#: What writes a server's id in its Raft groups (server/sublist.go getHash).
+#: The digits of a server's id in its Raft groups (server/sublist.go getHash).
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -186,8 +186,8 @@ def peer_id(name: Column) -> Column:
 
 
 def server_names(lines: Bronze) -> DataFrame:
-    """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
-    each start; several at once are several servers of one name), and in how many snapshots it answered."""
+    """Return a row for each name of a server in an hour, including expected ones that did not answer: its ids (a new one after
+    each start; several at the same time mean several servers with one name), and the number of snapshots in which it answered."""
     reported = rows(lines, (FAILURE,), ())
     answered = F.col("failure").isNull()
     return (
@@ -210,14 +210,14 @@ def _by_id(names: DataFrame) -> DataFrame:
 
 
 def _with_names(frame: DataFrame, lacks: Column, names: DataFrame) -> DataFrame:
-    """Add `lacks`, and the `names` of all servers where it is true: they make a row as large as the fleet."""
+    """Add `lacks`, and the `names` of all servers only if it is true: they make a row as large as the fleet."""
     of_fleets = _by_id(names).withColumn("lacks", F.lit(True))
     reported = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
     return reported.join(of_fleets, on=["fleet", "lacks"], how="left")
 
 
 def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFrame:
-    """Return rows whose `peers` have names: a leader that never met a peer only tells its id. Few rows lack any."""
+    """Return rows with names for all `peers`: a leader that never met a peer reports only its id. Few rows have such a peer."""
     named = F.transform(
         peers,
         lambda peer: peer.withField(
@@ -240,8 +240,8 @@ def _peer_columns(peer: Column) -> tuple[Column, ...]:
 
 
 def _led(replicas: DataFrame) -> DataFrame:
-    """Add whether a replica names itself leader, and whether it knows replicas, without which the claim is the weaker one: so
-    does a member whose Raft node is not running (jetstream_cluster.go clusterInfo). Without a cluster it is the leader."""
+    """Add whether a replica names itself leader, and whether it lists replicas. A claim without replicas is weaker: a member
+    without a running Raft node makes it, too (jetstream_cluster.go clusterInfo). Without a cluster the replica is the leader."""
     leader = F.coalesce(F.col("leader"), F.lit(""))
     claims = (leader == F.col("server")) | (
         F.col("leader").isNull() & F.col("peers").isNull() & F.col("raft_group").isNull()
@@ -252,7 +252,7 @@ def _led(replicas: DataFrame) -> DataFrame:
 
 
 def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
-    """Return a row for each replica of a stream, as the server that holds it tells."""
+    """Return a row for each replica of a stream, as reported by its server."""
     reported = _with_peer_names(of_table(STREAM_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
     lost = {
@@ -263,7 +263,7 @@ def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
 
 
 def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
-    """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
+    """Return a row for each replica of a consumer, as reported by its server. `num_replicas` follows from its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas)."""
     reported = _with_peer_names(of_table(CONSUMER_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
@@ -281,12 +281,12 @@ def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     )
 
 
-#: What a replica says of leading, the stronger claim first: it leads and knows replicas, it leads, it does not.
+#: Claims of a replica to lead, the strongest first: it leads and lists replicas, it leads, it does not lead.
 _BACKED, _UNBACKED, _NO_CLAIM = 0, 1, 2
 
 
-#: Groups whose members disagree are noted by slots, of which there are no more than every executor can hold. What shares a slot
-#: with them is only compared in vain.
+#: Groups whose members disagree are recorded by hash slot, few enough for every executor to hold them. Other groups in the same
+#: slot are compared without need.
 _SLOTS = 1 << 21
 _OF_A_MEMBER = (
     "server_id",
@@ -305,10 +305,10 @@ _OF_A_MEMBER = (
 def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Return one row for each group of replicas: its figures from its leader, otherwise from the first server by name.
 
-    `leaders`: who counts as leader, see docs/internals/lake.md. `members`: every server that any member knows. `hosts`: those
-    that reported. `views`: whom the members name as leader, each name once.
+    `leaders`: the servers that count as leader, see docs/internals/lake.md. `members`: every server that any member lists.
+    `hosts`: the servers that reported the group. `views`: the distinct leaders that the members name.
 
-    Where the members agree, the leader's row tells all of it, and is not moved. Only the members of other groups are compared.
+    If the members agree, the leader's row has everything, and is not shuffled. Only the members of other groups are compared.
     """
     of_the_group = (*SNAPSHOT, *key)
     figures = [name for name in replicas.columns if name not in (*of_the_group, *_OF_A_MEMBER)]
@@ -324,10 +324,10 @@ def _names_of_peers() -> Column:
 
 
 def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
-    """Return the slots of the groups of which not exactly one member leads, or not all name it, or not just those that it knows
-    reported. Members are counted and their names' hashes summed, which takes no list and no sort."""
+    """Return the slots of disputed groups: those without exactly one leader, without agreement on it, or with other members than
+    those that reported. Members are counted and the hashes of their names added up, which needs no lists and no sorting."""
     leads, peers = F.col("is_leader"), F.coalesce(F.size("peers"), F.lit(0))
-    # Shorter hashes, so that the sum of a group's does not overflow.
+    # Shorter hashes prevent an overflow of a group's sum.
     hashed = F.shiftrightunsigned(F.xxhash64("server"), 8)
     known = F.aggregate(_names_of_peers(), hashed, lambda sum_, name: sum_ + F.shiftrightunsigned(F.xxhash64(name), 8))
     return (
@@ -364,7 +364,7 @@ def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
 
 
 def _as_the_leader_tells(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
-    """Return the rows of groups whose members agree."""
+    """Return the rows of groups whose members agree, from the leader's report."""
     hosts = F.array_sort(F.array_distinct(F.concat(F.array("server"), _names_of_peers())))
     named = F.coalesce("leader", F.lit(""))
     return replicas.where("is_leader").select(
@@ -381,10 +381,10 @@ def _as_the_leader_tells(replicas: DataFrame, of_the_group: Sequence[str], figur
 
 
 def _as_members_tell(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
-    """Return the rows of groups, whatever their members tell."""
+    """Return the rows of any groups, from the reports of all members."""
     claim = F.when(F.col("is_backed"), _BACKED).when(F.col("is_leader"), _UNBACKED).otherwise(_NO_CLAIM)
     member = F.struct("_claim", "server", "cluster", "leader", _names_of_peers().alias("peers"))
-    # One window with one list: an aggregate for each figure takes twice the time. What needs a lambda comes when one row is left.
+    # One window with one list: an aggregate for each figure takes twice the time. Lambdas run after reducing to one row.
     by_claim = Window.partitionBy(*of_the_group).orderBy("_claim", "server", "server_id")
     everybody = by_claim.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     of_all = replicas.withColumn("_claim", claim).withColumns(
@@ -426,7 +426,7 @@ def consumers(replicas: DataFrame) -> DataFrame:
 
 
 def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
-    """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
+    """Return a row for each member of a Raft group, as it reports itself, with names for the ids of other members."""
 
     def of_group(name: str) -> Column:
         itself = F.when(F.col(name) == F.col("peer_id"), F.col("server"))
@@ -455,22 +455,22 @@ def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
 
 
 def accounts(statistics: Bronze, jetstream: Bronze) -> DataFrame:
-    """Return a row for each account of a server: its connections and traffic, and what it holds in JetStream."""
+    """Return a row for each account of a server: its connections, traffic and JetStream usage."""
     key = [*_SERVER_KEY, "account"]
     held = of_table(ACCOUNT_JETSTREAM, jetstream).select(*key, *(field.name for field in ACCOUNT_JETSTREAM.fields))
     return of_table(ACCOUNT_STATISTICS, statistics).join(held, on=key, how="left")
 
 
 def account_limits(lines: Bronze) -> DataFrame:
-    """Return a row for each account, as the first server that knows it tells. Limits are those of its JWT, -1 for none; accounts
-    of a configuration file tell theirs only as what they reserve (js_reserved_storage of the table accounts)."""
+    """Return a row for each account, from the first server that reports it. Limits come from its JWT, -1 for none; for an account
+    from a configuration file they are only in its reservations (js_reserved_storage of the table accounts)."""
     reported = of_table(ACCOUNT_LIMITS, lines)
     return reported.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
 
 
 def server_events(lines: Bronze) -> DataFrame:
-    """Return a row for each line of a server's log, once an hour however many snapshots hold it, with its `kind` where it
-    is a known one. Of older snapshots, a time that only the line itself has is taken for UTC."""
+    """Return a row for each line of a server's log, once an hour even if several snapshots have it, with its `kind` if it is a
+    known one. In older snapshots the time is only in the line itself, and is interpreted as UTC."""
     reported = of_table(SERVER_LOG, lines)
     form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
     part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))
@@ -499,8 +499,8 @@ _YOUNG = 60
 
 
 def connections(lines: Bronze) -> DataFrame:
-    """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once;
-    `lines` tells how often it was reported."""
+    """Return the number of each server's clients by kind, and their sums. A connection that moved between pages counts once;
+    `lines` is the number of times it was reported."""
     reported = of_table(CONNECTIONS, lines)
     traffic = [field.name for field in TRAFFIC]
     server = ("server_id", "server", "cluster", "version", "domain")
@@ -519,7 +519,7 @@ def connections(lines: Bronze) -> DataFrame:
 
 
 def failures(lines: Bronze) -> DataFrame:
-    """Return a row for each answer that was not given; `file` tells the bronze table."""
+    """Return a row for each missing answer; `endpoint` is the bronze table, taken from `file`."""
     text = lines.lines
     some = lines if text is None else Bronze(text.where(F.contains("value", F.lit('"failure":'))), lines.columns)
     reported = rows(some, (Field("failure", FAILURE_TYPE),), (), also=("file",))
@@ -530,15 +530,15 @@ def failures(lines: Bronze) -> DataFrame:
     )
 
 
-# --- the tables, in the order in which they are made --------------------------------------------------------------------
+# --- the tables, in the order in which they are computed ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Table:
-    """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
-    from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table are in these rows, as an
-    SQL aggregate; empty if the rows do not show it. `joined`: the same for each of several bronze tables. `complete`: whether the
-    columns hold all that servers of known versions report."""
+    """A silver table: the meaning of a row, its key next to fleet and snapshot, its bronze and silver inputs, its function, and
+    its columns as a Spark SQL schema. `lines`: the number of lines of its only bronze table in these rows, as an SQL aggregate;
+    empty if the rows do not show it. `joined`: the same for each of several bronze tables. `complete`: whether the columns have
+    everything that servers of known versions report."""
 
     row: str
     key: str
@@ -552,7 +552,7 @@ class Table:
 
 
 _OF_SNAPSHOT = "fleet string, snapshot string, taken timestamp"
-#: What a group has beside its figures, which are those of a replica.
+#: Columns of a group apart from its figures, which are those of a replica.
 _OF_GROUP = f"cluster string, leader string, leaders {STRINGS}, hosts {STRINGS}, members {STRINGS}, views {STRINGS}"
 _LED = "is_leader boolean, is_backed boolean"
 _STREAM_FIGURES = columns(
@@ -574,7 +574,7 @@ _STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
     "server_names": Table(
-        "name of a server in an hour, also of one that was only expected",
+        "name of a server in an hour, including one that was only expected",
         "server",
         ("servers",),
         (),
@@ -617,7 +617,7 @@ TABLES: dict[str, Table] = {
         complete=True,
     ),
     "streams": Table(
-        "stream, as its leader sees it",
+        "stream, as reported by its leader",
         _STREAM,
         (),
         ("stream_replicas",),
@@ -635,7 +635,7 @@ TABLES: dict[str, Table] = {
         complete=True,
     ),
     "consumers": Table(
-        "consumer, as its leader sees it",
+        "consumer, as reported by its leader",
         _CONSUMER,
         (),
         ("consumer_replicas",),
@@ -713,7 +713,7 @@ TABLES: dict[str, Table] = {
         "sum(lines)",
     ),
     "backups": Table(
-        "stream of which the catalogue of backups was asked",
+        "stream in the query of the backup catalogue",
         _STREAM,
         ("backups",),
         (),
@@ -722,7 +722,7 @@ TABLES: dict[str, Table] = {
         "count(*)",
     ),
     "hosts": Table(
-        "host, as somebody read it there",
+        "host, with figures that were read on the host itself",
         "server",
         ("hosts",),
         (),
@@ -753,10 +753,10 @@ def counted() -> set[str]:
     return {table.bronze[0] for table in tables if table.lines} | {name for table in tables for name in table.joined}
 
 
-#: The bronze tables of whose lines silver tells the hour, not the snapshot.
+#: The bronze tables for which silver has the number of lines by hour, not by snapshot.
 HOURLY = ("server_log",)
 
-#: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
+#: The columns of all silver tables, as Spark SQL schemas for reading: a new column is null in older files.
 COLUMNS: dict[str, str] = {
     **{name: table.columns for name, table in TABLES.items()},
     "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "

@@ -8,7 +8,7 @@
     spark.dataSource.register(JetStreamSource)
     spark.read.format("jetstream").option("servers", "nats://n1:4222").option("stream", "ORDERS").load()
 
-Options, delivery and what counts as lost are reported in docs/spark-source.md.
+docs/spark-source.md describes the options, delivery and data loss.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ FIRST, NEW, LAST = "first", "new", "last"
 #: Without the option `partitions`: sequences of one partition, and how many partitions there are at most.
 SEQUENCES_PER_PARTITION, MOST_PARTITIONS = 100_000, 200
 
-#: Seconds for which a stream's state is not asked again: a query without a trigger's interval asks a hundred times a second.
+#: Seconds for which a stream's state is cached: a query without a trigger interval requests it a hundred times a second.
 STATE_AGE = 0.2
 
-#: Seconds by which the clocks of servers that led a stream one after the other may differ, where a query's filter names a time.
+#: Seconds by which the clocks of successive leaders of a stream may differ, for queries with a filter on time.
 CLOCKS_APART = timedelta(seconds=60)
 
 #: A sequence, or nanoseconds since 1970.
@@ -129,7 +129,7 @@ def _place(*words: str) -> Callable[[str], Place]:
     return place
 
 
-#: Every option, and what reads it.
+#: Every option with the function that parses it.
 _OPTIONS: dict[str, Callable[[str], Any]] = {
     "servers": _names,
     "stream": _text,
@@ -158,7 +158,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "patience": _seconds,
 }
 
-#: Options of the login that are called otherwise there, because they hold a file's content.
+#: Options of the login with another name there, because the login has the content of the file.
 _CONTENTS = {"tls_ca_file": "tls_ca", "tls_cert_file": "tls_cert", "tls_key_file": "tls_key"}
 _LOGIN = (
     "servers", "user", "password", "token", "credentials", "nkey_seed", "tls_server_name", "tls_first", "inbox_prefix", "timeout",
@@ -168,7 +168,7 @@ _LOGIN = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What the options say."""
+    """The parsed options."""
 
     login: Login
     stream: Stream
@@ -182,7 +182,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
-        """Return what the options say. Raises SourceError for one that is not known, is missing, or says nothing useful."""
+        """Return the parsed options. Raises SourceError for an option that is unknown, missing or invalid."""
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
             raise SourceError(f"there is no option {', '.join(unknown)}; there are: {', '.join(sorted(_OPTIONS))}")
@@ -221,7 +221,7 @@ class Settings:
 
 
 def place_of(connection: Connection, settings: Settings, state: State, place: Place) -> int:
-    """Return the sequence that a start or an end names; a time's is that of the first message at or after it."""
+    """Return the sequence of a start or an end; for a time, that of the first message at or after it."""
     if isinstance(place, datetime):
         whole = int(place.replace(microsecond=0).timestamp())
         nanoseconds = whole * 1_000_000_000 + place.microsecond * 1000
@@ -230,14 +230,14 @@ def place_of(connection: Connection, settings: Settings, state: State, place: Pl
 
 
 def first_of(connection: Connection, settings: Settings, state: State) -> int:
-    """Return the first sequence that the option `start` wants, which is in the stream or the next one of it."""
+    """Return the first sequence for the option `start`: in the stream, or the next one to be written."""
     if settings.start in (FIRST, NEW):
         return state.first if settings.start == FIRST else state.last + 1
     return max(state.first, min(state.last + 1, place_of(connection, settings, state, settings.start)))
 
 
 def ranges(settings: Settings, state: State, first: int, last: int) -> list[InputPartition]:
-    """Return the sequences from `first` to `last` cut into partitions of nearly the same size."""
+    """Return the sequences from `first` to `last` in partitions of nearly equal size."""
     total = last - first + 1
     if total < 1:
         return []
@@ -263,7 +263,7 @@ def headers_of(stored: bytes | None) -> list[tuple[str, list[str]]] | None:
 
 
 def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows as Spark takes them."""
+    """Return the rows as a record batch for Spark."""
     if rows.times and isinstance(rows.times[0], bytes):
         nanoseconds = pa.array(rows.times, pa.string()).cast(pa.timestamp("ns", "UTC"))
         times = nanoseconds.cast(schema.field("time").type, safe=False)
@@ -282,7 +282,7 @@ def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Rows:
-    """What both readers read of a partition; runs on the executors."""
+    """The reading of a partition, common to both readers; runs on the executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.settings = Settings.of(options)
@@ -290,7 +290,7 @@ class _Rows:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         settings, wanted = self.settings, partition.value
-        if wanted is None:  # Spark's own partition in place of none at all
+        if wanted is None:  # Spark's own partition when there are none
             return
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for rows in read_range(settings.login, settings.stream, wanted, settings.fail_on_data_loss):
@@ -299,7 +299,7 @@ class _Rows:
 
 
 class _BatchReader(_Rows, DataSourceReader):
-    """Reads what is in the stream now, of that what is within the bounds."""
+    """Reads the present messages of the stream, within the bounds."""
 
     bounds = Bounds()
 
@@ -326,7 +326,7 @@ class _BatchReader(_Rows, DataSourceReader):
 
 
 class _FilteredReader(_BatchReader):
-    """Reads no more than a query's filters can match. Spark refuses such a reader unless it pushes filters down."""
+    """Reads only the messages that a query's filters can match. Spark refuses such a reader unless it pushes filters down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self.bounds = bounds_of(filters)
@@ -338,13 +338,13 @@ class _FilteredReader(_BatchReader):
 
 # --- streaming ----------------------------------------------------------------------------------------------------------------
 
-#: An offset: the stream's name and `created`, the last sequence that was read, and `initial`, that of the query's beginning,
-#: which Spark asks for again when the first batch is repeated.
+#: An offset: the stream's name and `created`, the last sequence that was read, and `initial`, the sequence before the query's
+#: start, which Spark requests again when it repeats the first batch.
 Offset = dict[str, Any]
 
 
 class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes. One object plans on the driver; others read partitions, and never connect for themselves."""
+    """Reads new messages. One object plans on the driver; others read partitions, and do not connect for planning."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
@@ -403,7 +403,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_name(end)
         first = start["sequence"] + 1
         if (start["created"], start["initial"]) != (end["created"], end["initial"]) or first > end["sequence"] + 1:
-            # Another beginning than that of the start: the stream is another one, or the first batch is repeated.
+            # The offsets start differently: the stream was recreated, or the first batch is repeated.
             first = end["initial"] + 1
         if first > end["sequence"]:
             return []
@@ -444,8 +444,8 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._state
 
     def _caught_up(self, sequence: int) -> State:
-        """Return the state once it has reached a sequence, otherwise after all patience: a leader just elected may still be
-        applying what it has."""
+        """Return the state once it has reached a sequence, otherwise when the retry time is over: a newly elected leader may
+        still be applying its log."""
         connection, found = self._connected(), self._now()
 
         def look() -> State:
@@ -482,7 +482,7 @@ class JetStreamSource(DataSource):
 
 
 def _known(schema: StructType) -> StructType:
-    """Return the schema. Raises SourceError for one that somebody made up."""
+    """Return the schema. Raises SourceError for a schema that the user specified differently."""
     if schema.simpleString() != f"struct<{SCHEMA.replace(', ', ',').replace(' ', ':')}>":
         raise SourceError(f"the schema is always {SCHEMA}; select from it")
     return schema
