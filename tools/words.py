@@ -134,7 +134,7 @@ EXCEPTIONS = {
     r"WantedBy|Wants=|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
     r"no_body|look ?up|looks? up": "a lookup",
     r"whole-stage": "Spark's term for its code generation",
-    r"slowest_rtt double, asked": "a stored column of the table snapshots",
+    r"slowest_rtt double, asked|asked boolean|array_contains\(asked": "stored columns",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))
 #: Most lines break no rule, and one search is cheaper than one for each rule.
@@ -166,7 +166,7 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
     names: list[tuple[int, str]] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            prose.append((token.start[0], token.string.lstrip("#: ")))
+            prose.append((token.start[0], re.sub(r"`[^`]*`", "``", token.string.lstrip("#: "))))
         elif token.type == tokenize.STRING:
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
             if re.fullmatch(r"[a-z]+", text):
@@ -174,6 +174,7 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             # The expressions of an f-string are code.
             if re.match("[rR]?[fF]", token.string):
                 text = re.sub(r"{[^{}]*}", "{}", text)
+            text = re.sub(r"`[^`\n]*`", "``", text)
             prose += [(number, line.strip()) for number, line in enumerate(text.splitlines(), token.start[0])]
         elif token.type == tokenize.NAME and "_" in token.string:
             names.append((token.start[0], token.string))

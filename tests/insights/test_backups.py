@@ -118,7 +118,7 @@ def test_a_real_catalogue_becomes_findings_and_a_report(
     found = {(row["check"], row["stream"]): row for row in table("findings")}
     assert set(found) == {("BACKUP_101", "LATER"), ("BACKUP_104", "SAVED")}
     assert found["BACKUP_101", "LATER"]["remedy"] == (
-        "playbook `backup` with `nats_cluster_backup_streams: [APP/LATER]`; where it needs none, "
+        "playbook `backup` with `nats_cluster_backup_streams: [APP/LATER]`; if it needs none, "
         "`nats_cluster_backup_exclude`"
     )
     assert found["BACKUP_104", "SAVED"]["text"] == "no drill has ever restored it"

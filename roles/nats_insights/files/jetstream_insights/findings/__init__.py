@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong: checks as data (of_*.py), the rows that they look at (subjects.py, views.py), and the judgement (evaluate.py).
+"""The findings: checks as data (of_*.py), the rows that they test (subjects.py, views.py), and their evaluation (evaluate.py).
 
 Only views.py and evaluate.py import Spark.
 """

@@ -32,15 +32,15 @@ _ROOMS = {
 
 _HEAD = f"""# Checks of the fleet insights
 
-How they are run, and what their results are, is in [Fleet insights](../insights.md#findings).
+[Fleet insights](../insights.md#findings) describes how to run the checks, and their results.
 
-A check looks at rows of a *view*, and its rule is a Spark SQL expression over the view's columns, shown here as it is applied.
-`:name` is a threshold. A row that does not belong to what a check *judges* has no result; one that lacks what it *needs* is
-`unknown`, which is never a pass. Codes below 100 are those of `nats audit`, with its meaning.
+A check tests the rows of a *view*: its rule is a Spark SQL expression over the view's columns, shown here as it is applied.
+`:name` is a threshold. Rows outside the check's *scope* have no result; a row without a column that the check *needs* is
+`unknown`, which is never a pass. Codes below 100 are those of `nats audit`, with the same meaning.
 
-Thresholds are set by name in the file of `--thresholds`. Streams and consumers may bring their own along in their metadata:
-`natsops.insights.NAME`, or the key of `nats server check` where one is named below (`{MONITOR_METADATA}…`, in which `0` means no
-opinion). `{SKIP_METADATA}` names checks that do not judge the asset, separated by commas.
+Thresholds are set by name in the file of `--thresholds`. A stream or consumer can override them in its metadata:
+`natsops.insights.NAME`, or the key of `nats server check` if one is given below (`{MONITOR_METADATA}…`, where `0` is
+ignored). `{SKIP_METADATA}` lists checks to skip for the asset, separated by commas.
 
 """
 
@@ -51,8 +51,8 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield _HEAD + f"There are {len(REGISTRY.checks)} of them.\n"
-    yield "| check | severity | what it finds |"
+    yield _HEAD + f"There are {len(REGISTRY.checks)} checks.\n"
+    yield "| check | severity | finding |"
     yield "| --- | --- | --- |"
     checks = sorted(
         REGISTRY.checks.values(), key=lambda check: (list(_ROOMS).index(check.code.split("_")[0]), check.code)
@@ -70,12 +70,12 @@ def _lines() -> Iterator[str]:
 
 def _section(check: Check) -> Iterator[str]:
     view = VIEWS[check.view]
-    what = "over the time that is judged" if view.period else "in one snapshot"
+    what = "over the evaluated period" if view.period else "in one snapshot"
     tables = ", ".join(f"`{name}`" for name in view.tables)
     yield from ("", f"### {check.code}", "", f"**{check.title}** ({check.severity}). {check.rationale}", "")
     yield f"- about: a {view.kind} {what}; view `{view.name}` of {tables}"
     if check.applies != "true":
-        yield f"- judges: `{check.applies}`"
+        yield f"- scope: `{check.applies}`"
     needs = [f"`{name}`" for name in check.needs] + ([f"`{check.knows}`"] if check.knows else [])
     if needs:
         yield f"- needs: {', '.join(needs)}"

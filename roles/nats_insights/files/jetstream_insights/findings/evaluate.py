@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The judgement: every check over the rows of its view. All checks of a view are one pass over it.
+"""Evaluation of every check over the rows of its view. All checks of a view are evaluated in one pass.
 
-Three results: fail, pass and unknown. Unknown is what was not reported: a column that is null, a missing table, a server
-that did not answer, too few snapshots. It is never a pass.
+There are three results: fail, pass and unknown. A result is unknown if its input was not reported: a null column, a missing
+table, a server that did not answer, too few snapshots. Unknown is never a pass.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
 
 
 def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[DataFrame]:
-    """Yield the results of all checks, passes included, a frame for each view: tasks of one plan of them all would spend their
-    time on reading that plan.
+    """Yield the results of all checks, passes included, one frame for each view: tasks of a single plan for all views would
+    spend their time on reading that plan.
 
-    `tables`: the silver tables of a time, also those that are empty, and what there is of gold tables and `hosts`. Checks of
-    one moment are made of these `snapshots`, the others of the whole time.
+    `tables`: the silver tables of a period, including empty ones, and the available gold tables and `hosts`. Checks of one
+    moment use these `snapshots`, the others the entire period.
     """
     yield from judge_moments(tables, snapshots, registry, settings)
     yield from judge_time(tables, registry, settings)
@@ -57,8 +57,8 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
 def judge_moments(
     tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings
 ) -> Iterator[DataFrame]:
-    """Yield the results of the checks of one moment. What is critical is a warning as long as the snapshot before did not show
-    it, if there is one: servers do not answer at the same time, and elections take a second."""
+    """Yield the results of the checks of one moment. A critical result is a warning until the previous snapshot, if there is one,
+    shows it as well: servers do not answer at the same time, and elections take a second."""
     checks = checks_of(registry, settings, period=False)
     current = _at(tables, snapshots)
     looks = _looks(tables["snapshots"], snapshots)
@@ -80,7 +80,7 @@ def judge_moments(
 
 
 def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[DataFrame]:
-    """Yield the results of the checks of a whole time."""
+    """Yield the results of the checks of an entire period."""
     checks = checks_of(registry, settings, period=True)
     spans = (
         tables["snapshots"]
@@ -101,7 +101,7 @@ def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterat
 
 
 def checks_of(registry: Registry, settings: Settings, period: bool) -> list[Check]:
-    """Return the checks that are made, those of one moment or those of a whole time."""
+    """Return the enabled checks, either of one moment or of a period."""
     wanted = (check for check in registry.checks.values() if check.code not in settings.skip)
     return [check for check in wanted if VIEWS[check.view].period == period]
 
@@ -120,15 +120,15 @@ def _at(tables: Tables, snapshots: Sequence[str]) -> dict[str, DataFrame]:
 
 
 def _looks(of_snapshots: DataFrame, snapshots: Sequence[str]) -> DataFrame:
-    """Return these snapshots of each fleet with the one `before`, where there is one."""
+    """Return these snapshots of each fleet with the previous one as `before`, if there is one."""
     in_order = Window.partitionBy("fleet").orderBy("taken", "snapshot")
     known = of_snapshots.select("fleet", "snapshot", F.lag("snapshot").over(in_order).alias("before"))
     return known.where(F.col("snapshot").isin(list(snapshots)) & F.col("before").isNotNull())
 
 
 def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame, checks: Sequence[Check]) -> DataFrame:
-    """Return results in which what is critical is a warning, and what must fail twice a pass, unless it was no pass in the
-    snapshot before either."""
+    """Return results in which a critical failure is a warning, and a failure that must occur twice a pass, unless the result
+    for the previous snapshot was not a pass either."""
     about = F.to_json(F.array("check", *SUBJECT))
     twice = F.col("check").isin([check.code for check in checks if check.twice])
     shown = (
@@ -156,7 +156,7 @@ def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame, checks:
 
 
 def summary(results: DataFrame, registry: Registry) -> DataFrame:
-    """Return how often each check failed, passed and could not tell, for each snapshot that was judged and for the whole time."""
+    """Return the number of failures, passes and unknown results of each check, for each snapshot and for the entire period."""
     counts = {"failed": FAIL, "passed": PASS, "unknown": UNKNOWN}
     counted = results.groupBy("fleet", "snapshot", "taken", "check").agg(
         F.min("since").alias("since"),
@@ -184,7 +184,7 @@ def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Set
     }
     subject = [F.col(name) if name in view.keys else F.lit(None).cast("string").alias(name) for name in SUBJECT]
     structs = ", ".join(_content(check, view) for check in checks)
-    # Spark Connect refuses to add none.
+    # Spark Connect rejects an empty set of columns.
     known = frame.withColumns(thresholds) if thresholds else frame
     return (
         known.withColumns({check.code: F.expr(_result(check, view)) for check in checks})
@@ -195,8 +195,8 @@ def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Set
 
 
 def _threshold(check: Check, threshold: Threshold, view: View, settings: Settings) -> Column:
-    """Return a threshold: what the stream's or consumer's metadata says, otherwise the settings, otherwise the default. Null when
-    metadata says what cannot be read."""
+    """Return a threshold from the metadata of the stream or consumer, otherwise from the settings, otherwise the default. Null if
+    the metadata cannot be parsed."""
     name = check.name(threshold.key)
     default = F.lit(float(settings.thresholds.get(name, threshold.default)))
     if not view.overridden:
@@ -206,13 +206,13 @@ def _threshold(check: Check, threshold: Threshold, view: View, settings: Setting
     if threshold.monitor:
         shared = F.try_element_at("metadata", F.lit(MONITOR_METADATA + threshold.monitor))
         number = _number(shared, threshold)
-        # 0 switches it off there, which means no opinion.
+        # In the shared key, 0 disables the threshold and is ignored.
         chosen = chosen.when(shared.isNotNull() & (F.coalesce(number, F.lit(1.0)) != 0), number)
     return chosen.otherwise(default)
 
 
 def _number(text: Column, threshold: Threshold) -> Column:
-    # Java takes 8d and 8f for the number 8.
+    # Java parses 8d and 8f as the number 8.
     number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
     if threshold.unit != "s":
         return number
@@ -224,7 +224,7 @@ def _columns(check: Check) -> list[str]:
 
 
 def _result(check: Check, view: View) -> str:
-    """Return a check's result for a row, as SQL; null where the row is none of its own."""
+    """Return a check's result for a row, as SQL; null if the row is outside its scope."""
     sql = check.sql
     applies = f"({sql(check.applies)})"
     if view.overridden:
@@ -240,8 +240,8 @@ def _result(check: Check, view: View) -> str:
 
 
 def _content(check: Check, view: View) -> str:
-    """Return the struct of what there is to say of a row, as SQL. Its result is in a column that is called like the check: an
-    expression would be planned and computed for each use. Its texts are made only where they are wanted."""
+    """Return the struct with the content of a result, as SQL. The result itself is in a column named after the check, because an
+    expression would be planned and computed for each use. Texts are computed only for the results that show them."""
     sql, result = check.sql, f"`{check.code}`"
     columns = _columns(check)
     fails = f"({sql(check.fails)})"
@@ -261,7 +261,7 @@ def _content(check: Check, view: View) -> str:
 
 
 def _why_unknown(check: Check, columns: Iterable[str]) -> str:
-    """Return why a row is unknown, as SQL."""
+    """Return the reason for an unknown result, as SQL."""
     unreadable = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name.strip('`'))} END" for name in columns)
     unreported = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name)} END" for name in check.needs)
     reason = f"concat_ws(' ', 'not reported:', {unreported or literal('what it needs')})"
@@ -273,7 +273,7 @@ def _why_unknown(check: Check, columns: Iterable[str]) -> str:
     return f"CASE WHEN {wrong} <> '' THEN concat('its metadata cannot be read: ', {wrong}) ELSE {reason} END"
 
 
-# --- what was not reported ------------------------------------------------------------------------------------------------------
+# --- missing input --------------------------------------------------------------------------------------------------------------
 
 
 def _values(any_frame: DataFrame, rows: Sequence[tuple[str, ...]], names: Sequence[str]) -> DataFrame:
@@ -303,7 +303,7 @@ def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None
     )
 
 
-#: Why there is no table of what somebody has to ask for.
+#: Reasons for missing tables that exist only on request.
 _NOT_READ = {
     "advisories": "no advisories are captured (docs/insights.md)",
     "hosts": "no host was read (docs/insights.md)",
@@ -311,7 +311,7 @@ _NOT_READ = {
 
 
 def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Sequence[str]) -> DataFrame:
-    """Return that checks could not be made, because a table is not there at all."""
+    """Return unknown results for checks whose tables are missing."""
     known = _values(moments, [(check.code, check.severity) for check in checks], ("check", "severity"))
     crossed = moments.select(*_MOMENT).crossJoin(F.broadcast(known))
     why = "; ".join(_NOT_READ.get(name, f"there is no table {name}") for name in tables)
@@ -319,7 +319,7 @@ def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Se
 
 
 def _silent(tables: Tables, checks: Sequence[Check]) -> Iterator[DataFrame]:
-    """Yield that checks do not know of servers which did not answer what the checks need."""
+    """Yield unknown results for servers that did not answer an endpoint of the checks."""
     asked = sorted(
         {(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])}
     )
@@ -346,13 +346,13 @@ def _endpoints(view: View) -> tuple[str, ...]:
     return () if view.period or view.name == "snapshots" else ("servers", *view.endpoints)
 
 
-#: What is read when there is any, whatever is asked of servers.
+#: Endpoints that are read if present, and never requested from servers.
 _NOT_ASKED_OF_SERVERS = {"backups"}
 
 
 def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> Iterator[DataFrame]:
-    """Yield that what is judged holds nothing of a kind: of which there should be something, or that was not asked for. `judged`:
-    the snapshots of a moment, or the whole time of each fleet, with the endpoints that were `asked`, null where nobody knows."""
+    """Yield unknown results for views without rows that should have some, or whose endpoints were not requested. `judged`: the
+    snapshots of a moment, or the period of each fleet, with the endpoints in `asked`, null if unknown."""
     views = {
         check.view: view
         for check in checks

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a finding lasts. A finding is what one check says of one subject: one row, however many looks saw it.
+"""The lifetime of findings. A finding is the result of one check for one subject: a single row for any number of samples.
 
-It is open until a look passes, or until its subject is gone from its fleet's last look. A look that cannot tell ends nothing,
-and neither does one that barely passes: a value that hovers at its threshold is one finding.
+It is open until a sample passes, or until its subject is missing from its fleet's last sample. An inconclusive sample does not
+close a finding, and neither does one that barely passes: a value that hovers at its threshold is one finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jetstream_insights.keys import CLUSTER
 
 OPEN, FIXED = "open", "fixed"
 _NO_TEXTS = {"since": "timestamp", "taken": "timestamp", "value": "double", "threshold": "double"}
-#: What makes two findings the same one.
+#: The columns that identify a finding.
 IDENTITY = ("fleet", "check", "kind", *SUBJECT)
 
 
@@ -38,13 +38,13 @@ COLUMNS = {
     "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
     "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
 }
-#: The columns of what is kept of an hour. Passes are by far the most, and of them little matters.
+#: The stored columns of an hour. Passes are by far the most frequent results, and need few columns.
 OF_HOURS = {
     "results": _columns(*RESULTS),
     "passes": _columns("taken", *IDENTITY, "value", "threshold"),
     "summary": COLUMNS["findings_summary"],
 }
-#: What a finding names beside the servers that may be silent.
+#: Columns of a subject apart from the servers that may be silent.
 _ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
 _STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.steady)
 
@@ -56,12 +56,12 @@ def findings(
     earlier: DataFrame | None = None,
     before: DataFrame | None = None,
 ) -> DataFrame:
-    """Return what is not as it should be, what is not known, and what was fixed meanwhile, with its `state`.
+    """Return the open failures and unknown results, and the fixed findings, with their `state`.
 
-    `since` is when it was seen first and `taken` when last; all else is of the last time. `counted`: the summary of the results.
-    `codes`: the checks that are made, whether or not they apply to anything on this day. `earlier`: the findings of the last day
-    before that has any, of which those that failed and were open go on. `before`: those of the run before on the same day, which
-    matter only where a value has barely passed since.
+    `since` is the first sample that showed it and `taken` the last; all other columns are from the last. `counted`: the summary
+    of the results. `codes`: the enabled checks, whether or not they apply to anything on this day. `earlier`: the findings of
+    the last previous day that has any; open failures among them continue. `before`: the findings of the previous run on the
+    same day, which matter only if a value has barely passed since.
     """
     looks = results.withColumn("identity", _identity())
     bad = looks.where(F.col("result") != PASS).withColumn("again", F.lit(False))
@@ -70,8 +70,8 @@ def findings(
             made = F.col("check").isin(*codes)
             going_on = others.where(made & (F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
             bad = bad.unionByName(going_on.withColumn("identity", _identity()).withColumn("again", F.lit(again)))
-    # Passes are by far the most, and hardly any is of a subject that was ever found at fault: the hash tells, without a shuffle.
-    # What only shares a hash finds nothing to join below.
+    # Passes are by far the most frequent results, and hardly any is about a subject with a finding: a broadcast hash filters them
+    # without a shuffle. Hash collisions find no match in the join below.
     hashed = F.xxhash64(*IDENTITY).alias("hash")
     passed = (
         results.where(F.col("result") == PASS)
@@ -104,7 +104,7 @@ def findings(
         F.min("since").alias("since"),
         F.max("taken").alias("taken"),
     )
-    # What fails now before what is not known now, and both before what failed once.
+    # Rank: present failures, then present unknown results, then fixed failures.
     rank = F.when(F.col("state") == FIXED, 2).when(F.col("result") == UNKNOWN, 1).otherwise(0)
     return (
         one.withColumn("first", F.row_number().over(of_one.orderBy(rank)))
@@ -115,14 +115,14 @@ def findings(
 
 
 def of_hours(results: DataFrame, counted: DataFrame) -> dict[str, DataFrame]:
-    """Return what is kept of hours, of results and their summary."""
+    """Return the stored rows of hours, from results and their summary."""
     near = (F.when(_barely(), F.col(name)).alias(name) for name in ("value", "threshold"))
     passes = results.where(F.col("result") == PASS).select("taken", *IDENTITY, *near)
     return {"results": results.where(F.col("result") != PASS), "passes": passes, "summary": counted}
 
 
 def with_hours(results: DataFrame, counted: DataFrame, kept: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
-    """Add what is kept of hours to results and their summary."""
+    """Add the stored rows of hours to results and their summary."""
     none = F.lit(None).cast("string")
     if "results" in kept:
         results = results.unionByName(kept["results"])
@@ -137,7 +137,7 @@ def with_hours(results: DataFrame, counted: DataFrame, kept: Mapping[str, DataFr
 
 
 def reasons(found: DataFrame) -> DataFrame:
-    """Return why findings are not known: a row for each reason, with how many there are, of which checks and which servers."""
+    """Return the reasons for unknown findings: a row for each reason, with the number of findings, their checks and servers."""
     return (
         found.where((F.col("result") == UNKNOWN) & (F.col("state") == OPEN))
         .groupBy("fleet", "text")
@@ -151,18 +151,18 @@ def reasons(found: DataFrame) -> DataFrame:
 
 
 def _barely() -> Column:
-    """Return whether a value that passes is too near to its threshold to end a finding."""
+    """Return whether a passing value is too close to its threshold to end a finding."""
     near = F.abs(F.abs("value") - F.col("threshold")) < MARGIN * F.col("threshold")
     return F.coalesce(F.col("check").isin(_STEADY) & near, F.lit(False))
 
 
 def _identity() -> Column:
-    """Return a key that is never null, so that it can be joined by."""
+    """Return a key for joins that is never null."""
     return F.to_json(F.array(*IDENTITY))
 
 
 def _blind(looks: DataFrame, last: DataFrame) -> DataFrame:
-    """Return the checks that could not see all of their subjects in a fleet's last look: whoever is not there may be."""
+    """Return the checks without a complete view of a fleet's last sample: a missing subject may still exist."""
     about_assets = F.coalesce(*_ASSETS).isNotNull()
     return (
         looks.where((F.col("result") == UNKNOWN) & ~about_assets)

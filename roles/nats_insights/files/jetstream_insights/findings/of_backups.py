@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of what the catalogue of backups says of the streams.
+"""Checks of the streams' entries in the backup catalogue.
 
-What counts as saved and as proven is decided where the snapshot is taken (module_utils/backup/protection.py), for nats_check
-as well; here ages are compared with thresholds. Streams that the backup is to leave out are not judged.
+The collector decides which streams count as saved and proven (module_utils/backup/protection.py), like nats_check;
+the checks compare ages with thresholds. Streams excluded from the backup are skipped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CHECKS = (
         title="A stream has no backup",
         view="backups",
         fails="saved IS NULL",
-        text="it was never saved{CASE WHEN problem <> '' THEN concat(': ', problem) ELSE '' END}",
+        text="it has never been saved{CASE WHEN problem <> '' THEN concat(': ', problem) ELSE '' END}",
         rationale="Replicas copy a delete, a purge and a bad migration as faithfully as everything else.",
-        remedy=f"{_BACK_UP}; where it needs none, `nats_cluster_backup_exclude`",
+        remedy=f"{_BACK_UP}; if it needs none, `nats_cluster_backup_exclude`",
         source=_SOURCE,
     ),
     Check(
@@ -36,9 +36,9 @@ CHECKS = (
         needs=("problem",),
         fails="problem <> ''",
         value="saved_age",
-        text="it was not saved again: {problem}; its last backup is {saved_age|seconds} old",
-        rationale="The backup that is there becomes older with every run.",
-        remedy=f"what the finding names, then {_BACK_UP}",
+        text="the last run did not save it: {problem}; its last backup is {saved_age|seconds} old",
+        rationale="The existing backup becomes older with every run.",
+        remedy=f"fix the problem in the finding, then {_BACK_UP}",
         source=_SOURCE,
     ),
     Check(
@@ -48,29 +48,30 @@ CHECKS = (
         view="backups",
         applies="saved IS NOT NULL",
         thresholds=(
-            Threshold("age", 26 * 3600, "s", "since the stream was last seen to be as saved"),
-            Threshold("critical", 50 * 3600, "s", "after which it is critical"),
+            Threshold("age", 26 * 3600, "s", "since the stream was last found equal to its backup"),
+            Threshold("critical", 50 * 3600, "s", "at which it is critical"),
         ),
         fails="saved_age > :age",
         worse="saved_age > :critical",
         value="saved_age",
         text="it was last saved {saved_age|seconds} ago",
-        rationale="What was stored since then is lost with the stream. A stream that did not change counts as saved by each run.",
+        rationale="Messages stored since then would be lost with the stream. Each run counts as a backup of an "
+        "unchanged stream.",
         remedy=f"`systemctl status nats-backup.timer` on the host of the backups; {_BACK_UP}",
         source=_SOURCE,
     ),
     Check(
         code="BACKUP_104",
         severity=WARNING,
-        title="A backup was not proven by a restore",
+        title="A backup has not been proven by a restore",
         view="backups",
         applies="saved IS NOT NULL",
         thresholds=(Threshold("age", 90 * 86400, "s", "since the last drill that succeeded"),),
         fails="proven IS NULL OR proven_age > :age",
         value="proven_age",
-        text="{CASE WHEN proven IS NULL THEN 'no drill has ever restored it' ELSE 'the last proven restore is of ' END}"
+        text="{CASE WHEN proven IS NULL THEN 'no drill has ever restored it' ELSE 'the last proven restore was on ' END}"
         "{CASE WHEN proven IS NULL THEN '' ELSE date_format(proven, 'yyyy-MM-dd HH:mm') END}",
-        rationale="A backup is one when it was restored once.",
+        rationale="Only a restore proves that a backup works.",
         remedy=_DRILL,
         source=_SOURCE,
     ),
@@ -84,7 +85,7 @@ CHECKS = (
         fails="drill_problem <> ''",
         value="drilled_age",
         text="the drill {drilled_age|seconds} ago failed: {drill_problem}",
-        rationale="There is an archive, and it does not bring the stream back.",
+        rationale="The archive exists but does not restore the stream.",
         remedy=f"{_BACK_UP}, then {_DRILL}",
         source=_SOURCE,
     ),

@@ -10,7 +10,7 @@ from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADAT
 
 _MARGIN = margin("peers")
 _BEHIND = f"array_join({behind('peers')}, ', ')"
-#: Whoever is named as leader reported that it does not lead; otherwise it did not answer, and may well lead.
+#: Each server that is named as leader reported that it does not lead; one that did not answer may well lead.
 LEADER_IS_KNOWN = (
     "size(leaders) > 0 OR forall(coalesce(views, CAST(array() AS array<string>)), v -> array_contains(hosts, v))"
 )
@@ -19,7 +19,7 @@ _FEW = "origin -> origin.lag"
 
 
 def monitored(key: str, unit: str, meaning: str) -> Threshold:
-    """Return a threshold that only metadata sets: 0 judges nothing, as with `nats server check`."""
+    """Return a threshold that only metadata sets: 0 disables it, as in `nats server check`."""
     return Threshold(key.replace("-", "_"), 0, unit, meaning, key)
 
 
@@ -34,17 +34,19 @@ CHECKS = (
         applies="most_last_seq > 0",
         thresholds=(
             Threshold("last_seq", 10, "%", "of the highest last sequence"),
-            Threshold("messages", 10000, "", "messages, whatever they are of the whole"),
-            Threshold("fewest", 100, "", "messages that are never far"),
+            Threshold("messages", 10000, "", "messages, regardless of their share"),
+            Threshold("fewest", 100, "", "messages that are always tolerated"),
         ),
         knows="copies >= num_replicas",
         unknown="{copies} of {num_replicas} replicas reported",
-        fails="most_last_seq - least_last_seq > greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
+        fails="most_last_seq - least_last_seq > greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + "
+        "tolerated",
         value="most_last_seq - least_last_seq",
         against="greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
         text="{behind_last_seq} is {most_last_seq - least_last_seq|count} messages behind, at {least_last_seq|count}",
-        rationale="A share alone, as in nats audit, lets a replica of ten million messages be a million behind, and one of five "
-        "not be one behind. Messages that came between two servers' answers are tolerated (`tolerated`).",
+        rationale="A share alone, as in nats audit, tolerates a lag of a million messages in ten million, but not of "
+        "one message in "
+        "five. Messages that arrive between two servers' answers are tolerated (`tolerated`).",
         remedy="`nats_stream_stepdown`; then `nats_stream_peer` for the replica",
         source="nats audit, with bounds on its share",
         peer="behind_last_seq",
@@ -53,7 +55,7 @@ CHECKS = (
     Check(
         code="JETSTREAM_002",
         severity=WARNING,
-        title="A stream has very many subjects",
+        title="A stream has too many subjects",
         view="streams",
         thresholds=(Threshold("subjects", 1_000_000, "", "subjects", "subjects-warn"),),
         needs=("num_subjects",),
@@ -61,7 +63,7 @@ CHECKS = (
         value="num_subjects",
         text="{num_subjects|count} subjects",
         rationale="The index of subjects is in memory on every replica, and is rebuilt at a start.",
-        remedy="identifiers into the message, not into the subject; `nats_stream` with `max_age`",
+        remedy="put identifiers into the message instead of the subject; `nats_stream` with `max_age`",
         source="nats audit",
     ),
     Check(
@@ -76,37 +78,40 @@ CHECKS = (
         ),
         applies="max_bytes > 0 OR max_msgs > 0 OR max_consumers > 0",
         needs=("bytes", "messages"),
-        fails="max_bytes > 0 AND bytes * 100 > :bytes * max_bytes OR max_msgs > 0 AND messages * 100 > :messages * max_msgs "
+        fails="max_bytes > 0 AND bytes * 100 > :bytes * max_bytes OR max_msgs > 0 AND messages * 100 > :messages * "
+        "max_msgs "
         "OR max_consumers > 0 AND consumer_count * 100 > :consumers * max_consumers",
         worse="discard = 'new' AND (max_bytes > 0 AND bytes * 100 > :bytes * max_bytes OR "
         "max_msgs > 0 AND messages * 100 > :messages * max_msgs)",
         value="100 * greatest(CASE WHEN max_bytes > 0 THEN bytes / max_bytes END, CASE WHEN max_msgs > 0 THEN messages / "
         "max_msgs END, "
         "CASE WHEN max_consumers > 0 THEN consumer_count / max_consumers END)",
-        text="{bytes|bytes} (limit {max_bytes|bytes}), {messages|count} messages ({max_msgs|count}), {consumer_count} consumers "
+        text="{bytes|bytes} (limit {max_bytes|bytes}), {messages|count} messages ({max_msgs|count}), {consumer_count} "
+        "consumers "
         "({max_consumers}), discard {discard}",
-        rationale="With discard: new, publishers are refused at the limit. Otherwise the oldest go, read or not.",
+        rationale="With discard: new, publishers are rejected at the limit. Otherwise the oldest messages are removed, "
+        "read or not.",
         remedy="`nats_stream` with larger limits or a shorter `max_age`",
         source="nats audit",
     ),
     Check(
         code="JETSTREAM_004",
         severity=CRITICAL,
-        title="A stream is outside of what its metadata allows",
+        title="A stream exceeds the limits in its metadata",
         view="stream_leaders",
         applies=WATCHED,
         thresholds=(
             monitored("msgs-critical", "", "most messages"),
-            monitored("msgs-warn", "", "messages that are worth a warning"),
-            monitored("subjects-critical", "", "most subjects, or the fewest when it is below subjects-warn"),
-            monitored("subjects-warn", "", "subjects that are worth a warning"),
+            monitored("msgs-warn", "", "messages at which it is a warning"),
+            monitored("subjects-critical", "", "most subjects, or the fewest if it is below subjects-warn"),
+            monitored("subjects-warn", "", "subjects at which it is a warning"),
             monitored("peer-expect", "", "replicas that it must have"),
             monitored("peer-lag-critical", "", "Raft entries that a replica may be behind"),
-            monitored("peer-seen-critical", "s", "since the leader heard of a replica"),
+            monitored("peer-seen-critical", "s", "since the leader's last contact with a replica"),
             monitored("min-sources", "", "fewest sources"),
             monitored("max-sources", "", "most sources"),
             monitored("lag-critical", "", "messages that a source or mirror may be behind"),
-            monitored("seen-critical", "s", "since anything was heard of a source or mirror"),
+            monitored("seen-critical", "s", "since the last contact with a source or mirror"),
         ),
         fails=":msgs_critical > 0 AND messages >= :msgs_critical OR :msgs_warn > 0 AND messages >= :msgs_warn "
         "OR CASE WHEN :subjects_critical > 0 AND :subjects_warn > :subjects_critical THEN num_subjects <= :subjects_warn "
@@ -117,13 +122,16 @@ CHECKS = (
         "OR :peer_seen_critical > 0 AND exists(peers, p -> p.active >= 1e9 * :peer_seen_critical) "
         "OR :min_sources > 0 AND size(origins) < :min_sources OR :max_sources > 0 AND size(origins) > :max_sources "
         "OR :lag_critical > 0 AND exists(origins, o -> o.lag >= :lag_critical) "
-        "OR :seen_critical > 0 AND (replicates = 0 OR exists(origins, o -> o.active < 0 OR o.active >= 1e9 * :seen_critical))",
+        "OR :seen_critical > 0 AND (replicates = 0 OR exists(origins, o -> o.active < 0 OR o.active >= 1e9 * "
+        ":seen_critical))",
         against="CAST(NULL AS DOUBLE)",
-        text="{messages|count} messages, {num_subjects|count} subjects, {1 + coalesce(size(peers), 0)} replicas (most behind: "
-        "{array_max(transform(peers, p -> p.lag))}), {size(origins)} sources (most behind: {array_max(transform(origins, o -> "
+        text="{messages|count} messages, {num_subjects|count} subjects, {1 + coalesce(size(peers), 0)} replicas (most "
+        "behind: "
+        "{array_max(transform(peers, p -> p.lag))}), {size(origins)} sources (most behind: "
+        "{array_max(transform(origins, o -> "
         "o.lag))})",
-        rationale="Whoever made the stream wrote down what is right for it.",
-        remedy="module `nats_check` with the check `stream` says which of them; `nats_stream` for the metadata",
+        rationale="The owner of the stream defined these limits.",
+        remedy="module `nats_check` with the check `stream` lists the exceeded limits; `nats_stream` for the metadata",
         source="nats audit; jsm.go monitor/stream.go",
     ),
     Check(
@@ -132,14 +140,14 @@ CHECKS = (
         title="A stream has no leader",
         view="streams",
         knows=LEADER_IS_KNOWN,
-        unknown="{views|list} may lead it, and did not tell",
+        unknown="{views|list} may lead it, but did not report it",
         fails="size(leaders) = 0",
         # How many of its members answered.
         value="size(hosts)",
         against="quorum",
         text="no server leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
-        rationale="It takes no messages and gives none. healthz may be 200 on every server.",
-        remedy="playbook `diagnose`; start what is down",
+        rationale="It neither accepts nor delivers messages. healthz may be 200 on every server.",
+        remedy="playbook `diagnose`; start the stopped servers",
         source="docs/health-gate.md; gap of nats audit",
         twice=True,
     ),
@@ -152,7 +160,8 @@ CHECKS = (
         value="size(leaders)",
         against="1",
         text="{leaders|list} claim to lead it",
-        rationale="For a moment after an election it is the time between two answers; when it lasts, replicas diverge.",
+        rationale="Just after an election, answers from different moments may show two leaders; if it persists, "
+        "replicas diverge.",
         remedy="`nats_stream_stepdown`; playbook `diagnose`",
         source="natscli stream-check MULTILEADER",
         twice=True,
@@ -167,8 +176,8 @@ CHECKS = (
         fails="num_replicas < :replicas",
         value="num_replicas",
         text="{num_replicas} replica, on {hosts|list}",
-        rationale="It is away while its server restarts, and lost with its disk.",
-        remedy="playbook `replica_count`; metadata `natsops.insights.stream_103_replicas: 1` where it is meant",
+        rationale="It is unavailable while its server restarts, and lost with its disk.",
+        remedy="playbook `replica_count`; metadata `natsops.insights.stream_103_replicas: 1` if it is intended",
         source="gap of nats audit (R1 count)",
     ),
     Check(
@@ -179,13 +188,14 @@ CHECKS = (
         applies="num_replicas > 2",
         thresholds=(SEEN, LAG),
         knows="size(leaders) = 1 AND peers IS NOT NULL",
-        unknown="no sole leader reported of its replicas",
+        unknown="no sole leader reported its replicas",
         fails=f"{_MARGIN} < 1",
         value=_MARGIN,
         against="1",
         text=f"{{quorum}} of {{num_replicas}} must be in step; behind: {{{behind('peers')}|list}}",
-        rationale="The next server that stops takes the stream with it.",
-        remedy="no `restart` before it is solved: the gate refuses it; `nats_stream_peer` for a replica that never catches up",
+        rationale="If one more server stops, the stream loses its quorum.",
+        remedy="no `restart` until this is fixed: the gate refuses it; `nats_stream_peer` for a replica that never "
+        "catches up",
         source="docs/internals/quorum-planner.md; gap of nats audit (quorum margin)",
         peer=_BEHIND,
     ),
@@ -196,12 +206,13 @@ CHECKS = (
         view="streams",
         applies="num_replicas > 1",
         knows="size(leaders) = 1",
-        unknown="no sole leader reported of its replicas",
+        unknown="no sole leader reported its replicas",
         fails="1 + coalesce(size(peers), 0) < num_replicas",
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
         text="{1 + coalesce(size(peers), 0)} of {num_replicas} replicas",
-        rationale="A peer was removed and no server could take its place. Neither a restart nor the same configuration heals it.",
+        rationale="A peer was removed and no server could take its place. Neither a restart nor reapplying the "
+        "configuration fixes it.",
         remedy="playbook `replica_count` to 1 and back, or `scale_out`",
         source="docs/internals/quorum-planner.md; nats-server 2.10 to 2.14 peer-remove",
     ),
@@ -213,7 +224,7 @@ CHECKS = (
         applies="num_replicas > 1",
         thresholds=(SEEN, LAG),
         knows="size(leaders) = 1 AND peers IS NOT NULL",
-        unknown="no sole leader reported of its replicas",
+        unknown="no sole leader reported its replicas",
         fails=f"size({behind('peers')}) > 0",
         value=f"size({behind('peers')})",
         against="0",
@@ -232,24 +243,24 @@ CHECKS = (
         fails="lost_messages > 0 OR lost_bytes > 0",
         value="lost_messages",
         against="0",
-        text="{lost_messages|count} messages, {lost_bytes|bytes} are lost",
-        rationale="Blocks on disk were broken or missing when the server read them.",
+        text="{lost_messages|count} messages ({lost_bytes|bytes}) are lost",
+        rationale="Blocks on disk were corrupt or missing when the server read them.",
         remedy="`nats_stream_stepdown` to a replica that has them; playbook `replace` for the disk",
         source="StreamState.Lost",
     ),
     Check(
         code="STREAM_108",
         severity=INFO,
-        title="A stream has very many deleted messages inside",
+        title="A stream has too many interior deletes",
         view="streams",
         thresholds=(Threshold("deleted", 1_000_000, "", "deleted messages between the first and the last"),),
         needs=("num_deleted",),
         fails="num_deleted > :deleted",
         value="num_deleted",
-        text="{num_deleted|count} deleted messages between its first and its last, {messages|count} are left",
-        rationale="They are kept in memory and copied in each snapshot; blocks are not freed while one message of them lives.",
-        remedy="`nats_stream` with `max_msgs_per_subject` and `max_age`, or the key with few updates into another "
-        "stream",
+        text="{num_deleted|count} deleted messages between its first and its last; {messages|count} remain",
+        rationale="They are kept in memory and copied in each snapshot; a block is not freed while it has a single "
+        "live message.",
+        remedy="`nats_stream` with `max_msgs_per_subject` and `max_age`, or another stream for keys with few updates",
         source="StreamState.NumDeleted",
     ),
     Check(
@@ -260,8 +271,8 @@ CHECKS = (
         applies="num_replicas > 1",
         fails="num_replicas % 2 = 0",
         value="num_replicas",
-        text="{num_replicas} replicas: as many may be lost as with {num_replicas - 1}",
-        rationale="An even replica adds to the quorum and not to what may fail.",
+        text="{num_replicas} replicas tolerate no more losses than {num_replicas - 1}",
+        rationale="An even number raises the quorum without tolerating another failure.",
         remedy="playbook `replica_count` to an odd number",
         source="raft.go quorum",
     ),
@@ -274,18 +285,18 @@ CHECKS = (
         fails=f"{_UNLIMITED} AND coalesce(max_msgs_per_subject, 0) <= 0",
         value="bytes",
         text="no max_bytes, max_msgs, max_age or max_msgs_per_subject; it has {bytes|bytes}",
-        rationale="It fills the disk that it shares with all others.",
+        rationale="It may fill the disk that all streams share.",
         remedy="`nats_stream` with `max_age` and `max_bytes`",
         source="StreamConfig limits",
     ),
     Check(
         code="STREAM_111",
         severity=WARNING,
-        title="A single replica is in memory only",
+        title="A stream's only replica is in memory",
         view="streams",
         fails="storage = 'memory' AND num_replicas = 1",
         text="storage memory, one replica on {hosts|list}",
-        rationale="The restart of one server empties it.",
+        rationale="A restart of its server loses all messages.",
         remedy="playbook `replica_count`; `nats_stream` with file storage",
         source="server.go lameDuckMode; memstore.go",
     ),
@@ -300,35 +311,35 @@ CHECKS = (
         needs=("first_ts",),
         fails="unix_seconds(taken) - unix_seconds(first_ts) > max_age + :late",
         value="unix_seconds(taken) - unix_seconds(first_ts) - max_age",
-        text="the oldest message is of {first_ts}, max_age is {max_age|seconds}",
-        rationale="Messages do not expire: the leader's clock is wrong, or its timers do not run.",
+        text="the oldest message is from {first_ts}, max_age is {max_age|seconds}",
+        rationale="Messages do not expire: the leader's clock is wrong, or its timers are not running.",
         remedy="SERVER_109; `nats_stream_stepdown`",
         source="StreamState.FirstTime; PR #4133",
     ),
     Check(
         code="STREAM_113",
         severity=WARNING,
-        title="A stream is not in the cluster that it should be in",
+        title="A stream is in the wrong cluster",
         view="streams",
         applies="placement_cluster <> ''",
         needs=("cluster",),
         fails="cluster <> placement_cluster",
-        text="it is in {cluster}, its placement says {placement_cluster}",
-        rationale="A move did not end, or could not begin.",
-        remedy="`nats_stream` again; `nats_cluster_info` for the progress",
+        text="it is in {cluster}, its placement requires {placement_cluster}",
+        rationale="A move has not ended, or could not begin.",
+        remedy="run `nats_stream` again; `nats_cluster_info` shows the progress",
         source="StreamConfig.Placement",
     ),
     Check(
         code="STREAM_114",
         severity=INFO,
-        title="A stream has very many consumers",
+        title="A stream has too many consumers",
         view="streams",
         thresholds=(Threshold("consumers", 1000, "", "consumers"),),
         needs=("consumer_count",),
         fails="consumer_count > :consumers",
         value="consumer_count",
         text="{consumer_count|count} consumers",
-        rationale="Each message is matched with each of them, and each is an asset of the meta group.",
+        rationale="Each message is matched against each of them, and each is an asset of the meta group.",
         remedy="`nats_consumer` with several `filter_subjects` for few consumers, and with `inactive_threshold`; "
         "ordered consumers",
         source="nats-server#8350, #7827",
@@ -340,19 +351,20 @@ CHECKS = (
         view="stream_copies",
         applies="num_replicas > 1 AND (unique_tag <> '' OR varz_reported IS NULL)",
         knows="copies >= num_replicas AND zoned >= copies",
-        unknown="of {copies} replicas {zoned} reported their zone",
+        unknown="{zoned} of {copies} replicas reported their zone",
         fails="size(zones) < copies",
         value="size(zones)",
         against="copies",
         text="{copies} replicas in the zones {zones|list}",
-        rationale="unique_tag holds when a stream is placed: one that is older, or was moved by tags, may have all in one zone.",
-        remedy="`nats_stream_peer` for one of the two",
+        rationale="unique_tag applies only at placement: an older stream, or one moved by tags, may have all replicas "
+        "in one zone.",
+        remedy="`nats_stream_peer` for one of the replicas",
         source="jetstream_cluster.go selectPeerGroup",
     ),
     Check(
         code="STREAM_117",
         severity=CRITICAL,
-        title="Replicas of a stream hold different messages",
+        title="Replicas of a stream have different messages",
         view="stream_copies",
         applies="num_replicas > 1",
         thresholds=(
@@ -365,7 +377,7 @@ CHECKS = (
         value="most_messages - least_messages",
         against="greatest(:share / 100 * most_messages, :messages) + tolerated",
         text="from {least_messages|count} messages ({behind_messages}) to {most_messages|count}",
-        rationale="Which messages a consumer gets depends on who leads. No health check sees it.",
+        rationale="The messages that a consumer gets depend on the leader. No health check detects it.",
         remedy="`nats_stream_stepdown` to a good replica; `replica_count` 3 → 1 → 3 from there",
         source="threshold as in Synadia Insights; nats-server#5576, #7791; gap of nats audit",
         peer="behind_messages",
@@ -378,12 +390,12 @@ CHECKS = (
         view="stream_copies",
         applies="size(placement_tags) > 0",
         knows="tagged >= copies",
-        unknown="not every server of it reported its tags",
+        unknown="not every server with a replica reported its tags",
         fails="size(misplaced) > 0",
         value="size(misplaced)",
         against="0",
-        text="{misplaced|list} have not the tags {placement_tags|list}",
-        rationale="Tags of a server or of the stream changed: what is placed stays where it is.",
+        text="{misplaced|list} do not have the tags {placement_tags|list}",
+        rationale="The tags of a server or of the stream changed: replicas stay on the servers where they were placed.",
         remedy="`nats_stream_peer` for these servers",
         source="StreamConfig.Placement",
         peer="try_element_at(misplaced, 1)",
@@ -396,13 +408,13 @@ CHECKS = (
         applies="replicates > 0",
         thresholds=(Threshold("lag", 10000, "", "messages behind", "lag-critical"),),
         knows="size(origins) > 0",
-        unknown="its leader does not tell of its sources",
+        unknown="its leader does not report its sources",
         fails=f"array_max(transform(origins, {_FEW})) > :lag",
         value=f"array_max(transform(origins, {_FEW}))",
         text=f"{{array_max(transform(origins, {_FEW}))|count}} messages behind "
         f"{{transform(filter(origins, o -> o.lag > :lag), o -> o.name)|list}}",
-        rationale="What is copied for safety or for another site is not there yet.",
-        remedy="`nats_stream_stepdown` of this stream makes it ask again; STREAM_206 says whether it moves",
+        rationale="The copy at the other stream or site is incomplete.",
+        remedy="`nats_stream_stepdown` of this stream restarts the copy; STREAM_206 reports it if it stalls",
         source="jsm.go monitor/stream.go; nats-server#8323",
     ),
     Check(
@@ -411,13 +423,15 @@ CHECKS = (
         title="A mirror or source is cut off",
         view="stream_leaders",
         applies="replicates > 0",
-        thresholds=(Threshold("seen", 60, "s", "since anything was heard", "seen-critical"),),
-        fails="size(origins) < replicates OR exists(origins, o -> o.active < 0 OR o.active > 1e9 * :seen OR o.error IS NOT NULL)",
+        thresholds=(Threshold("seen", 60, "s", "since the last contact", "seen-critical"),),
+        fails="size(origins) < replicates OR exists(origins, o -> o.active < 0 OR o.active > 1e9 * :seen OR o.error IS "
+        "NOT NULL)",
         value="array_max(transform(origins, o -> o.active)) / 1e9",
-        text="{size(origins)} of {replicates} reported; silent or broken: {transform(filter(origins, o -> o.active < 0 OR "
+        text="{size(origins)} of {replicates} reported; silent or broken: "
+        "{transform(filter(origins, o -> o.active < 0 OR "
         "o.active > 1e9 * "
         ":seen OR o.error IS NOT NULL), o -> concat(o.name, coalesce(concat(' (', o.error.description, ')'), '')))|list}",
-        rationale="One that was never seen counts as seen just now in `nats server check stream`.",
+        rationale="`nats server check stream` treats an origin without any contact as active.",
         remedy="playbook `diagnose`; permissions and imports of the account; `nats_stream_stepdown`",
         source="docs/checks.md; stream.go StreamSourceInfo.Active",
     ),
@@ -430,23 +444,24 @@ CHECKS = (
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
         text="{1 + coalesce(size(peers), 0)} members for {num_replicas} replicas",
-        rationale="Until it is over no other change is taken (10123, 10124). STREAM_204 says whether it ends.",
-        remedy="wait: the gate does; `nats_stream_info` shows how far the new replicas are",
+        rationale="Until it ends, other changes are rejected (10123, 10124). STREAM_204 reports it if it does not end.",
+        remedy="wait, as the gate does; `nats_stream_info` shows the progress of the new replicas",
         source="errors 10123 and 10124; ADR-62",
     ),
     Check(
         code="STREAM_122",
         severity=CRITICAL,
-        title="A stream needs a newer server than one that holds it",
+        title="A server with a replica of a stream is too old for it",
         view="stream_copies",
         applies="needed_level > 0",
         knows="levels >= copies",
-        unknown="not every server of it reported its API level",
+        unknown="not every server with a replica reported its API level",
         fails="needed_level > least_level",
         value="least_level",
         against="needed_level",
         text="it needs API level {needed_level}, {oldest} has {least_level}",
-        rationale="After a downgrade or on a server that was left behind, it is offline there from 2.12 on: its replica takes no "
+        rationale="After a downgrade or an incomplete upgrade, it is offline on the old server from 2.12 on: that "
+        "replica accepts no "
         "messages.",
         remedy="playbook `upgrade` for {oldest}; until then `nats_stream_peer` to a newer server",
         source="ADR-44, ADR-66; jetstream_versioning.go",
@@ -456,31 +471,34 @@ CHECKS = (
         code="STREAM_123",
         # No server reports how many of the messages have an id.
         severity=INFO,
-        title="A duplicate window may hold very many message ids",
+        title="A duplicate window may hold too many message ids",
         view="streams",
         thresholds=(Threshold("ids", 5_000_000, "", "messages within the duplicate window"),),
         applies="duplicate_window > 0",
         fails="coalesce(duplicate_window * rate, 0) > :ids",
         value="duplicate_window * rate",
-        text="about {duplicate_window * rate|count} messages come within its duplicate window of {duplicate_window|seconds}",
-        rationale="The id of each that has one (Nats-Msg-Id) is in memory on every replica, and after a start all of these "
-        "messages are read again.",
-        remedy="`nats_stream` with a shorter `duplicate_window`: as long as a publisher tries again",
+        text="about {duplicate_window * rate|count} messages arrive within its duplicate window of "
+        "{duplicate_window|seconds}",
+        rationale="Every replica keeps the message ids (Nats-Msg-Id) in memory, and reads all of these messages again "
+        "after a "
+        "start.",
+        remedy="`nats_stream` with a shorter `duplicate_window`: the time for which publishers retry",
         source="nats-server stream.go storeMsgIdLocked, rebuildDedupe; a window longer than max_age is refused",
     ),
     Check(
         code="STREAM_124",
         severity=WARNING,
-        title="A stream that keeps for consumers has none",
+        title="A stream with interest or work queue retention has no consumers",
         view="streams",
         applies="retention IN ('interest', 'workqueue')",
         needs=("consumer_count",),
         fails="consumer_count = 0",
         value="messages",
-        text="retention is {retention} and there is no consumer: {CASE retention WHEN 'interest' THEN 'what is "
-        "published is thrown away' ELSE concat(messages, ' messages wait for one') END}",
-        rationale="A consumer was deleted, or ran into inactive_threshold: a stream of interest loses what comes, a work queue "
-        "grows until its limits.",
+        text="retention is {retention} and there is no consumer: {CASE retention WHEN 'interest' THEN 'published "
+        "messages are discarded' ELSE concat(messages, ' messages are waiting for one') END}",
+        rationale="A consumer was deleted, or reached inactive_threshold: an interest stream discards new messages, a "
+        "work queue "
+        "grows up to its limits.",
         remedy="`nats_consumer` for the application; or `nats_stream` with `state: absent`",
         source="stream.go: interest and work queue retention",
     ),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of streams, consumers and Raft groups over a time: aggregates of their rows, or of what is kept of its hours."""
+"""Aggregates of streams, consumers and Raft groups over a period: of their rows, or of the stored aggregates of its hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jetstream_insights.times import seconds
 
 
 class Over(NamedTuple):
-    """An aggregate of a time: `of_rows`, or `of_hours` by what is `kept` of each."""
+    """An aggregate over a period: `of_rows`, or `of_hours` over the columns `kept` for each hour."""
 
     of_rows: Column
     kept: Mapping[str, Column]
@@ -31,7 +31,7 @@ def _by(aggregate: Callable[[Column], Column], name: str, value: Column, merge: 
 
 
 def _count(name: str, value: Column) -> dict[str, Over]:
-    """`value`: an aggregate that counts."""
+    """Return a counter; `value` is a counting aggregate."""
     return {name: Over(value, {name: value}, F.sum(name))}
 
 
@@ -52,14 +52,14 @@ def _any(name: str, value: Column) -> dict[str, Over]:
 
 
 def _different(name: str, value: str) -> dict[str, Over]:
-    """Return how many values there are."""
+    """Return the number of distinct values."""
     of_hours = F.size(F.array_distinct(F.flatten(F.collect_list(name))))
     return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, of_hours)}
 
 
 def _creations() -> dict[str, Over]:
-    """Return how often an asset was created. Servers that recovered a consumer of 2.10 report times that differ by some
-    milliseconds: a second's difference is none."""
+    """Return the number of creations of an asset. Servers that recovered a consumer of 2.10 report times that differ by some
+    milliseconds: times within a second count as the same."""
 
     def counted(times: Column) -> Column:
         moments = F.array_sort(F.array_distinct(F.transform(times, F.unix_micros)))
@@ -77,7 +77,7 @@ def _creations() -> dict[str, Over]:
     return {"creations": Over(counted(every), {"creations": every}, counted(F.flatten(F.collect_list("creations"))))}
 
 
-#: Whether a stream has no limit, and nothing else, that removes messages by itself.
+#: Whether a stream has neither a limit nor anything else that removes messages automatically.
 _KEEPS_ALL = (
     "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coalesce(max_bytes, 0) <= 0 "
     "AND coalesce(retention, 'limits') = 'limits' "
@@ -86,7 +86,7 @@ _KEEPS_ALL = (
 
 
 def _kept_from() -> Column:
-    """Return the first sequence of a stream that no limit removes messages from, as its leader reported it."""
+    """Return the first sequence of a stream without such limits, as its leader reported it."""
     return F.when(F.col("leader").isNotNull() & F.expr(_KEEPS_ALL), F.col("first_seq"))
 
 
@@ -100,13 +100,13 @@ def _last(value: str, name: str = "") -> dict[str, Over]:
     return {name: Over(last, {name: last}, F.max_by(name, "taken"))}
 
 
-#: How many snapshots must show that a sequence fell. The order of one may be wrong, and one server may report old state.
+#: Number of snapshots that must show a decrease. The order of one may be wrong, and one server may report old state.
 _TWICE = 2
 
 
 def _led(name: str, value: str) -> dict[str, Over]:
-    """Return the highest value of a column that a leader reported, and the higher one of its last two: without a leader, any
-    server may have reported it. The snapshots count in the order of their capture, not of the collector's clock."""
+    """Return the highest value of a column that a leader reported, and the higher one of its last two: without a leader, the
+    value may come from any server. The snapshots are in the order of their capture, not of the collector's clock."""
     most, last, newest = f"{name}_most", f"{name}_last", f"{name}_newest"
     reported = F.when(F.col("leader").isNotNull() & F.col(value).isNotNull(), F.col(value))
     highest = F.max(reported)
@@ -124,7 +124,7 @@ def _led(name: str, value: str) -> dict[str, Over]:
 
 
 def _span() -> dict[str, Over]:
-    """Return what every view of a time has, see views._period."""
+    """Return the columns that every view of a period has, see views._period."""
     kept = {"begin": F.min("taken"), "taken": F.max("taken")}
     span = Over(_seconds_since("taken"), kept, _seconds_since("begin"))
     return {**_count("samples", F.count(F.lit(1))), "seconds": span}
@@ -136,15 +136,15 @@ def _seconds_since(begin: str) -> Column:
 
 
 def _leaderless() -> dict[str, Over]:
-    """Return in how many snapshots no server that answered led, nor was named as leader: asked one after the other while they
-    elect, one no longer leads and the other does not yet."""
+    """Return the number of snapshots in which no answering server led or was named as leader. Servers are queried one after the
+    other: during an election, one may no longer lead while the next one does not lead yet."""
     views = F.coalesce("views", F.array().cast("array<string>"))
     named = F.exists(views, lambda view: F.array_contains("hosts", view))
     return _count("leaderless", F.count_if((F.size("leaders") == 0) & ~named))
 
 
 def _stored() -> dict[str, Over]:
-    """Return the messages a second that a stream stored."""
+    """Return the messages per second that a stream stored."""
     ends = {"seq_first": F.min_by("last_seq", "taken"), "seq_last": F.max_by("last_seq", "taken")}
 
     def rate(first: Column, last: Column, begin: str) -> Column:
@@ -213,7 +213,7 @@ def _of_raft_groups() -> dict[str, Over]:
     }
 
 
-#: By table of silver: what a row is about, and what is known of it.
+#: By silver table: the key of a row, and its aggregates.
 _ABOUT = {
     "streams": (STREAM, _of_streams),
     "consumers": (CONSUMER, _of_consumers),
@@ -221,7 +221,7 @@ _ABOUT = {
 }
 _OF_ALL = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
 _POINTS = "array<struct<captured: bigint, value: bigint>>"
-#: The columns of what is kept of an hour, as Spark SQL schemas.
+#: The stored columns of an hour, as Spark SQL schemas.
 KEPT = {
     "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
     f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
@@ -240,7 +240,7 @@ KEPT = {
     "metadata map<string, string>, last_seq bigint, last_ts timestamp, mirrored string, replicates int, "
     f"origins array<{ORIGIN}>",
 }
-#: By what is kept of an hour: the table of silver that it is of.
+#: By stored hourly table: its silver table.
 KEPT_OF = {**{table: table for table in _ABOUT}, "origins": "stream_replicas"}
 
 _ORIGINS = (
@@ -250,7 +250,7 @@ _ORIGINS = (
 
 
 def with_origins(replicas: DataFrame) -> DataFrame:
-    """Add `origins`: what a stream mirrors or sources, and how far behind it is. `replicates`: how many it should have."""
+    """Add `origins`: the mirrored or sourced streams with their lag. `replicates`: the configured number of origins."""
     none = F.array().cast(f"array<{ORIGIN}>")
     own = F.when(F.col("mirror").isNotNull(), F.array("mirror")).otherwise(none)
     wanted = F.coalesce(F.size("sourced"), F.lit(0)) + F.col("mirrored").isNotNull().cast("int")
@@ -259,8 +259,8 @@ def with_origins(replicas: DataFrame) -> DataFrame:
 
 
 def _replicating(replicas: DataFrame) -> DataFrame:
-    """Return the rows of the leaders of streams that mirror or source others. Few do, and to read a configuration takes longer
-    than to see that it does not name any."""
+    """Return the rows of the leaders of streams that mirror or source others. Few do, and parsing a configuration takes longer
+    than finding that it names no origin."""
     named = (F.col("config").contains(f'"{key}"') for key in ("mirror", "sources"))
     some = F.col("is_leader") & reduce(Column.__or__, named)
     columns = ("metadata", "last_seq", "last_ts", "mirrored", "replicates", "origins")
@@ -268,25 +268,25 @@ def _replicating(replicas: DataFrame) -> DataFrame:
 
 
 def origins(tables: Mapping[str, DataFrame]) -> DataFrame:
-    """Return what the leaders of streams that mirror or source others reported of that: of what is kept of hours where it is."""
+    """Return the reports about origins from the leaders of streams that have some: from stored hours if available."""
     of_hours = tables.get(name_of_hours("origins"))
     return _replicating(tables["stream_replicas"]) if of_hours is None else of_hours
 
 
 def name_of_hours(table: str) -> str:
-    """Return by which name views find what is kept of hours."""
+    """Return the name under which views find the stored hours of a table."""
     return f"{table} of hours"
 
 
 def _in_order(rows: DataFrame, snapshots: DataFrame) -> DataFrame:
-    """Add when a row's snapshot was `captured`, as a number that grows from one to the next (nats_snapshot). Those of older
-    collectors and of archives only have their time."""
+    """Add the place of a row's snapshot in the order of capture, as a growing number `captured` (nats_snapshot). Snapshots of
+    older collectors and of archives have only their time."""
     captured = F.coalesce("sequence", F.unix_micros("taken")).alias("captured")
     return rows.join(F.broadcast(snapshots.select("fleet", "snapshot", captured)), ["fleet", "snapshot"])
 
 
 def kept(table: str, rows: DataFrame, snapshots: DataFrame) -> DataFrame:
-    """Return what is kept of hours, of the rows of the table of silver that it is of."""
+    """Return the stored rows of hours, from the rows of their silver table."""
     if table == "origins":
         return _replicating(rows)
     key, about = _ABOUT[table]
@@ -296,7 +296,7 @@ def kept(table: str, rows: DataFrame, snapshots: DataFrame) -> DataFrame:
 
 
 def over_time(tables: Mapping[str, DataFrame], table: str) -> DataFrame:
-    """Return a row for each asset: of what is kept of hours where it is, otherwise of all rows."""
+    """Return a row for each asset: from stored hours if available, otherwise from all rows."""
     key, about = _ABOUT[table]
     of_hours = tables.get(name_of_hours(table))
     if of_hours is None:

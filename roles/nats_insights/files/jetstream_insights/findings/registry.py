@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check is. A check is data: Spark SQL expressions over the columns of one view, so that all checks of a view are judged
-in one pass over it, and so that the documentation shows the very rule that is applied. Nothing here imports Spark.
+"""The declaration of checks. A check is data: Spark SQL expressions over the columns of one view. So all checks of a view are
+evaluated in one pass, and the documentation shows the rule that is applied. Nothing here imports Spark.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
 FAIL, UNKNOWN, PASS = "fail", "unknown", "pass"
 
-#: Metadata of streams and consumers: thresholds of ours, what `nats server check` reads, and checks that are not wanted.
+#: Metadata of streams and consumers: thresholds of this collection, keys of `nats server check`, and checks to skip.
 OWN_METADATA, MONITOR_METADATA = "natsops.insights.", "io.nats.monitor."
 SKIP_METADATA = f"{OWN_METADATA}skip"
 
-#: How far from its threshold, as a part of it, a value must be to end a finding: it would come and go where it hovers there.
+#: Distance from its threshold, as a part of it, that a value needs to end a finding: otherwise the finding would come and go.
 MARGIN = 0.1
-#: Units of what changes bit by bit. What is counted changes by one, and its next value may already be as it should be.
+#: Units of values that change gradually. A count changes by one, and its next value may already be good.
 _MEASURED = {"%", "×", "s", "h", "days", "bytes"}
 
-#: A threshold in an expression, such as :cpu. Not after a word or another colon.
+#: A threshold in an expression, such as :cpu. It does not follow a word or another colon.
 _THRESHOLD = re.compile(r"(?<![\w:]):([a-z_]+)")
-#: In a text: {expression} or {expression|format}.
+#: A placeholder in a text: {expression} or {expression|format}.
 _PART = re.compile(r"\{([^{}|]+)(?:\|(\w+))?\}")
 
 _SCALE = {
@@ -37,13 +37,13 @@ _SCALE = {
 
 
 class ThresholdError(ValueError):
-    """Thresholds that were given are not those of any check."""
+    """The given thresholds do not belong to any check."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A named number that a check compares with. `monitor`: the key below io.nats.monitor that means the same in a stream's or
-    consumer's metadata. In seconds (unit `s`), metadata may say 5m."""
+    """A named number that a check compares with. `monitor`: the key below io.nats.monitor with the same meaning in a stream's or
+    consumer's metadata. With the unit `s`, metadata may use durations such as 5m."""
 
     key: str
     default: float
@@ -56,12 +56,12 @@ class Threshold:
 class Check:
     """A rule about the rows of a view.
 
-    `applies`: which rows it judges. `needs`: columns without which a row is unknown, and `knows`: what else must hold for it to
-    be known. `fails`: the rule. `value`: what is compared, with the first threshold unless `against` says another. `text`:
-    what is wrong, for people; `remedy`: what to do about it; `unknown`: why it is not known. `worse`: when a failure is
-    critical whatever the severity. `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as
-    :key. `twice`: a failure passes as long as the snapshot before passed: it compares what servers tell one after the other.
-    `configured`: the value is somebody's choice, which stays where it was put.
+    `applies`: the rows in its scope. `needs`: columns without which a row is unknown, and `knows`: a further condition for a
+    known result. `fails`: the rule. `value`: the compared value; it is compared with the first threshold unless `against` gives
+    another. `text`: the finding, for users; `remedy`: the actions to take; `unknown`: the reason for an unknown result. `worse`:
+    the condition under which a failure is critical regardless of the severity. `peer`: the cause, if it is not the subject.
+    Expressions are Spark SQL, with thresholds as :key. `twice`: a failure counts only if the previous snapshot failed, too,
+    because the rule compares answers given one after the other. `configured`: the value is a setting, which does not fluctuate.
     """
 
     code: str
@@ -87,30 +87,30 @@ class Check:
 
     @property
     def steady(self) -> bool:
-        """Return whether a finding ends only when its value is MARGIN away from the threshold: where all that the rule compares
-        with is measured, rather than counted or configured, and the finding tells that value and that threshold."""
+        """Return whether a finding ends only when its value is MARGIN away from the threshold: if everything that the rule
+        compares is measured, rather than counted or configured, and the finding shows that value and that threshold."""
         compared = set(_THRESHOLD.findall(self.fails))
         units = {threshold.unit for threshold in self.thresholds if threshold.key in compared}
         against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
         return not self.configured and len(units) == 1 and units <= _MEASURED and against in compared
 
     def name(self, key: str) -> str:
-        """Return how a threshold is called outside of the check, as `nats audit analyze` calls its own: server_003_cpu."""
+        """Return the name of a threshold outside of the check, in the style of `nats audit analyze`: server_003_cpu."""
         return f"{self.code.lower()}_{key}"
 
     def sql(self, expression: str) -> str:
-        """Return an expression with the columns of the thresholds put in."""
+        """Return an expression with the columns of the thresholds inserted."""
         names = {threshold.key: f"`{self.name(threshold.key)}`" for threshold in self.thresholds}
         return _THRESHOLD.sub(lambda match: names[match[1]], expression)
 
 
 @dataclass(frozen=True)
 class View:
-    """Rows to be judged. `kind` and `keys`: what a row is about. `endpoints`: the questions of which the answers are made;
-    a server that did not answer one of them is unknown to all checks of a view of moments. `tables`: what it is made of;
-    there is nothing to judge where the first is empty. `period`: whether a row is about all snapshots of the time that is
-    judged, rather than about one. `reported`: in terms of the silver table servers, whether the first table must have rows;
-    nothing where it may have none. `overridden`: rows have metadata.
+    """Rows to evaluate. `kind` and `keys`: the subject of a row. `endpoints`: the endpoints of the underlying answers; for a view
+    of moments, a server that did not answer one of them is unknown to all checks. `tables`: the input tables; without rows in
+    the first one there is nothing to evaluate. `period`: whether a row covers all snapshots of the evaluated period instead of
+    one. `reported`: a condition on the silver table servers under which the first table must have rows; empty if it may always
+    be empty. `overridden`: rows have metadata.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is not as by default: thresholds by name, and checks that are not made."""
+    """The settings that differ from the defaults: thresholds by name, and checks to skip."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
@@ -166,7 +166,7 @@ def settings(registry: Registry, content: Any) -> Settings:
 
 
 def _is_threshold(value: Any) -> bool:
-    """Return whether a value can be compared. JSON of Python has NaN, which is greater than every number in Spark."""
+    """Return whether a value can be compared. Python's JSON has NaN, which is greater than every number in Spark."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
@@ -174,7 +174,7 @@ def _is_threshold(value: Any) -> bool:
 
 
 def literal(text: str) -> str:
-    """Return a text as a literal of Spark SQL."""
+    """Return a text as a Spark SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -198,7 +198,7 @@ def _formatted(expression: str, how: str | None) -> str:
     return f"CASE {cases} ELSE format_string('{smallest}', {number}) END"
 
 
-#: What names the subject of a finding to modules (options) and playbooks (variables).
+#: The options of modules, and variables of playbooks, that name the subject of a finding.
 _STREAM_OPTIONS = "account: {account}, stream: {stream}"
 _CONSUMER_OPTIONS = f"{_STREAM_OPTIONS}, consumer: {{consumer}}"
 _SERVER_OPTION = "server_name: {server}"
@@ -219,8 +219,8 @@ _MENTION = re.compile(r"`([a-z_]+)`")
 
 
 def addressed(remedy: str, keys: Collection[str]) -> str:
-    """Return a remedy in which each module or playbook is followed by what names the subject to it, where it is mentioned first.
-    `keys`: what the finding names."""
+    """Return a remedy in which the first mention of each module or playbook is followed by the options that name the subject.
+    `keys`: the columns of the subject in the finding."""
     seen: set[str] = set()
 
     def with_options(match: re.Match[str]) -> str:
@@ -233,8 +233,8 @@ def addressed(remedy: str, keys: Collection[str]) -> str:
 
 
 def text_sql(template: str) -> str:
-    """Return a text for people as an expression: {expression} is its value, {expression|format} with bytes, seconds, percent,
-    count, number or list. What is null reads as a question mark."""
+    """Return a text as an expression: {expression} inserts its value, {expression|format} formats it as bytes, seconds, percent,
+    count, number or list. Null becomes a question mark."""
     parts: list[str] = []
     end = 0
     for match in _PART.finditer(template):

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What findings are about: the views that checks look at. How their rows are made is in views.py."""
+"""The subjects of findings: the views that checks test. views.py computes their rows."""
 
 from __future__ import annotations
 
 from jetstream_insights.findings.registry import View
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, STREAM
 
-#: What a finding names, null where it does not apply. `name`: of what else there is, such as a Raft group or a kind of client.
+#: The columns that name a subject, null if they do not apply. `name`: any other kind, such as a Raft group or a kind of client.
 SUBJECT = (*DOMAIN, "cluster", "server", "account", "stream", "consumer", "name")
 
 _CONNECTION = ("cluster", "server", "name")

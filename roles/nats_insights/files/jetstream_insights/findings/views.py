@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the rows are made that checks look at: pure functions from silver tables to frames.
+"""The rows of the views that checks test: pure functions from silver tables to frames.
 
-Every frame has fleet, the keys of its view, and the columns that its checks name; where it is about one snapshot also snapshot,
-taken and since, which is equal to taken. What is large (streams, consumers, their replicas) is shuffled at most once for a view.
+Every frame has fleet, the keys of its view, and the columns in the expressions of its checks; a frame about single snapshots also
+has snapshot, taken and since, which equals taken. Large tables (streams, consumers, their replicas) are shuffled at most once for
+a view.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NAMES = "array<string>"
 
 
 def _now(frame: DataFrame) -> DataFrame:
-    """Return the rows of single snapshots with what all views have."""
+    """Return the rows of single snapshots with the column that all views have."""
     return frame.withColumn("since", F.col("taken"))
 
 
@@ -59,7 +60,7 @@ def snapshots(tables: Tables) -> DataFrame:
     return _now(tables["snapshots"])
 
 
-#: The sequences that show how much a stream stored and a consumer delivered between two snapshots, and where the rates are found.
+#: The sequences that show how much a stream stored and a consumer delivered between two snapshots, by the name of the rates.
 _SEQUENCES = {"streams": (STREAM, "last_seq"), "consumers": (CONSUMER, "delivered_stream_seq")}
 
 
@@ -79,7 +80,7 @@ def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
 
 
 def _with_rate(frame: DataFrame, tables: Tables, table: str, rate: str) -> DataFrame:
-    """Let the column `rate` be no lower than the rate between this snapshot and the other one that it is compared with."""
+    """Raise the column `rate` to at least the rate between this snapshot and the one that it is compared with."""
     key, _sequence = _SEQUENCES[table]
     between = tables.get(f"rates of {table}")
     if between is None:
@@ -88,10 +89,10 @@ def _with_rate(frame: DataFrame, tables: Tables, table: str, rate: str) -> DataF
     return known.withColumn(rate, F.coalesce(F.greatest(rate, "now_rate"), F.lit(0.0))).drop("now_rate")
 
 
-# --- servers and what they make up --------------------------------------------------------------------------------------
+# --- servers and their groups -------------------------------------------------------------------------------------------
 
 
-#: What VARZ tells beside the columns of silver.
+#: Figures from VARZ that silver has no columns for.
 _OF_VARZ = {
     "http_host": ("http_host", "string"),
     "http_port": ("http_port", "bigint"),
@@ -103,7 +104,7 @@ _OF_VARZ = {
     "leaf_tls": ("leaf.tls_required", "boolean"),
     "leaf_remotes": ("leaf.remotes", "array<variant>"),
 }
-#: The listeners for other servers that take connections without TLS.
+#: The listeners for other servers that accept connections without TLS.
 _OPEN_TO = (
     "filter(array("
     + ", ".join(
@@ -115,7 +116,7 @@ _OPEN_TO = (
 
 
 def _named_servers(servers: DataFrame) -> DataFrame:
-    """Return the servers with the tag that tells their zone, whether JetStream runs, and their version as a number."""
+    """Return the servers with their zone tag, whether JetStream is running, and their version as a number."""
     zone = F.expr(
         "CASE WHEN js_unique_tag <> '' THEN "
         "try_element_at(filter(tags, tag -> startswith(lower(tag), lower(js_unique_tag))), 1) END"
@@ -138,12 +139,12 @@ def _named_servers(servers: DataFrame) -> DataFrame:
 
 
 def _tags_reported() -> Column:
-    """Return whether all servers with JetStream reported VARZ, which alone has the unique_tag."""
+    """Return whether all servers with JetStream reported VARZ, the only source of the unique_tag."""
     return F.bool_and(F.col("varz_reported").isNotNull() | ~F.col("js_on")).alias("tags_reported")
 
 
 def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return how many replicated streams and consumers each server leads."""
+    """Return the number of replicated streams and consumers that each server leads."""
     led = [
         frame.where("leader IS NOT NULL AND num_replicas > 1").select(
             *_MOMENT, *DOMAIN, F.col("leader").alias("server")
@@ -188,7 +189,7 @@ def servers(tables: Tables) -> DataFrame:
 
 
 def hosts(tables: Tables) -> DataFrame:
-    """Return the servers with what is known of their hosts, which no server tells."""
+    """Return the servers with the data about their hosts, which servers do not report."""
     facts = (F.col(field.name).alias(f"host_{field.name}") for field in HOSTS.fields)
     reported = tables["hosts"].select(*_MOMENT, "server", *facts)
     return _now(tables["servers"].join(F.broadcast(reported), [*_MOMENT, "server"], "left"))
@@ -208,7 +209,7 @@ def clusters(tables: Tables) -> DataFrame:
             F.collect_set(F.when(F.col("direction") == "outbound", F.col("gateway"))).alias("outbound"),
         )
     )
-    # What a leafnode connects is of another domain, and has no gateway.
+    # A cluster that is connected by a leafnode has another domain, and no gateway.
     of_supercluster = Window.partitionBy(*_MOMENT, *DOMAIN)
     reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
@@ -262,7 +263,7 @@ def clusters(tables: Tables) -> DataFrame:
 
 
 def meta(tables: Tables) -> DataFrame:
-    """Return a row for each meta group: there is one for a JetStream domain."""
+    """Return a row for each meta group: every JetStream domain has one."""
     known = _named_servers(tables["servers"]).where(
         "meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_reported, false))"
     )
@@ -298,7 +299,7 @@ def meta(tables: Tables) -> DataFrame:
 
 
 def meta_members(tables: Tables) -> DataFrame:
-    """Return the members of each meta group as its leader sees them, and whether they answered themselves."""
+    """Return the members of each meta group as its leader reports them, and whether they answered themselves."""
     answered = (
         tables["servers"].select(*_MOMENT, F.col("server").alias("peer"), F.lit(True).alias("answered")).distinct()
     )
@@ -320,7 +321,7 @@ def raft_groups(tables: Tables) -> DataFrame:
     )
     named = reduce(DataFrame.unionByName, assets).groupBy(*key).agg(F.min("asset").alias("asset"))
     known = tables["raft_groups"].join(named, key, "left")
-    # Of an asset that no server reports, only the id of its group is known.
+    # If no server reports the asset of a group, only the group's id is known.
     return _now(known.withColumn("name", F.coalesce("asset", "raft_group")).withColumn("queue", queues))
 
 
@@ -346,21 +347,21 @@ def _mean_rate() -> Column:
 
 
 def stream_leaders(tables: Tables) -> DataFrame:
-    """Return the rows of the replicas that lead, which alone know of mirror and sources."""
+    """Return the rows of leading replicas, the only ones that report mirror and sources."""
     led = tables["stream_replicas"].where("is_leader")
     return _now(with_origins(led)).withColumnRenamed("cluster", "of_cluster").withColumnRenamed("server", "of_server")
 
 
 def stream_copies(tables: Tables) -> DataFrame:
-    """Return a row for each stream with what its replicas have in common, and what they have not."""
+    """Return a row for each stream with the common and the differing figures of its replicas."""
     places = _named_servers(tables["servers"]).select(
         *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level", "varz_reported"
     )
     placed = tables["stream_replicas"].join(F.broadcast(places), [*_MOMENT, "server_id"], "left")
     suits = F.expr(
-        "forall(placement_tags, wanted -> CASE WHEN startswith(wanted, '!') "
-        "THEN NOT array_contains(transform(tags, tag -> lower(tag)), lower(substring(wanted, 2))) "
-        "ELSE array_contains(transform(tags, tag -> lower(tag)), lower(wanted)) END)"
+        "forall(placement_tags, required -> CASE WHEN startswith(required, '!') "
+        "THEN NOT array_contains(transform(tags, tag -> lower(tag)), lower(substring(required, 2))) "
+        "ELSE array_contains(transform(tags, tag -> lower(tag)), lower(required)) END)"
     )
     copies = (
         placed.withColumn("suits", F.when(F.col("placement_tags").isNull(), True).otherwise(suits))
@@ -386,7 +387,7 @@ def stream_copies(tables: Tables) -> DataFrame:
 
 
 def _levels() -> tuple[Column, ...]:
-    """Return the API level that an asset needs, and the lowest of the servers that hold it."""
+    """Return the API level that an asset requires, and the lowest one of its servers."""
     needed = F.try_element_at("metadata", F.lit("_nats.req.level")).try_cast("int")
     return (
         F.max(needed).alias("needed_level"),
@@ -397,17 +398,17 @@ def _levels() -> tuple[Column, ...]:
 
 
 def _apart() -> Column:
-    """Return the seconds between the answers of servers, in which messages may have come."""
+    """Return the seconds between the answers of servers, in which messages may have arrived."""
     return (seconds(F.min("received"), F.max("received")) + 1).alias("apart")
 
 
 def _rate() -> Column:
-    """Return the same of all replicas of a stream."""
+    """Return the mean rate of a stream, from all its replicas."""
     return F.try_divide(F.max("last_seq") - F.min("first_seq"), seconds(F.min("first_ts"), F.max("last_ts")))
 
 
 def _copies(*names: str) -> tuple[Column, ...]:
-    """Return how many replicas reported, the most and the least of some figures, and who has the least."""
+    """Return the number of replicas that reported, the maximum and minimum of some figures, and the server with the minimum."""
     return (
         F.size(F.collect_set("server")).alias("copies"),
         *(F.max(name).alias(f"most_{name}") for name in names),
@@ -462,7 +463,7 @@ def consumer_copies(tables: Tables) -> DataFrame:
 
 
 def backups(tables: Tables) -> DataFrame:
-    """Return the streams that are to be backed up, with the seconds since they were saved and proven to restore."""
+    """Return the streams with backups enabled, with the seconds since they were saved and proven to restore."""
     key = [*_MOMENT, *STREAM]
     metadata = tables["streams"].select(*key, "metadata")
     ages = {f"{name}_age": seconds(F.col(name), F.col("taken")) for name in ("saved", "drilled", "proven")}
@@ -476,7 +477,7 @@ _IMPORTS = "array<struct<subject:string,account:string,invalid:boolean>>"
 
 
 def accounts(tables: Tables) -> DataFrame:
-    """Return the accounts over all servers of a domain, as their limits count, with these: -1 and null are none."""
+    """Return the accounts over all servers of a domain, as their limits count them, with the limits: -1 and null mean none."""
     system = (
         tables["servers"]
         .groupBy(*_MOMENT, *DOMAIN)
@@ -538,18 +539,18 @@ def leafnodes(tables: Tables) -> DataFrame:
     return _now(tables["leafnodes"].withColumn("leaf", F.col("name")).withColumn("name", name))
 
 
-# --- over a time ------------------------------------------------------------------------------------------------------------
+# --- over a period ----------------------------------------------------------------------------------------------------------
 
 
 def _rise(counter: str, one_start: WindowSpec) -> Column:
-    """Return by how much a counter rose since the snapshot before: 0 in the first one, and where it fell, since the rise
-    in between is not known."""
+    """Return the increase of a counter since the previous snapshot: 0 in the first one, and after a decrease, because the
+    increase in between is unknown."""
     before = F.last(counter, ignorenulls=True).over(one_start.rowsBetween(Window.unboundedPreceding, -1))
     return F.greatest(F.col(counter) - F.coalesce(before, F.col(counter)), F.lit(0) * F.col(counter))
 
 
 def server_periods(tables: Tables) -> DataFrame:
-    """Return a row for each server by its name. Its id is new at each start, so that counters are compared within one id."""
+    """Return a row for each server by its name. Its id changes at each start, so counters are compared within one id."""
     known = _named_servers(tables["servers"])
     begin, end = F.min("taken").alias("begin"), F.max("taken").alias("end")
     load = F.expr("try_divide(cpu, cores)")
@@ -615,15 +616,15 @@ def server_periods(tables: Tables) -> DataFrame:
 
 
 def _expected(tables: Tables) -> DataFrame:
-    """Return when each server was last expected: as one of the servers that the collector waits for, or by a meta leader. Who
-    was removed on purpose is not missing."""
+    """Return when each server was last expected: by the collector, or by a meta leader. A server that was removed on purpose is
+    not missing."""
     waited = tables["snapshots"].select("fleet", "taken", F.explode("missing").alias("server"))
     members = tables["meta_peers"].where("by_leader").select("fleet", "taken", F.col("peer").alias("server"))
     return waited.unionByName(members).groupBy("fleet", "server").agg(F.max("taken").alias("last_expected"))
 
 
 def server_restarts(tables: Tables) -> DataFrame:
-    """Return a row for each server with its restarts: those that brought nothing new, and nobody meant."""
+    """Return a row for each server with its restarts, and the unplanned ones without a new version or configuration."""
     known = _named_servers(tables["servers"])
     starts = known.groupBy("fleet", "server", "server_id").agg(
         *_period(F.min("taken").alias("begin")),
@@ -647,7 +648,7 @@ def server_restarts(tables: Tables) -> DataFrame:
 
 def snapshot_periods(tables: Tables) -> DataFrame:
     """Return a row for each fleet with the longest and the usual time between two snapshots, in seconds. The first snapshot of
-    the day follows the newest one of the table `earlier_snapshots` (fleet, taken), which may be missing."""
+    the day follows the newest one in the table `earlier_snapshots` (fleet, taken), which may be missing."""
     snapshots, earlier = tables["snapshots"], tables.get("earlier_snapshots")
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
     if earlier is not None:
@@ -663,7 +664,7 @@ def snapshot_periods(tables: Tables) -> DataFrame:
 
 
 def server_logs(tables: Tables) -> DataFrame:
-    """Return a row for each server with how many lines of each kind its log has, and the last of each (`KIND_text`). Where no
+    """Return a row for each server with the number of log lines of each kind, and the last line of each (`KIND_text`). If no
     server's log was captured, one row for the fleet."""
     lines = tables["server_events"].select("fleet", "server", "time", "kind", "text").distinct()
     counts = (
@@ -685,7 +686,7 @@ def server_logs(tables: Tables) -> DataFrame:
     )
 
 
-#: The kinds of lines in logs that checks count.
+#: The kinds of log lines that checks count.
 LOGGED = ("no_space", "storage", "authentication", "slow", "route", "no_leader")
 #: The kinds of advisories that checks count.
 ADVISED = (
@@ -695,12 +696,12 @@ ADVISED = (
 
 
 def advised(tables: Tables) -> DataFrame:
-    """Return a row for each stream and consumer of which there are advisories, with how many of each kind."""
+    """Return a row for each stream and consumer with advisories, with their number by kind."""
     return _advised(tables, *CONSUMER).where("stream IS NOT NULL")
 
 
 def advised_servers(tables: Tables) -> DataFrame:
-    """Return a row for each server that published advisories, with how many of each kind, and what it `dropped`."""
+    """Return a row for each server that published advisories, with their number by kind, and the number of `dropped` requests."""
     return _advised(tables, "cluster", "server").where("server IS NOT NULL")
 
 
@@ -714,7 +715,7 @@ def _advised(tables: Tables, *key: str) -> DataFrame:
 
 
 def account_periods(tables: Tables) -> DataFrame:
-    """Return a row for each account with how its counters rose on all servers, and its most connections at once."""
+    """Return a row for each account with the increase of its counters on all servers, and its mean connections."""
     counters = ("slow_consumers",)
     one_start = Window.partitionBy("fleet", *ACCOUNT, "server_id").orderBy("taken")
     starts = (
@@ -734,8 +735,8 @@ def account_periods(tables: Tables) -> DataFrame:
 
 
 def client_periods(tables: Tables) -> DataFrame:
-    """Return a row for each kind of clients of an account with how many connections they made. Servers only report how many were
-    made in all: each kind has its share of those that were new when a snapshot was taken."""
+    """Return a row for each kind of clients of an account with the number of connections they made. Servers report only the
+    total: each kind's share is its share of the connections that were new when a snapshot was taken."""
     one_start = Window.partitionBy("fleet", "server_id").orderBy("taken")
     made = (
         tables["servers"]
@@ -765,7 +766,7 @@ def client_periods(tables: Tables) -> DataFrame:
 
 
 def _reconnects(frame: DataFrame, ends: tuple[str, ...], *key: str) -> DataFrame:
-    """Return how often connections were made again between the same two processes (`ends`), and how many there are at once."""
+    """Return the number of reconnects between the same two processes (`ends`), and of simultaneous connections."""
     at_once = frame.groupBy("fleet", *key, *ends, "taken").agg(
         F.count(F.lit(1)).alias("connections"), F.collect_set("cid").alias("ids")
     )
@@ -794,8 +795,8 @@ def gateway_periods(tables: Tables) -> DataFrame:
 
 
 def leafnode_periods(tables: Tables) -> DataFrame:
-    """Return a row for each leafnode of an account, by its name: whatever servers it is connected to. `missed`: the last
-    snapshots without it."""
+    """Return a row for each leafnode of an account, by its name, regardless of the servers it is connected to. `missed`: the
+    number of last snapshots without it."""
     named = tables["leafnodes"].where("name IS NOT NULL")
     of_leaf = (*ACCOUNT, F.col("name").alias("leaf"))
     made = _reconnects(named.select("fleet", *of_leaf, "server_id", "cid", "taken"), ("server_id",), *ACCOUNT, "leaf")
@@ -811,7 +812,7 @@ def leafnode_periods(tables: Tables) -> DataFrame:
 
 
 def meta_periods(tables: Tables) -> DataFrame:
-    """Return a row for each meta group with when its leader changed, in seconds since 1970."""
+    """Return a row for each meta group with the times of its leader changes, in seconds since 1970."""
     known = tables["servers"].where("meta_size IS NOT NULL")
     leader = F.mode(F.when(F.col("meta_leader") != "", F.col("meta_leader"))).alias("leader")
     moments = known.groupBy(*SNAPSHOT, *DOMAIN).agg(leader, F.max("meta_size").alias("size"))
@@ -840,7 +841,7 @@ def stream_periods(tables: Tables) -> DataFrame:
 
 
 def origin_periods(tables: Tables) -> DataFrame:
-    """Return how the lag of streams that mirror or source others went, also in seconds (`seconds_behind`)."""
+    """Return the lag of streams that mirror or source others over the period, also in seconds (`seconds_behind`)."""
     reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
     lag = reported.join(seconds_behind(reported, stream_periods(tables)), [*SNAPSHOT, *STREAM], "left")
     return lag.groupBy("fleet", *STREAM).agg(
@@ -857,14 +858,14 @@ def origin_periods(tables: Tables) -> DataFrame:
 
 
 def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
-    """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream,
-    and `origin_stored`: the messages a second that the busiest origin of the same account stored, whatever is taken of it.
-    `streams`: the messages a second that each `stored`.
+    """Return for each snapshot of a stream `behind`: the upper bound, in seconds, of the data that would be lost with an origin,
+    and `origin_stored`: the messages per second stored by the busiest origin of the same account, before any filter.
+    `streams`: the messages per second that each `stored`.
 
-    That is the messages behind by the rate at which the origin stores them, and at least the time since anything was heard of
-    it: the lag of a stream whose origin died stays 0. The rate is the origin's own where it is a stream of the same account
-    that is taken whole, otherwise what the stream itself has and lacks. Nothing that a mirror lacks is older than its last
-    message, which is also all that is known where the origin stored nothing. Null where an origin was not reported.
+    `behind` is the lag divided by the rate at which the origin stores messages, and at least the time since the last contact
+    with the origin: the lag stays 0 when the origin dies. The rate is the origin's own if the origin is an unfiltered stream of
+    the same account, otherwise the growth of the stream plus its lag. A mirror lacks nothing older than its last message, which
+    is also the only information if the origin stored nothing. Null if an origin was not reported.
     """
     of_fleet = ["fleet", *STREAM]
     whole = Window.partitionBy(*of_fleet)
@@ -909,13 +910,13 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     )
 
 
-#: Snapshots that show a consumer which is not durable before it is judged over a time. Fewer tell nothing of it, and clients make
-#: thousands that live for a moment.
+#: Snapshots that must show a non-durable consumer before it is evaluated over a period. Fewer are inconclusive, and clients
+#: create thousands of consumers that exist for a moment.
 _LIVED = 6
 
 
 def _lasting(consumers: DataFrame) -> DataFrame:
-    """Return the consumers that are durable, or were there for some time."""
+    """Return the consumers that are durable, or existed for some time."""
     return consumers.where(F.coalesce("durable", F.lit(True)) | (F.col("samples") >= F.lit(_LIVED)))
 
 
@@ -927,7 +928,7 @@ def raft_periods(tables: Tables) -> DataFrame:
     return over_time(tables, "raft_groups").withColumnRenamed("raft_group", "name")
 
 
-# --- from gold: of a day, and with what is known of the days before --------------------------------------------------------
+# --- from gold: tables of a day, with information from previous days -------------------------------------------------------
 
 
 def leadership(tables: Tables) -> DataFrame:
@@ -960,14 +961,13 @@ def divergence(tables: Tables) -> DataFrame:
 
 
 def consumer_lag(tables: Tables) -> DataFrame:
-    """Return how far consumers are behind, whether a client asked for messages (`asked`), and for how long the stream keeps
-    them."""
+    """Return the lag of consumers, whether a client requested messages (`asked`), and how long the stream keeps messages."""
     key = ["fleet", *STREAM]
     clients = over_time(tables, "consumers").select(*key, "consumer", "asked")
     kept = over_time(tables, "streams").select(*key, "max_age_last", "retention_last")
     reported = tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
     joined = _lasting(reported.join(clients, [*key, "consumer"], "left")).join(kept, key, "left")
-    # What waits came in so many seconds; at these rates it grows by so many each second.
+    # The pending messages arrived within `age` seconds; at these rates it grows by `slower` seconds each second.
     age = F.try_divide(F.col("num_pending").cast("double"), F.col("ingest_rate"))
     slower = F.lit(1.0) - F.try_divide(F.col("ack_rate"), F.col("ingest_rate"))
     left = F.when(age >= F.col("max_age_last"), 0.0).when(slower > 0, (F.col("max_age_last") - age) / slower)
