@@ -218,8 +218,8 @@ def _publish(site: Site, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ('[{"fleet": "F"}]', "no list of objects with fleet, account and options"),
-        ("{", "no list of objects with fleet, account and options"),
+        ('[{"fleet": "F"}]', "not a list of objects with fleet, account and options"),
+        ("{", "not a list of objects with fleet, account and options"),
         ('[{"fleet": "F", "account": "A", "options": {"stream": "S"}}]', "the option servers is missing"),
     ],
 )

@@ -105,8 +105,8 @@ def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
         refused.stderr.splitlines()[-1] == f"FAILED: silver: sc://127.0.0.1:{port} does not answer: Connection refused"
     )
     memory = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
-    assert memory.returncode == 2 and "--memory is what a server of Spark Connect was started with" in memory.stderr
-    with pytest.raises(LakeError, match="run the jobs by spark-submit"):
+    assert memory.returncode == 2 and "--memory is set when a Spark Connect server starts" in memory.stderr
+    with pytest.raises(LakeError, match="run the jobs with spark-submit"):
         ArrowFiles("hdfs://name/insights")
 
 

@@ -46,7 +46,7 @@ def test_lake_of_a_different_program_is_not_changed(
 def test_tables_of_an_older_format_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path))
     lake.repoint("silver", HOUR, {"format": 0, "run": "r", "inputs": []})
-    with pytest.raises(LakeError, match="2026-11-21 18:00 is of the older format 0"):
+    with pytest.raises(LakeError, match="2026-11-21 18:00 has the older format 0"):
         lake.read("silver", "streams", [HOUR])
 
 
@@ -72,7 +72,7 @@ def test_pointers_of_old_days_are_not_read(
 
 def test_no_lake_and_no_file_system(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
     assert silver(tmp_path) == FAILED
-    assert "is no lake" in capsys.readouterr().err
+    assert "is not a lake" in capsys.readouterr().err
     assert main(["silver", "--lake", "nosuch://host/lake", "--master", "local[1]"]) == FAILED
     assert "nosuch" in capsys.readouterr().err
 
@@ -87,7 +87,7 @@ def test_the_jobs_run_one_after_the_other_until_one_fails(spark: SparkSession, t
     )
     output = capsys.readouterr()
     assert [json.loads(line)["job"] for line in output.out.splitlines()] == ["maintain"]
-    assert "FAILED: report: there is nothing to report of this time" in output.err
+    assert "FAILED: report: there is nothing to report for this period" in output.err
     assert Lake(spark, str(tmp_path)).pointer("silver", START) == {}
 
 

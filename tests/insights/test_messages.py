@@ -200,7 +200,7 @@ def test_messages_removed_before_reading_are_reported(site: Site, name: str, mon
     site.remove(name, [100, 300])
     assert len(read(site, stream, found, 1, 500)) == 498
     site.api(f"STREAM.PURGE.{name}", {"seq": 201})
-    with pytest.raises(SourceError, match="begins at sequence 201 now, and 151 was to be read next: up to 50 messages"):
+    with pytest.raises(SourceError, match="now begins at sequence 201, but 151 is the next to read: up to 50 messages"):
         read(site, stream, found, 151, 250)
     assert [message.sequence for message in read(site, stream, found, 151, 250, fail=False)] == list(range(201, 251))
     with pytest.raises(SourceError, match="up to 100 messages were removed"):
@@ -250,12 +250,12 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
         (
             "tls",
             lambda login: replace(login, tls_server_name="localhost"),
-            "TLS was asked for, but this server does not",
+            "TLS is required, but this server does not",
         ),
         (
             "domain",
             lambda login: replace(login, api_prefix="$JS.none.API", patience=0.5),
-            r"nobody answers \$JS.none.API",
+            r"no responders on \$JS.none.API",
         ),
         ("rights", lambda login: replace(login, user="poor"), "no permission: .*stream.info"),
         ("no JetStream", lambda login: replace(login, user="plain"), "JetStream not enabled for account"),

@@ -229,7 +229,7 @@ def test_lines_with_keys_that_no_column_takes_are_counted(
     assert {row["fleet"] for row in odd} == {"newer"}
     assert outcome.unknown_keys["jsz_streams"] == len(odd) > 0
     assert {"jsz_consumers", "raftz"}.isdisjoint(outcome.unknown_keys)
-    (warning,) = [text for text in said if "keys that no column takes" in text]
+    (warning,) = [text for text in said if "keys without a column" in text]
     assert warning.startswith(f"{len(odd)} of {len(tables['stream_replicas'])} lines of jsz_streams")
     assert "of_a_newer_server" in warning
 
@@ -315,10 +315,10 @@ def test_unreadable_lines_are_quarantined_and_set_the_exit_status(
     assert main(arguments) == QUARANTINED
     lake = Lake(spark, str(tmp_path))
     found = {(row["reason"], row["value"]) for row in table(lake, "quarantine")}
-    assert ("no line of this snapshot", "{}") in found
-    assert ("no line of this snapshot", lines[0][:50].decode()) in found
-    assert ("0 of 3 lines are there", None) in found
-    assert any("it is not of format 1" in reason for reason, _value in found)
+    assert ("not a line of this snapshot", "{}") in found
+    assert ("not a line of this snapshot", lines[0][:50].decode()) in found
+    assert ("0 of 3 lines are readable", None) in found
+    assert any("it does not have format 1" in reason for reason, _value in found)
     assert len(table(lake, "stream_replicas")) == len(lines) - 2
     assert all(row["health"] is None for row in table(lake, "servers"))
     # It is reported even if there is nothing to do.

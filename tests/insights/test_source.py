@@ -141,7 +141,7 @@ def _sequences(frames: dict[str, DataFrame]) -> list[Any]:
     ("change", "reported"),
     [
         pytest.param(
-            {"severs": "x"}, "there is no option severs; there are: api_prefix, credentials, domain, ", id="unknown"
+            {"severs": "x"}, "unknown option severs; the options are: api_prefix, credentials, domain, ", id="unknown"
         ),
         pytest.param({"stream": None}, "the option stream is missing", id="missing"),
         pytest.param({"stream": "A.B"}, "'A.B' is not the name of a stream", id="name"),
@@ -172,7 +172,7 @@ def test_options_that_are_refused(site: Site, change: dict[str, str | None], rep
 
 
 def test_spark_shows_the_reason_of_a_refusal(source: SparkSession, site: Site) -> None:
-    with pytest.raises(Exception, match="there is no option severs; there are: api_prefix, "):
+    with pytest.raises(Exception, match="unknown option severs; the options are: api_prefix, "):
         read(source, site, severs="x")
     with pytest.raises(Exception, match=r"there is no stream NONE in this account \(of nats://127"):
         read(source, site, "NONE").count()
@@ -287,7 +287,7 @@ def test_available_now_admission_and_a_recreated_stream(source: SparkSession, si
         run_query(source, tmp_path, reported)
     assert run_query(source, tmp_path, {**reported, "fail_on_data_loss": "false"}) == [10]
     with pytest.raises(
-        Exception, match="the checkpoint is of stream FLOW; to read DIRECT, give the query one of its own"
+        Exception, match="the checkpoint belongs to stream FLOW; to read DIRECT, give the query its own checkpoint"
     ):
         run_query(source, tmp_path, {**reported, "stream": "DIRECT"})
 
@@ -342,7 +342,7 @@ def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None
     # Messages that were removed before they were planned, or between plan and reading.
     site.api("STREAM.PURGE.STEPS", {"seq": 91})
     later = {**end, "sequence": 95}
-    reported = "begins at sequence 91 now, and 81 was to be read next: up to 10 messages"
+    reported = "now begins at sequence 91, but 81 is the next to read: up to 10 messages"
     with pytest.raises(SourceError, match=reported):
         again.latestOffset(end, ReadMaxRows(30))
     with pytest.raises(SourceError, match=reported):
@@ -353,7 +353,7 @@ def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
     # A stream that lost its end, as one in memory does when its server restarts.
     beyond = {**end, "sequence": 500}
-    with pytest.raises(SourceError, match="ends at sequence 100, and 500 was read already"):
+    with pytest.raises(SourceError, match="ends at sequence 100, but 500 was already read"):
         again.latestOffset(beyond, ReadMaxRows(30))
     anew = careless.latestOffset(beyond, ReadMaxRows(4))
     assert (anew["sequence"], anew["initial"]) == (94, 90)

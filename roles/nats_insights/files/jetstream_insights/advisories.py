@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that makes the silver table `advisories` of the streams that capture them, going on where it was by their sequences."""
+"""The job that fills the silver table `advisories` from the streams that capture them, continuing by their sequences."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from jetstream_insights.source import JetStreamSource, Settings
 
 LAYER, TABLE = "silver", "advisories"
 _TABLE = f"{LAYER}/{TABLE}"
-#: How the runs are called that hold what was read, until it is in the table.
+#: Suffix of runs with rows that have been read but are not in the table yet.
 _NEW = "-new"
-#: A file for each stream: another job may read others.
+#: A file for each stream, because another job may read other streams.
 _POSITIONS = f"{_TABLE}/_positions"
 
-#: What a row's advisory is called when it is none.
+#: The kind of a row whose message is not an advisory.
 UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Capture:
-    """A stream that captures advisories: of which fleet, in which account, and the data source's options."""
+    """A stream that captures advisories: its fleet, its account, and the options of the data source."""
 
     fleet: str
     account: str
@@ -49,7 +49,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Portion:
-    """Sequences of a capture that are to be read, both included."""
+    """The sequences of a capture to read, both included."""
 
     capture: Capture
     created: str
@@ -59,7 +59,7 @@ class Portion:
 
 @dataclass
 class Read:
-    """What the job did: rows that it read, hours that it wrote, sequences that were gone before it came, rows that are no
+    """The result of the job: rows read, hours written, sequences removed before they were read, rows that are not
     advisories."""
 
     rows: int = 0
@@ -69,9 +69,9 @@ class Read:
 
 
 def captures_of(path: str | None) -> list[Capture]:
-    """Return the captures that a file names: a list of objects with fleet, account and options. Raises SourceError."""
+    """Return the captures in a file: a list of objects with fleet, account and options. Raises SourceError."""
     if not path:
-        raise SourceError("--streams is missing, a file with the streams that capture advisories")
+        raise SourceError("--streams is missing: the file with the streams that capture advisories")
     found = []
     try:
         with open(path, encoding="utf-8") as file:
@@ -83,16 +83,17 @@ def captures_of(path: str | None) -> list[Capture]:
         raise SourceError(f"--streams: cannot read {path}: {error.strerror}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SourceError(
-            f"--streams: {path} is no list of objects with fleet, account and options ({type(error).__name__}: {error})"
+            f"--streams: {path} is not a list of objects with fleet, account and options ({type(error).__name__}: {error})"
         ) from error
     return found
 
 
 def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str], None]) -> Read:
-    """Add to the table what the streams have and it has not. Raises SourceError.
+    """Add new messages of the streams to the table. Raises SourceError.
 
-    What was read is written apart first. Then each hour that gets rows is rewritten with those that it has, and last of all the
-    positions are replaced. Whoever is killed in between reads the same messages again, and a row is known by its advisory's id.
+    New rows are first written to a separate run. Then each of their hours is rewritten with the rows that it has, and finally the
+    positions are replaced. If the job is killed in between, the next one reads the same messages again, and recognizes a row by
+    its advisory's id.
     """
     done = Read()
     portions = [_portion(capture, _position(lake, capture), done, say) for capture in captures]
@@ -112,18 +113,18 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
 
 
 def _file(capture: Capture) -> str:
-    """Return where a capture's position is; names of accounts and fleets may hold anything."""
+    """Return the file with a capture's position. A hash names it: names of accounts and fleets may have any characters."""
     return f"{_POSITIONS}/{hashlib.sha256(capture.key.encode()).hexdigest()[:32]}.json"
 
 
 def _position(lake: Lake, capture: Capture) -> dict[str, Any]:
-    """Return up to where a capture was read; empty for not at all."""
+    """Return the position up to which a capture was read; empty for none."""
     name = _file(capture)
     return dict(json.loads(lake.files.read_text(name))) if lake.files.exists(name) else {}
 
 
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
-    """Return what is to be read of a capture. What is gone already is reported."""
+    """Return the sequences to read from a capture, and report those already removed."""
     with Connection(capture.settings.login) as connection:
         state = connection.patiently(lambda: state_of(connection, capture.settings.stream))
     after = int(known.get("sequence", 0))
@@ -144,10 +145,10 @@ def _messages(lake: Lake, portion: Portion) -> DataFrame:
 
 
 def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
-    """Return the rows of messages that a stream in an account captured. All that servers tell in JSON has a type.
+    """Return the rows of messages that a stream in an account captured. All fields that servers send in JSON have a type.
 
-    `kind` is the type without what all types begin with. An advisory that names no account is of the account where it was
-    captured, if it is of a stream. `taken` is when the stream stored it, which decides on its hour.
+    `kind` is the type without the common prefix of all types. An advisory about a stream that names no account belongs to the
+    account where it was captured. `taken` is the time at which the stream stored it, and determines its hour.
     """
     parsed = messages.withColumn("parsed", F.try_parse_json(F.col("data").cast("string")))
     other = F.parse_json(F.to_json(F.struct(F.base64("data").alias("base64"))))
@@ -180,7 +181,7 @@ def unique(frame: DataFrame) -> DataFrame:
 
 
 def _publish(lake: Lake, new: DataFrame, done: Read) -> None:
-    """Take the rows into the hours that they are of."""
+    """Merge the rows into their hours."""
     reported = new.groupBy(F.date_trunc("hour", "taken").cast("bigint").alias("hour")).agg(
         F.count("*").alias("rows"), F.count_if(F.col("kind") == UNREADABLE).alias("unreadable")
     )
@@ -188,8 +189,8 @@ def _publish(lake: Lake, new: DataFrame, done: Read) -> None:
     done.rows += sum(row["rows"] for row in counts.values())
     done.unreadable += sum(row["unreadable"] for row in counts.values())
     done.hours += len(counts)
-    # Another job may replace a pointer at the same time. Both have written their rows before and look again afterwards, so that
-    # whoever comes last takes in those of both.
+    # Another job may replace a pointer at the same time. Both jobs write their rows first and check again afterwards, so the last
+    # one merges the rows of both.
     while waiting := _waiting(lake, sorted(counts)):
         run, pointers = new_run(), {hour: lake.pointer(_TABLE, hour) for hour in waiting}
         before = lake.read(LAYER, TABLE, waiting)
@@ -202,7 +203,7 @@ def _publish(lake: Lake, new: DataFrame, done: Read) -> None:
 
 
 def _waiting(lake: Lake, hours: Sequence[datetime]) -> dict[datetime, list[str]]:
-    """Return of the hours that have not all rows that were written for them what they lack: the folders of runs."""
+    """Return for each incomplete hour the folders of runs that have not been merged yet."""
     written = [
         name
         for name in lake.files.names(_TABLE)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command line: `python -m jetstream_insights JOB … --lake URI --from … --to …`.
 
-The jobs run in this order, in one Spark session, until one fails. What each has done is one JSON object on a line of standard
+The jobs run in this order, in one Spark session, until one fails. The result of each is a JSON object on a line of standard
 output; progress and errors go to standard error.
 Exit status: 0 done; 1 a job failed and changed nothing; 2 wrong arguments; 3 done, but something is in quarantine; 4 done, and
-the report has what --fail-on asks for.
+the report has a root cause as severe as --fail-on.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import connect_url, is_local, session
 
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
-#: The jobs that read of the lake what is of the days that are asked for.
+#: The jobs that read only the given days.
 OF_DAYS = {"silver", "gold", "findings", "report"}
-#: Those that publish what they make, each in a layer of its name.
+#: The jobs that publish tables, each in a layer of its name.
 PUBLISHING = ("silver", "gold", "findings")
 
 
 def moment(text: str) -> datetime:
-    """Return an argument's moment in UTC: 2026-11-21, 2026-11-21T18, 2026-11-21T18:41Z. Raises ValueError."""
+    """Return the moment of an argument in UTC: 2026-11-21, 2026-11-21T18, 2026-11-21T18:41Z. Raises ValueError."""
     found = datetime.fromisoformat(f"{text}:00" if len(text) == len("2026-11-21T18") else text.replace("Z", "+00:00"))
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Return an argument's setting of Spark. Raises ValueError."""
+    """Return the Spark setting of an argument. Raises ValueError."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
         raise ValueError(f"{text!r} is not spark.NAME=VALUE")
@@ -62,7 +62,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def maintenance(text: str) -> Maintenance:
-    """Return an argument's window: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ArgumentTypeError and ValueError."""
+    """Return the window of an argument: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ArgumentTypeError and ValueError."""
     begin, end, *servers = text.split("/")
     if moment(begin) >= moment(end):
         raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
@@ -70,7 +70,7 @@ def maintenance(text: str) -> Maintenance:
 
 
 def objective(text: str) -> float:
-    """Return an argument's share of time, above 0 and at most 1. Raises ArgumentTypeError and ValueError."""
+    """Return the share of an argument, above 0 and at most 1. Raises ArgumentTypeError and ValueError."""
     found = float(text)
     if not 0 < found <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share above 0 and up to 1")
@@ -78,7 +78,7 @@ def objective(text: str) -> float:
 
 
 def day_count(text: str) -> int:
-    """Return an argument's number of days. Raises ArgumentTypeError and ValueError."""
+    """Return the number of days of an argument. Raises ArgumentTypeError and ValueError."""
     found = int(text)
     if found < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is negative")
@@ -86,7 +86,7 @@ def day_count(text: str) -> int:
 
 
 def hour_count(text: str) -> float:
-    """Return an argument's number of hours. Raises ArgumentTypeError and ValueError."""
+    """Return the number of hours of an argument. Raises ArgumentTypeError and ValueError."""
     found = float(text)
     if not 0 <= found < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
@@ -94,7 +94,7 @@ def hour_count(text: str) -> float:
 
 
 def windows_of(journal: Path | None) -> Sequence[Any]:
-    """Return the windows of a journal (cluster/journal.py), none where nothing was written yet. Raises LakeError."""
+    """Return the windows of a journal (cluster/journal.py), none if it does not exist yet. Raises LakeError."""
     if journal is None:
         return ()
     try:
@@ -116,16 +116,16 @@ def of_journal(window: Any) -> Maintenance:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
     jobs = (
-        "silver: typed tables from the snapshots; advisories: a table of what streams captured; "
-        "gold: reports, histories and forecasts of whole days from those; findings: what is wrong; "
-        "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove what is too old or was "
-        "replaced; delta: logs of Delta Lake that name what is published, for other engines"
+        "silver: typed tables from the snapshots; advisories: a table of captured advisories; "
+        "gold: daily reports, histories and forecasts from those; findings: the problems of the fleet; "
+        "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove expired and replaced "
+        "files; delta: Delta Lake logs that list the published files, for other engines"
     )
     names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta"]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
-    found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
-    found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
+    found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default one day before --to")
+    found.add_argument("--to", dest="end", type=moment, help="end, exclusive; by default now")
     found.add_argument(
         "--master",
         help="Spark's master, such as local[2] or sc://HOST:15002 (Connect); by default that of spark-submit, or local[*]",
@@ -137,19 +137,19 @@ def parser() -> argparse.ArgumentParser:
         type=setting,
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark, where it was not started by spark-submit; may be given more than once",
+        help="a Spark setting, unless spark-submit started it; may be given more than once",
     )
-    found.add_argument("--force", action="store_true", help="make the hours or days again that are up to date")
+    found.add_argument("--force", action="store_true", help="also recompute hours or days that are up to date")
     captured = found.add_argument_group("advisories")
     captured.add_argument(
-        "--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md"
+        "--streams", metavar="FILE", help="JSON list of the streams that capture them, see docs/insights.md"
     )
     meant = found.add_argument_group("gold and report")
     meant.add_argument(
         "--journal",
         type=Path,
         metavar="FILE",
-        help="the journal of operations: what rolls and maintenance did was meant",
+        help="the journal of operations: events during rolls and maintenance are treated as planned",
     )
     daily = found.add_argument_group("gold")
     daily.add_argument(
@@ -158,16 +158,19 @@ def parser() -> argparse.ArgumentParser:
         type=maintenance,
         default=[],
         metavar="BEGIN/END[/SERVER,…]",
-        help="a window in which elections and restarts were meant; may be given more than once",
+        help="a window in which elections and restarts are treated as planned; may be given more than once",
     )
     daily.add_argument(
-        "--slo", type=objective, default=Settings.slo, help="the objective of the time with quorum, such as 0.999"
+        "--slo",
+        type=objective,
+        default=Settings.slo,
+        help="the objective for the share of time with quorum, such as 0.999",
     )
     judged = found.add_argument_group("findings")
     judged.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip"
     )
-    judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of what is known of the hosts, by server")
+    judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of figures about the hosts, by server")
     fleets = found.add_argument_group("findings and report")
     fleets.add_argument(
         "--retired",
@@ -177,28 +180,28 @@ def parser() -> argparse.ArgumentParser:
         help="a decommissioned fleet: it needs no fresh snapshot, and its findings end; may be given more than once",
     )
     shown = found.add_argument_group("report")
-    shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
+    shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="local directory for its files")
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
     shown.add_argument(
         "--webhook-file",
         type=Path,
         metavar="FILE",
-        help="holds the address to which its verdict and first steps are posted",
+        help="file with the address to which its verdict and first steps are posted",
     )
-    shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 where a root cause is at least so severe")
+    shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 if a root cause is at least this severe")
     keep = found.add_argument_group("maintain")
     keep.add_argument(
-        "--keep-bronze", type=day_count, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever"
+        "--keep-bronze", type=day_count, default=0, metavar="DAYS", help="days to keep snapshots, by default forever"
     )
     keep.add_argument(
-        "--keep-silver", type=day_count, default=0, metavar="DAYS", help="days to keep the tables, by default for ever"
+        "--keep-silver", type=day_count, default=0, metavar="DAYS", help="days to keep the tables, by default forever"
     )
     keep.add_argument(
         "--unused",
         type=hour_count,
         default=24.0,
         metavar="HOURS",
-        help="how long somebody may still read what was replaced",
+        help="how long readers may still use replaced files",
     )
     return found
 
@@ -214,18 +217,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if start >= end:
         parser().error("--from must be before --to")
     if ("report" in given.jobs) != (given.output is not None):
-        parser().error("--output is what the job report needs, and no other takes")
+        parser().error("the job report requires --output, and no other job accepts it")
     if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
-        parser().error("--fail-on and --webhook-file are of the job report")
+        parser().error("--fail-on and --webhook-file require the job report")
     if given.memory and connect_url(given.master):
-        parser().error("--memory is what a server of Spark Connect was started with, and cannot be chosen here")
+        parser().error("--memory is set when a Spark Connect server starts, and cannot be changed here")
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
         given.meant = windows_of(given.journal)
     except LakeError as error:
         parser().error(str(error))
-    # The other jobs read what is not of these days.
+    # The other jobs also read data of other days.
     known = set(given.jobs) <= OF_DAYS and is_local(given.master)
     of_days = [*days(start, end)]
     given.little = given.soon = known and is_little(given.lake, of_days)
@@ -252,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
-    """Do a job and return what was done."""
+    """Run a job and return its result."""
     spark = session(given.master, given.memory, given.little, dict(given.conf), given.soon)
     lake = Lake(spark, given.lake, given.little)
     if job == "advisories":
@@ -271,7 +274,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
             # The last day with findings; its causes name the fleets without fresh snapshots.
             made = lake.published_days("findings")[-1:]
         if not made:
-            raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
+            raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
         return make_report(lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file, present)
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
@@ -284,13 +287,13 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:
-        say(f"There are snapshots of after --to, by a clock that is ahead? {', '.join(later)}")
+        say(f"There are snapshots after --to; is the collector's clock ahead? {', '.join(later)}")
     outcome = make_silver(lake, hours(start, end), say, given.force)
     return {**asdict(outcome), "later_days": later}
 
 
 def reason(error: Exception) -> str:
-    """Return what Spark or Hadoop complain about, as the innermost cause tells it, in one line."""
+    """Return the innermost cause of an error of Spark or Hadoop, in one line."""
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:

@@ -51,7 +51,7 @@ def describe(lake: Lake, say: Say) -> Described:
                 raise LakeError(f"{lake.uri}/{layer}/{table}: {error}") from error
         done.left += [f"{layer} {day}" for day in sorted(mixed)]
     if done.left:
-        say(f"Left as they were until maintain has joined their hours again: {', '.join(done.left)}")
+        say(f"Left unchanged until the job maintain has joined their hours again: {', '.join(done.left)}")
     return done
 
 

@@ -168,7 +168,9 @@ class ArrowFiles:
     def __init__(self, uri: str) -> None:
         scheme = urlsplit(uri).scheme
         if scheme in ("hdfs", "viewfs"):
-            raise LakeError(f"{uri}: HDFS is read in Spark's own process; run the jobs by spark-submit, not by Connect")
+            raise LakeError(
+                f"{uri}: HDFS requires a local Spark process; run the jobs with spark-submit, not with Connect"
+            )
         try:
             self._files, self._root = fs.FileSystem.from_uri(store_uri(uri))
         except (OSError, ValueError) as error:

@@ -142,7 +142,7 @@ def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool,
         elif pointer:
             if late:
                 what = f"{len(late)} snapshots cannot be added to tables of the older format {pointer['format']}"
-                say(f"{hour:%Y-%m-%d %H}:00: {what}, which cannot be made again: their snapshots are gone")
+                say(f"{hour:%Y-%m-%d %H}:00: {what}, which cannot be recomputed because their snapshots are gone")
             outcome.fresh += 1
             outcome.quarantined += int(pointer.get("quarantined", 0))
         else:
@@ -297,7 +297,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
                     for name, table in manifest["tables"].items()
                 ]
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                reason = f"no manifest that can be read: {type(error).__name__}: {error}"
+                reason = f"unreadable manifest: {type(error).__name__}: {error}"
                 inputs.broken.append((f"{_MANIFEST}{place(hour.start)}/{snapshot}.json", reason))
                 continue
             inputs.snapshots.append(row)
@@ -364,14 +364,16 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[d
         for path, rows in inputs.sources[source].files.items():
             lines, _bad = reread.files.get(path, (0, 0))
             if lines != rows:
-                whole.append((path, f"{lines} of {rows} lines are there"))
+                whole.append((path, f"{lines} of {rows} lines are readable"))
     bad = [path for path, (_lines, wrong) in reread.files.items() if wrong]
     if not whole and not bad:
         return {}, []
     torn = (
         lake.lines(bad)
         .where(_torn())
-        .select("file", F.lit("no line of this snapshot").alias("reason"), F.substring("value", 1, 4096).alias("value"))
+        .select(
+            "file", F.lit("not a line of this snapshot").alias("reason"), F.substring("value", 1, 4096).alias("value")
+        )
     )
     rows_of_files = lake.spark.createDataFrame([(file, reason, None) for file, reason in whole], _QUARANTINE)
     lake.write("silver", "quarantine", run, rows_of_files.unionByName(torn).withColumn("taken", hour_of(F.col("file"))))
@@ -442,5 +444,5 @@ def _count_unknown(
             extra = written[name].where("extra IS NOT NULL").select(F.schema_of_variant("extra").alias("keys")).first()
             keys = extra["keys"] if extra else ""
             say(
-                f"{lines.unknown} of {many} lines of {source} have keys that no column takes: {keys}. They are slow to read."
+                f"{lines.unknown} of {many} lines of {source} have keys without a column: {keys}. They are slow to read."
             )

@@ -224,7 +224,7 @@ class Lake:
         """Raise LakeError if there are no snapshots to read."""
         if not self.files.exists("bronze/manifest"):
             raise LakeError(
-                f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first."
+                f"{self.uri} is not a lake: bronze/manifest is missing or unreadable. Take a snapshot first."
             )
 
     def snapshots(self, hour: datetime) -> list[str]:
@@ -260,7 +260,7 @@ class Lake:
             or content.get("snapshot") != snapshot
         ):
             formats = " or ".join(map(str, BRONZE_FORMATS))
-            raise ValueError(f"it is not of format {formats}, or not of the snapshot that it is named after")
+            raise ValueError(f"it does not have format {formats}, or its snapshot differs from its name")
         if not snapshot.startswith(f"{hour:%Y%m%dT%H}"):
             raise ValueError("it is in the folder of another hour")
         return content
@@ -310,10 +310,10 @@ class Lake:
             found = dict(json.loads(self.files.read_text(name)))
             newer = int(found["format"]) > known
         except (KeyError, TypeError, ValueError) as error:
-            what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and what it points to is made again."
+            what = f"{self.uri}/{name} cannot be read: {error}. Remove it and run the job again."
             raise LakeError(what) from error
         if newer:
-            what = f"format {found['format']} of {self.uri}/{name} is newer than {known}, which this program knows"
+            what = f"{self.uri}/{name} has format {found['format']}; this program supports formats up to {known}"
             raise LakeError(f"{what}. Use the newer program, or another lake.")
         return found
 
@@ -387,7 +387,7 @@ class Lake:
         for day in of_days:
             pointer = self.pointer(layer, day)
             if pointer and pointer["format"] < _FORMATS[layer]:
-                raise LakeError(f"{layer} of {day} is of the older format {pointer['format']}: make it again")
+                raise LakeError(f"{layer} of {day} has the older format {pointer['format']}: run its job again")
             if pointer and self.files.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
                 paths.append(f"{self.uri}/{name}")
         return self._rows(layer, table, *paths) if paths else None
@@ -412,7 +412,7 @@ class Lake:
             pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < _FORMATS[published]:
                 raise LakeError(
-                    f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again"
+                    f"{layer} of {hour:%Y-%m-%d %H}:00 has the older format {pointer['format']}: run its job again"
                 )
             if published == "silver" and hour.date() not in compacted:
                 compacted[hour.date()] = self.compacted(hour)

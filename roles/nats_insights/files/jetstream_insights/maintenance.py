@@ -93,7 +93,7 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
         hours = _hours_of(lake, "bronze/manifest", day)
         judged = {f"{of}/{file}" for _hour, of in hours for file in lake.files.names(f"bronze/manifest/{of}")}
         if not all(_made(lake, hour) or hour < silver_end for hour, _name in hours):
-            say(f"{name} of bronze is kept: silver was not made of all its snapshots")
+            say(f"{name} of bronze is kept: silver does not have all its snapshots")
             done.unmade += 1
             continue
         # A partly removed folder must not appear as a day with fewer snapshots.

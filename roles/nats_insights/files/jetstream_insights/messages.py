@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The messages of a stream, by sequence, without Spark: the only file of the package that knows NATS.
+"""Access to the messages of a stream by sequence, without Spark: the only module of the package that uses NATS.
 
-Messages come from whichever replica answers, which may be behind. So the end of a range is believed only when a message at or
-beyond it has come, or when the stream's leader says that there is none. See docs/spark-source.md.
+Any replica may answer, and it may be behind. So the end of a range is accepted only after a message at or beyond it has arrived,
+or after the stream's leader reports that there is none. See docs/spark-source.md.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from nats.aio.client import RawCredentials
 
 T = TypeVar("T")
 
-#: Messages and bytes of one question: enough to make the question cheap, also over a slow network, and little enough to hold in
-#: memory. Only a message that is larger alone goes beyond the bytes.
+#: Messages and bytes of one request: enough to keep the overhead low, even over a slow network, and few enough to hold in memory.
+#: Only a single larger message exceeds the bytes.
 BATCH_MESSAGES, BATCH_BYTES = 16384, 8 * 1024 * 1024
 
-#: Questions of the slow way, which gets one message for each, before it gives up what it has.
+#: Maximum number of requests for single messages before the reader returns the messages it has.
 ONE_BY_ONE = 256
 
-#: Seconds that a pull waits in the server for messages, and after which the server removes a consumer that nobody pulls from.
+#: Seconds that a pull waits in the server for messages, and after which the server removes a consumer without pulls.
 PULL_EXPIRES, CONSUMER_THRESHOLD = 2.0, 60.0
 
-#: What the API says of a stream that is not there, of a message, and of an account without JetStream (server/errors.json).
+#: Errors of the API: no such stream, no such message, account without JetStream (server/errors.json).
 NO_STREAM, NO_MESSAGE, NO_JETSTREAM = 10059, 10037, 10039
 
-#: How messages are read, see `way_of`.
+#: The ways to read messages, see `way_of`.
 BATCHES, CONSUMER, SINGLE = "batches of direct get", "an ephemeral consumer", "one message at a time"
 
 _ACK = b"$JS.ACK."
 
-#: How a pull ends in good order: no message, no more within its time, the next one does not fit into the bytes that are left, or
-#: all are there and bytes are left (server/consumer.go).
+#: Statuses that end a pull normally: no message, no more within its time, the next message exceeds the remaining bytes, or all
+#: messages were delivered and bytes remain (server/consumer.go).
 _PULL_ENDS = ("404", "408", "409 Message Size Exceeds MaxBytes", "409 Batch Completed")
 
 
 class SourceError(Exception):
-    """What a person must know or change: trying again does not help."""
+    """An error that the user must fix: retrying does not help."""
 
 
 class Trouble(Exception):
-    """What may be over soon: a lost connection, no answer, no leader."""
+    """A transient error: a lost connection, no answer, no leader."""
 
 
 # --- connecting ---------------------------------------------------------------------------------------------------------
@@ -67,9 +67,9 @@ class Trouble(Exception):
 
 @dataclass(frozen=True)
 class Login:
-    """Where and as whom to connect. Files' contents, not their names: executors need not have the files.
+    """The servers and credentials. It has the contents of files, not their names, because executors may not have the files.
 
-    `timeout`: seconds for one attempt. `patience`: seconds without progress after which it is given up.
+    `timeout`: seconds for one attempt. `patience`: seconds without progress after which retries end.
     """
 
     servers: tuple[str, ...]
@@ -90,12 +90,12 @@ class Login:
 
     @property
     def wants_tls(self) -> bool:
-        """Return whether a connection in the clear must be refused."""
+        """Return whether an unencrypted connection must be refused."""
         secure = any(urlsplit(server).scheme in ("tls", "wss") for server in self.servers)
         return secure or self.tls_first or bool(self.tls_ca or self.tls_cert or self.tls_server_name)
 
     def credentials_of_nats(self) -> dict[str, Any]:
-        """Return the arguments of nats-py that say who connects; those in a URL are its own matter."""
+        """Return the credentials as arguments of nats-py, which reads those in a URL itself."""
         if self.credentials is not None:
             return {"user_credentials": RawCredentials(self.credentials)}
         if self.nkey_seed is not None:
@@ -105,7 +105,7 @@ class Login:
         return {"token": self.token} if self.token is not None else {}
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS settings. Raises SourceError when certificate and key are of no use."""
+        """Return the TLS settings. Raises SourceError if certificate or key are invalid."""
         try:
             context = ssl.create_default_context(cadata=self.tls_ca)
             if self.tls_cert is not None:
@@ -124,10 +124,10 @@ Take = Callable[[bytes, bytes, bytes, "bytes | None"], bool]
 
 
 class _Client(NatsPyClient):
-    """nats-py's client, made to insist on TLS, and to hand over messages as they came.
+    """nats-py's client with mandatory TLS, which passes on messages unchanged.
 
-    nats-py makes a dictionary of the headers, which loses repeated ones, and an object, a queue and a task's turn of each
-    message, which costs more than everything else here.
+    nats-py converts headers into a dictionary, which loses repeated ones, and creates an object, a queue entry and a task switch
+    for each message, which costs more than everything else here.
     """
 
     wants_tls = False
@@ -136,17 +136,17 @@ class _Client(NatsPyClient):
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
             if not info.get("tls_required") and not info.get("tls_available"):
-                raise SourceError("TLS was asked for, but this server does not offer it")
+                raise SourceError("TLS is required, but this server does not offer it")
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
-        del sid  # there is one subscription
+        del sid  # there is only one subscription
         self.tap(subject, reply, data, headers)
 
 
 class Connection:
-    """A connection that asks one thing at a time. Used as a context manager; connects when first asked, and again when lost."""
+    """A connection for one request at a time, to be used as a context manager. It connects on first use, and again when lost."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -172,25 +172,26 @@ class Connection:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Return major and minor version of the connected server."""
+        """Return the major and minor version of the connected server."""
         found = self._client.connected_server_version if self._client is not None else None
         return (found.major, found.minor) if found is not None else (0, 0)
 
     def collect(
         self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float | None = None
     ) -> None:
-        """Send a question and hand what comes to what `take` makes of its reply subject, until that says that it was the last.
+        """Send a request and pass each reply to the function that `take` returns for its reply subject, until that function
+        reports the last one.
 
-        Raises SourceError where the server refuses, Trouble after `wait` seconds (by default `timeout`) without anything.
+        Raises SourceError if the server refuses, Trouble after `wait` seconds (by default `timeout`) without a reply.
         """
         try:
             self._run(self._collect(subject, payload, take, wait or self.login.timeout))
         except (Trouble, SourceError):
-            self._run(self._disconnect())  # what is still under way must not be taken for the next answer
+            self._run(self._disconnect())  # late replies must not be taken for the next answer
             raise
 
     def ask(self, subject: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of the JetStream API, its error included. Raises as `collect`."""
+        """Return the answer of the JetStream API, including any error. Raises like `collect`."""
         found: list[bytes] = []
 
         def take_from(inbox: bytes) -> Take:
@@ -204,7 +205,7 @@ class Connection:
         self.collect(f"{self.login.api_prefix}.{subject}", payload, take_from)
         if not found[0]:
             raise Trouble(
-                f"nobody answers {self.login.api_prefix}.{subject}: is JetStream there, in this account and domain?"
+                f"no responders on {self.login.api_prefix}.{subject}: is JetStream enabled in this account and domain?"
             )
         answer: dict[str, Any] = json.loads(found[0])
         error = answer.get("error", {})
@@ -213,7 +214,7 @@ class Connection:
         return answer
 
     def patiently(self, work: Callable[[], T], patience: float | None = None) -> T:
-        """Return what `work` returns, tried again while there is trouble. Raises SourceError when patience is at its end."""
+        """Return the result of `work`, retried on Trouble. Raises SourceError when the retry time is over."""
         limit = self.login.patience if patience is None else patience
         deadline = time.monotonic() + limit
         pauses = itertools.chain((0.05, 0.1, 0.2, 0.5), itertools.repeat(1.0))
@@ -281,7 +282,7 @@ class Connection:
 
         async def on_error(error: Exception) -> None:
             if connecting:
-                raise error  # nats-py would try the same server for ever
+                raise error  # nats-py would retry the same server forever
             if "permissions violation" in str(error).lower():
                 self._refusal = SourceError(f"no permission: {error}")
                 self._end(self._refusal)
@@ -321,7 +322,7 @@ class Connection:
 
 
 async def _discard(client: _Client) -> None:
-    with contextlib.suppress(Exception):  # it is given up in any case
+    with contextlib.suppress(Exception):  # the connection is abandoned in any case
         await asyncio.wait_for(client.close(), 1)
     for task in asyncio.all_tasks():
         if task is not asyncio.current_task():
@@ -335,7 +336,7 @@ def _bare(server: str) -> str:
 
 
 def _reason(error: Exception, login: Login) -> Exception:
-    """Return why there is no connection: Trouble where it may be otherwise later."""
+    """Return the error for a failed connection: Trouble if a retry may succeed."""
     text = str(error).replace("nats: ", "", 1).strip("' ") or type(error).__name__
     lowered = text.lower()
     if isinstance(error, SourceError):
@@ -355,30 +356,30 @@ def _reason(error: Exception, login: Login) -> Exception:
 
 
 def _status(headers: bytes) -> str:
-    """Return the status of a message that is none of the stream, such as 404; empty for others."""
+    """Return the status of a message that the server itself sent, such as 404; empty for others."""
     return headers[9:12].decode() if headers[8:9] == b" " else ""
 
 
-# --- what a stream is -----------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream and which of its messages are wanted: those of the subjects, all without."""
+    """A stream and the subjects of the messages to read; all messages without subjects."""
 
     name: str
     subjects: tuple[str, ...] = ()
 
     @property
     def filter(self) -> str:
-        """Return what servers are asked for: the only subject, or everything, which is then matched here. Direct get knows one
-        subject, and a consumer with several (2.10.27) passes over the first message of a stream that lost its first ones."""
+        """Return the filter for servers: the only subject, or all, which the reader then matches itself. Direct get supports one
+        subject, and a consumer with several (2.10.27) skips the first message of a stream that has lost its first ones."""
         return self.subjects[0] if len(self.subjects) == 1 else ">"
 
 
 @dataclass(frozen=True)
 class State:
-    """What a stream's leader says: when it was made, its first and last sequence, and how it can be read."""
+    """A stream's state from its leader: creation time, first and last sequence, and the way to read it."""
 
     created: str
     first: int
@@ -388,7 +389,7 @@ class State:
 
     @property
     def bytes_per_sequence(self) -> float:
-        """Return how many bytes a sequence has on average; one whose message was removed has none."""
+        """Return the mean number of bytes of a sequence; a removed message counts with none."""
         return self.bytes / max(1, self.last - self.first + 1)
 
 
@@ -411,10 +412,10 @@ def state_of(connection: Connection, stream: Stream) -> State:
 
 
 def way_of(config: dict[str, Any], version: tuple[int, int]) -> str:
-    """Return how to read a stream.
+    """Return the way to read a stream.
 
-    Batches of direct get (2.11) leave nothing behind and disturb no one, but the stream must allow them. A consumer does only
-    where messages do not vanish when a consumer has them (limits).
+    Batches of direct get (2.11) leave nothing behind and affect no other client, but the stream must allow them. A consumer has
+    no side effects only if acknowledgements do not remove messages (limits).
     """
     if config.get("allow_direct") and version >= (2, 11):
         return BATCHES
@@ -422,8 +423,8 @@ def way_of(config: dict[str, Any], version: tuple[int, int]) -> str:
 
 
 def next_message(connection: Connection, stream: Stream, first: int) -> dict[str, Any] | None:
-    """Return the first message of the stream from `first` on, as the leader has it (seq, subject, hdrs, data, time); None for
-    none. Raises SourceError and Trouble."""
+    """Return the first message of the stream from `first` on, as stored by the leader (seq, subject, hdrs, data, time); None if
+    there is none. Raises SourceError and Trouble."""
     answer = connection.ask(f"STREAM.MSG.GET.{stream.name}", {"seq": first, "next_by_subj": stream.filter})
     error = answer.get("error")
     if error is None:
@@ -435,7 +436,7 @@ def next_message(connection: Connection, stream: Stream, first: int) -> dict[str
 
 
 def sequence_at(connection: Connection, stream: Stream, state: State, nanoseconds: int) -> int:
-    """Return the sequence that parts the messages stored before that time from those at that time or later."""
+    """Return the sequence that separates the messages stored before that time from those at that time or later."""
     low, high = state.first, state.last + 1
     every = Stream(stream.name)
     while low < high:
@@ -449,7 +450,7 @@ def sequence_at(connection: Connection, stream: Stream, state: State, nanosecond
 
 
 def _nanoseconds(text: str) -> int:
-    """Return the nanoseconds since 1970 of a time as servers write it: UTC, up to nine digits of the second."""
+    """Return the nanoseconds since 1970 of a time in the servers' format: UTC, with up to nine digits of the second."""
     whole, _dot, fraction = text.rstrip("Z").partition(".")
     seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
     return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
@@ -460,8 +461,8 @@ def _nanoseconds(text: str) -> int:
 
 @dataclass
 class Rows:
-    """Messages in the order of their sequences. `times`: nanoseconds since 1970, or as the server writes them; `headers`: as
-    they were stored, with the line of the protocol's version."""
+    """Messages in the order of their sequences. `times`: nanoseconds since 1970, or the server's text; `headers`: as stored, with
+    the line of the protocol version."""
 
     subjects: list[bytes] = field(default_factory=list)
     sequences: list[int] = field(default_factory=list)
@@ -479,15 +480,15 @@ class Reader(Protocol):
     """A way to read a stream."""
 
     def fetch(self, first: int, count: int) -> Rows:
-        """Return up to `count` messages from `first` on, without a gap that the answering replica does not have; none where it
-        has none. Raises SourceError and Trouble."""
+        """Return up to `count` messages from `first` on, without gaps other than those of the answering replica; none if it has
+        none. Raises SourceError and Trouble."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that the reader has created."""
 
 
 class _Batches:
-    """Direct get of many messages at once. Each tells its predecessor, so that what is lost on the way is seen."""
+    """Direct get of many messages at once. Each message names its predecessor, so losses in transit are detected."""
 
     def __init__(self, connection: Connection, stream: Stream) -> None:
         self._connection = connection
@@ -503,19 +504,19 @@ class _Batches:
                 if to != inbox or headers is None:
                     return False
                 status = _status(headers)
-                if status and b"\r\nNats-Sequence: " not in headers:  # some publisher's message may have a status, too
+                if status and b"\r\nNats-Sequence: " not in headers:  # a publisher's message may have a status, too
                     ended.append(status)
                     return True
                 reported.append((headers, data))
-                return b"\r\nNats-Num-Pending: " not in headers  # an older server gives one message
+                return b"\r\nNats-Num-Pending: " not in headers  # an older server sends one message
 
             return take
 
-        # The server ends a batch with the message that reaches the bytes.
+        # The server ends a batch after the message that reaches the bytes.
         question = {"seq": first, "batch": count, "max_bytes": BATCH_BYTES, "next_by_subj": self._stream.filter}
         self._connection.collect(self._subject, question, take_from)
         if ended and ended[0] not in ("204", "404"):
-            raise Trouble(f"no batch of {self._stream.name} can be had now (status {ended[0]})")
+            raise Trouble(f"{self._stream.name} returns no batch now (status {ended[0]})")
         return self._rows(reported)
 
     def _rows(self, reported: Sequence[tuple[bytes, bytes]]) -> Rows:
@@ -527,7 +528,7 @@ class _Batches:
             if lines[5].startswith(b"Nats-Num-Pending: "):
                 stored, _stream, subject, sequence, moment, _pending, previous = lines[:7]
                 if int(previous[20:]) != before:
-                    raise Trouble(f"messages of {self._stream.name} were lost on the way")
+                    raise Trouble(f"messages of {self._stream.name} were lost in transit")
             else:
                 stored, _stream, subject, sequence, moment = headers.rsplit(b"\r\n", 6)[:5]
             before = int(sequence[15:])
@@ -540,12 +541,11 @@ class _Batches:
         return rows
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: direct get creates nothing."""
 
 
 class _Pulls:
-    """An ephemeral consumer without acknowledgements. The server counts what it delivers, so that what is lost on the way is
-    seen."""
+    """An ephemeral consumer without acknowledgements. The server counts its deliveries, so losses in transit are detected."""
 
     def __init__(self, connection: Connection, stream: Stream) -> None:
         self._connection = connection
@@ -567,7 +567,7 @@ class _Pulls:
             raise
 
     def _create(self, first: int) -> int:
-        """Make a consumer that begins at a sequence; return how many messages it has."""
+        """Create a consumer that begins at a sequence; return the number of its messages."""
         self.close()
         self._name, self._next, self._delivered = f"spark-{secrets.token_hex(8)}", first, 0
         config: dict[str, Any] = {
@@ -590,7 +590,7 @@ class _Pulls:
         return int(answer.get("num_pending", 0))
 
     def _pull(self, count: int, most_bytes: int | None) -> Rows | None:
-        """Return what one pull brings, at most so many messages and bytes; None where the next message has more bytes."""
+        """Return the messages of one pull, within the limits of messages and bytes; None if the next message has more bytes."""
         reported: list[tuple[bytes, list[bytes], bytes, bytes | None]] = []
         ended: list[str] = []
         size = 0
@@ -602,7 +602,7 @@ class _Pulls:
                     tokens = reply.split(b".")
                     # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
                     reported.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
-                    # What the server counts (server/consumer.go). It says nothing when a message fills the bytes exactly.
+                    # The server counts these bytes (server/consumer.go). It sends no status if a message fills them exactly.
                     size += len(to) + len(reply) + len(headers or b"") + len(data)
                     return len(reported) == count or reported[-1][1][6] == b"0" or size == most_bytes
                 if to == inbox and headers is not None:
@@ -624,7 +624,7 @@ class _Pulls:
         for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in reported:
             self._delivered += 1
             if int(number) != self._delivered or consumer.decode() != self._name:
-                raise Trouble(f"messages of {self._stream.name} were lost on the way")
+                raise Trouble(f"messages of {self._stream.name} were lost in transit")
             rows.subjects.append(to)
             rows.sequences.append(int(sequence))
             times.append(int(moment))
@@ -638,12 +638,12 @@ class _Pulls:
     def close(self) -> None:
         name, self._name = self._name, ""
         if name:
-            with contextlib.suppress(Trouble, SourceError):  # the server does it after the threshold
+            with contextlib.suppress(Trouble, SourceError):  # the server removes it after the threshold
                 self._connection.ask(f"CONSUMER.DELETE.{self._stream.name}.{name}", {})
 
 
 class _Singles:
-    """The leader's messages one by one: slow, but possible everywhere."""
+    """The leader's messages one by one: slow, but always possible."""
 
     def __init__(self, connection: Connection, stream: Stream) -> None:
         self._connection = connection
@@ -669,7 +669,7 @@ class _Singles:
         return rows
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: single requests create nothing."""
 
 
 _WAYS: dict[str, type[_Batches] | type[_Pulls] | type[_Singles]] = {
@@ -681,7 +681,7 @@ _WAYS: dict[str, type[_Batches] | type[_Pulls] | type[_Singles]] = {
 
 @dataclass(frozen=True)
 class Range:
-    """Sequences from `first` to `last`, both included, of a stream that was made at `created`."""
+    """Sequences from `first` to `last`, both included, of a stream that was created at `created`."""
 
     first: int
     last: int
@@ -690,8 +690,8 @@ class Range:
 
 
 def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: bool) -> Iterator[Rows]:
-    """Yield the messages of a range in order. Raises SourceError, also when the stream is another one now, and with
-    `fail_on_data_loss` when messages were removed before they were read."""
+    """Yield the messages of a range in order. Raises SourceError, also if the stream has been recreated, and with
+    `fail_on_data_loss` if messages were removed before they were read."""
     if wanted.first > wanted.last:
         return
     with Connection(login) as connection:
@@ -712,7 +712,7 @@ def _read(
         if not rows.sequences:
             message = next_message(connection, stream, position)
             if message is not None and message["seq"] <= wanted.last:
-                raise Trouble(f"no replica of {stream.name} gives message {message['seq']}, which its leader has")
+                raise Trouble(f"no replica of {stream.name} returns message {message['seq']}, which its leader has")
         return rows
 
     while position <= wanted.last:
@@ -745,7 +745,7 @@ def _refuse_loss(connection: Connection, stream: Stream, wanted: Range, gap: int
 
 
 def _wanted(rows: Rows, stream: Stream, last: int) -> Sequence[int]:
-    """Return which of the messages are in the range and of the subjects."""
+    """Return the indexes of the messages that are in the range and match the subjects."""
     within = (
         range(len(rows.sequences))
         if rows.sequences[-1] <= last
@@ -765,25 +765,25 @@ def matches(subject: str, pattern: str) -> bool:
 
 
 def lost(stream: Stream, expected: int, first: int) -> str:
-    """Return what is said of messages that are gone."""
+    """Return the error message for removed messages."""
     return (
-        f"stream {stream.name} begins at sequence {first} now, and {expected} was to be read next: up to {first - expected} "
-        "messages were removed before they were read, by limits, a purge or consumers. Set fail_on_data_loss to false to go on "
-        "without them"
+        f"stream {stream.name} now begins at sequence {first}, but {expected} is the next to read: up to {first - expected} "
+        "messages were removed before they were read, by limits, a purge or consumers. Set fail_on_data_loss to false to "
+        "continue without them"
     )
 
 
 def recreated(stream: Stream, then: str, now: str) -> str:
-    """Return what is said of a stream that is another one under the same name."""
+    """Return the error message for a stream that was recreated under the same name."""
     return (
-        f"stream {stream.name} was deleted and recreated: it was created at {now}, and what was read so far is of one that was "
+        f"stream {stream.name} was deleted and recreated: it was created at {now}, but the messages read so far are from the one "
         f"created at {then}. Set fail_on_data_loss to false to read the new one from its first message"
     )
 
 
 def shortened(stream: Stream, last: int, read: int) -> str:
-    """Return what is said of a stream that ends before what was read of it."""
+    """Return the error message for a stream that ends before the last sequence that was read."""
     return (
-        f"stream {stream.name} ends at sequence {last}, and {read} was read already: it lost its end, or came from an older "
-        "backup. Set fail_on_data_loss to false to read it from its first message again"
+        f"stream {stream.name} ends at sequence {last}, but {read} was already read: it lost its end, or was restored from an "
+        "older backup. Set fail_on_data_loss to false to read it from its first message again"
     )

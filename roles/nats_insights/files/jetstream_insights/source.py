@@ -78,7 +78,9 @@ def _file(value: str) -> str:
         with open(value, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {value}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+        raise ValueError(
+            f"cannot read {value}: {getattr(error, 'strerror', None) or 'it is not a text file'}"
+        ) from error
 
 
 def _seed(value: str) -> str:
@@ -88,7 +90,7 @@ def _seed(value: str) -> str:
 def _names(value: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in value.split(",") if name.strip())
     if not found:
-        raise ValueError("there is none")
+        raise ValueError("the list is empty")
     return found
 
 
@@ -185,7 +187,7 @@ class Settings:
         """Return the parsed options. Raises SourceError for an option that is unknown, missing or invalid."""
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
-            raise SourceError(f"there is no option {', '.join(unknown)}; there are: {', '.join(sorted(_OPTIONS))}")
+            raise SourceError(f"unknown option {', '.join(unknown)}; the options are: {', '.join(sorted(_OPTIONS))}")
         missing = [name for name in ("servers", "stream") if not options.get(name)]
         if missing:
             raise SourceError(f"the option {' and '.join(missing)} is missing")
@@ -424,7 +426,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self.settings.stream.name
         if offset["stream"] != name:
             raise SourceError(
-                f"the checkpoint is of stream {offset['stream']}; to read {name}, give the query one of its own"
+                f"the checkpoint belongs to stream {offset['stream']}; to read {name}, give the query its own checkpoint"
             )
 
     def _lose(self, why: str) -> None:
@@ -484,5 +486,5 @@ class JetStreamSource(DataSource):
 def _known(schema: StructType) -> StructType:
     """Return the schema. Raises SourceError for a schema that the user specified differently."""
     if schema.simpleString() != f"struct<{SCHEMA.replace(', ', ',').replace(' ', ':')}>":
-        raise SourceError(f"the schema is always {SCHEMA}; select from it")
+        raise SourceError(f"the schema is always {SCHEMA}; select columns from it")
     return schema
