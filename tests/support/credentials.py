@@ -44,8 +44,11 @@ def new_user() -> Key:
     return new_key(nkeys.PREFIX_BYTE_USER)
 
 
-def make_jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any], audience: str = "") -> str:
-    """Return claims signed by the issuer; `audience`: of an answer to an auth callout."""
+def make_jwt(
+    issuer: Key, subject: str, name: str, claims: dict[str, Any], audience: str = "", top: dict[str, Any] | None = None
+) -> str:
+    """Return claims signed by the issuer; `audience`: of an answer to an auth callout. `top`: further claims next to `nats`,
+    such as `exp`."""
 
     def encode(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -57,6 +60,7 @@ def make_jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any], audie
         "sub": subject,
         "nats": {"version": 2, **claims},
         **({"aud": audience} if audience else {}),
+        **(top or {}),
     }
     body["jti"] = base64.b32encode(hashlib.sha256(json.dumps(body).encode()).digest()).rstrip(b"=").decode()
     header = encode(json.dumps({"typ": "JWT", "alg": "ed25519-nkey"}).encode())
@@ -67,13 +71,14 @@ def make_jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any], audie
 @dataclass(frozen=True)
 class Operator:
     """An operator's JWT, its system account's public key, the account JWTs by public key, and for each account, by the name that
-    the test gives it, its public key and a .creds file."""
+    the test gives it, its public key and a .creds file. `key`: the operator's own."""
 
     jwt: str
     system_account: str
     accounts: dict[str, str]
     creds: dict[str, Path]
     keys: dict[str, str]
+    key: Key
 
 
 def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None) -> Operator:
@@ -96,7 +101,7 @@ def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = No
         )
     system = keys["SYS"].public
     own = make_jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
-    return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()})
+    return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()}, operator)
 
 
 def operator_setup(directory: Path) -> tuple[str, Path]:

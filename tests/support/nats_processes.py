@@ -101,7 +101,7 @@ class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
     (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none.
     `jetstream_options` is text for the block jetstream. With an `operator` the accounts are its JWTs, and users log in with
-    .creds files."""
+    .creds files; `resolver`: where servers keep these JWTs, MEMORY, full or cache."""
 
     def __init__(
         self,
@@ -116,9 +116,11 @@ class NatsProcesses:
         plain_accounts: dict[str, str] | None = None,
         jetstream_options: str = "",
         operator: Operator | None = None,
+        resolver: str = "MEMORY",
     ) -> None:
         self.jetstream_options = jetstream_options
         self.operator = operator
+        self.resolver = resolver
         self.version = version
         self.directory = directory
         self.names = names
@@ -161,18 +163,21 @@ class NatsProcesses:
 listen: "127.0.0.1:{self.ports[name]}"
 {store if name in self.jetstream else ""}
 {cluster}
-{self._account_config()}
+{self._account_config(name)}
 {self.extra}
 {extra}
 """
         )
 
-    def _account_config(self) -> str:
+    def _account_config(self, name: str) -> str:
         if self.operator is not None:
+            resolver = self.resolver
+            if resolver != "MEMORY":
+                resolver = f'{{ type: {resolver}, dir: "{self.directory / name}-jwt" }}'
             jwts = "\n".join(f"  {key}: {jwt}" for key, jwt in self.operator.accounts.items())
             return (
                 f"operator: {self.operator.jwt}\nsystem_account: {self.operator.system_account}\n"
-                f"resolver: MEMORY\nresolver_preload {{\n{jwts}\n}}"
+                f"resolver: {resolver}\nresolver_preload {{\n{jwts}\n}}"
             )
         accounts = "\n".join(
             f"  {account} {{ jetstream: enabled, users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"

@@ -201,6 +201,57 @@ class SystemApi:
             names[key] = str((answer.get("account_detail") or {}).get("name_tag", ""))
         return names
 
+    def stored_accounts(self, servers: Sequence[Server]) -> dict[str, Answer | tuple[str, ...]]:
+        """Return the keys of the accounts whose claims each server stores, by server id, or its failure.
+
+        Servers whose resolver is not a directory do not reply (accounts.go: full and cache do), and are left out.
+        """
+        stored: dict[str, Answer | tuple[str, ...]] = {}
+        known = {server.id: server for server in servers}
+
+        def on_reply(reply: Reply) -> Progress:
+            server = known.get(str((_document(reply).get("server") or {}).get("id")))
+            if server is not None:
+                stored[server.id] = _stored_keys(reply, server)
+            return True if len(stored) == len(known) else None
+
+        try:
+            self._client.gather(Call("$SYS.REQ.CLAIMS.LIST", idempotent=True), on_reply, on_repeat=stored.clear)
+        except NatsFailure as failure:
+            if failure.code not in ("no_responders", "timeout"):
+                raise
+        return stored
+
+    def stored_claims(self, account: str, most: int) -> list[str]:
+        """Return the JWT of an account from each server with a full resolver, empty from one that does not store it.
+
+        The replies do not name their server. Returns once there are `most`, or no more arrive.
+        """
+        found: list[str] = []
+
+        def on_reply(reply: Reply) -> Progress:
+            found.append(reply.body.decode("utf-8", errors="replace"))
+            return True if len(found) == most else None
+
+        call = Call(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP", idempotent=True)
+        try:
+            self._client.gather(call, on_reply, on_repeat=found.clear)
+        except NatsFailure as failure:
+            if failure.code not in ("no_responders", "timeout"):
+                raise
+        return found
+
+    def loaded_claims(self, servers: Sequence[Server], account: str) -> dict[str, Answer | str]:
+        """Return the JWT of an account that is in force on each of these servers, by server id, or the failure. A server
+        loads an account when it is first used, and then reports it in ACCOUNTZ."""
+        answers = self.ask(servers, "ACCOUNTZ", {"account": account})
+        return {
+            key: answer
+            if isinstance(answer, NatsFailure)
+            else str((answer.get("account_detail") or {}).get("jwt") or "")
+            for key, answer in answers.items()
+        }
+
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return one server's answer to one endpoint. Raises NatsFailure without an answer."""
         answer = self.ask([server], endpoint, options)[server.id]
@@ -464,6 +515,15 @@ def _server_of(reply: Reply) -> Server:
 def mask_values(message: str) -> str:
     """Return a server's message without the text after the first `old=`, which may quote secrets."""
     return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)
+
+
+def _stored_keys(reply: Reply, server: Server) -> Answer | tuple[str, ...]:
+    document = _document(reply)
+    keys = document.get("data")
+    if not isinstance(keys, list):
+        description = printable(str(document.get("error") or "the reply has no list of accounts"))[:200]
+        return NatsFailure("server_error", description, subject=reply.subject, server=server.name)
+    return tuple(sorted(key for key in map(str, keys) if is_account_key(key)))
 
 
 def _too_late(subject: str, server: Server) -> NatsFailure:

@@ -1,0 +1,715 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fields of claims, in the words of the document of accounts and in those of a JWT. Pure.
+
+One table serves four directions: document to normal form and back, claims to normal form and back. A *normal form* has
+every field of its table by dotted name, with defaults filled in, lists sorted, and numbers in bytes, nanoseconds and
+seconds since 1970, so equal meanings are equal. In it -1 is unlimited and 0 is none.
+
+In claims an absent number is 0. For most limits that means none, for others unlimited (`zero`). Sources: jwt/v2
+account_claims.go, user_claims.go, operator_claims.go, exports.go, imports.go, types.go; server/accounts.go
+updateAccountClaimsWithRefresh."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from difflib import get_close_matches
+from typing import Any, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
+    ACCOUNT,
+    CURVE,
+    OPERATOR,
+    USER,
+    key_kind,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+
+Normal = dict[str, Any]
+
+UNLIMITED, NONE = "unlimited", "none"
+#: The words of these two values, and the values.
+_WORDS = {UNLIMITED: -1, NONE: 0}
+#: Every user, in revocations.
+EVERYBODY = "*"
+#: Answers at most one message within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
+_RESPONSES, _RESPONSE_TIME = 1, 120_000_000_000
+
+_SIZES = (("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_DURATIONS = (("d", 86400 * 10**9), ("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field. `name`: dotted, in the document. `wire`: dotted, in claims. `kind`: a key of _KINDS.
+
+    `default`: the value without the field in the document. `zero`: the value of an absent or 0 number in claims.
+    `shown`: whether the document has the field; otherwise it follows from others."""
+
+    name: str
+    wire: str
+    kind: str
+    default: Any = None
+    zero: Any = 0
+    choices: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    required: bool = False
+    shown: bool = True
+    description: str = ""
+
+    @property
+    def empty(self) -> Any:
+        """Return the value in normal form without the field in the document."""
+        if self.default is not None:
+            return self.default
+        return {"flag": False, "names": [], "tags": [], "keys": [], "objects": [], "maps": {}, "moments": {}}.get(
+            self.kind, {} if self.kind == "tiers" else None if self.kind == "object" else ""
+        )
+
+
+class Malformed(ValueError):
+    """Claims whose field has an unexpected type; the message names the field."""
+
+
+def _limit(name: str, wire: str, kind: str = "limit", default: int = -1, zero: int = 0, **more: Any) -> Field:
+    return Field(name, wire, kind, default, zero, **more)
+
+
+def _text(name: str, wire: str = "", **more: Any) -> Field:
+    return Field(name, wire or name, "text", "", **more)
+
+
+def _flag(name: str, wire: str = "", **more: Any) -> Field:
+    return Field(name, wire or name, "flag", False, **more)
+
+
+def _names(name: str, wire: str = "", kind: str = "names", **more: Any) -> Field:
+    return Field(name, wire or name, kind, **more)
+
+
+def _permissions(prefix: str = "", wire: str = "") -> tuple[Field, ...]:
+    """Return the permissions of a user, a template or an account."""
+    return (
+        _names(f"{prefix}allow.pub", f"{wire}pub.allow", description="subjects that may be published to"),
+        _names(f"{prefix}allow.sub", f"{wire}sub.allow", description="subjects that may be subscribed to"),
+        _names(f"{prefix}deny.pub", f"{wire}pub.deny", description="subjects that must not be published to"),
+        _names(f"{prefix}deny.sub", f"{wire}sub.deny", description="subjects that must not be subscribed to"),
+        Field(
+            f"{prefix}responses",
+            f"{wire}resp",
+            "object",
+            fields=(
+                _limit("max", "max", default=_RESPONSES, zero=_RESPONSES),
+                Field("ttl", "ttl", "duration", _RESPONSE_TIME, _RESPONSE_TIME),
+            ),
+            description="messages that may be published to the reply subject of a received request",
+        ),
+    )
+
+
+def _user_limits(zero: int) -> tuple[Field, ...]:
+    """Return the fields of a template or user, permissions among them. `zero`: the meaning of an absent limit in claims."""
+    return (
+        *_permissions(),
+        _limit("limits.subscriptions", "subs", zero=zero),
+        _limit("limits.data", "data", "size_limit", zero=zero),
+        _limit("limits.payload", "payload", "size_limit", zero=zero),
+        _names("source_addresses", "src", description="networks (CIDR) from which the user may connect"),
+        Field("times", "times", "objects", fields=(_text("start", required=True), _text("end", required=True))),
+        _text("time_zone", "times_location"),
+        _flag("bearer", "bearer_token", description="log in with the JWT alone, without the key"),
+        _flag("proxy_required"),
+        _names("connection_types", "allowed_connection_types"),
+    )
+
+
+JETSTREAM: tuple[Field, ...] = (
+    _limit("disk", "disk_storage", "size_limit", default=0),
+    _limit("memory", "mem_storage", "size_limit", default=0),
+    _limit("streams", "streams", zero=-1),
+    _limit("consumers", "consumer", zero=-1),
+    _limit("max_ack_pending", "max_ack_pending", zero=-1),
+    _limit("disk_max_stream_bytes", "disk_max_stream_bytes", "size_limit", zero=-1),
+    _limit("memory_max_stream_bytes", "mem_max_stream_bytes", "size_limit", zero=-1),
+    _flag("require_max_bytes", "max_bytes_required"),
+)
+
+LIMITS: tuple[Field, ...] = (
+    _limit("connections", "conn"),
+    _limit("leaf", "leaf", description="leaf node connections"),
+    _limit("subscriptions", "subs"),
+    _limit("payload", "payload", "size_limit"),
+    _limit("data", "data", "size_limit"),
+    _limit("imports", "imports"),
+    _limit("exports", "exports"),
+    Field("wildcard_exports", "wildcards", "flag", True),
+    _flag("disallow_bearer"),
+    Field("jetstream", "tiered_limits", "tiers", fields=JETSTREAM),
+)
+
+EXPORT: tuple[Field, ...] = (
+    _text("subject", required=True),
+    Field("type", "type", "choice", choices=("stream", "service"), required=True),
+    _text("name"),
+    _flag("private", "token_req", description="importers need an activation"),
+    _names("to", "", description="accounts of the document that may import; implies private"),
+    Field("revoked", "revocations", "moments", description="accounts whose activations up to a time are revoked"),
+    Field("response_type", "response_type", "choice", "Singleton", "Singleton", ("Singleton", "Stream", "Chunked")),
+    Field("response_threshold", "response_threshold", "duration", 0),
+    Field("latency.sampling", "service_latency.sampling", "sampling", ""),
+    _text("latency.subject", "service_latency.results"),
+    Field("account_token_position", "account_token_position", "number", 0),
+    _flag("advertise"),
+    _flag("allow_trace"),
+    _text("description"),
+    _text("info_url"),
+)
+
+IMPORT: tuple[Field, ...] = (
+    _text("account", required=True, description="name of the exporting account, or its public key"),
+    _text("subject", required=True),
+    Field("type", "type", "choice", choices=("stream", "service"), required=True),
+    _text("name"),
+    _text("local", "local_subject", description="subject in the importing account, if it differs"),
+    _flag("share"),
+    _flag("allow_trace"),
+    _flag("activation", "token", shown=False),
+)
+
+TEMPLATE: tuple[Field, ...] = _user_limits(zero=-1)
+
+SIGNING_KEY: tuple[Field, ...] = (
+    Field("key", "key", f"key_{ACCOUNT}", description="public key; without it the key has yet to be created"),
+    _text("role", description="name of the role; with it, users of this key get the permissions given here"),
+    _text("description"),
+    *TEMPLATE,
+)
+
+ACCOUNT_FIELDS: tuple[Field, ...] = (
+    _text("description"),
+    _text("info_url"),
+    _names("tags", kind="tags"),
+    *(Field(**{**vars(one), "name": f"limits.{one.name}", "wire": f"limits.{one.wire}"}) for one in LIMITS),
+    Field("signing_keys", "signing_keys", "signing_keys", default={}, fields=SIGNING_KEY),
+    Field("exports", "exports", "objects", fields=EXPORT),
+    Field("imports", "imports", "objects", fields=IMPORT),
+    Field("revoke", "revocations", "moments", description="users whose JWTs up to a time are revoked; * for all"),
+    *_permissions("default_permissions.", "default_permissions."),
+    Field(
+        "mappings",
+        "mappings",
+        "maps",
+        fields=(
+            _text("subject", required=True),
+            Field("weight", "weight", "number", 100, 100),
+            _text("cluster"),
+        ),
+    ),
+    _names("external_authorization.users", "authorization.auth_users", "keys"),
+    _names("external_authorization.accounts", "authorization.allowed_accounts"),
+    Field("external_authorization.xkey", "authorization.xkey", f"key_{CURVE}"),
+    Field(
+        "trace",
+        "trace",
+        "object",
+        fields=(_text("subject", "dest", required=True), Field("sampling", "sampling", "number", 100, 100)),
+    ),
+    Field("cluster_traffic", "cluster_traffic", "choice", "system", "system", ("system", "owner")),
+)
+
+OPERATOR_FIELDS: tuple[Field, ...] = (
+    Field("id", "", f"key_{OPERATOR}"),
+    _names("signing_keys", kind="keys"),
+    _flag("strict_signing_keys", "strict_signing_key_usage"),
+    _names("service_urls", "operator_service_urls"),
+    _text("account_server_url"),
+    _text("assert_server_version"),
+    Field("system_account", "system_account", f"key_{ACCOUNT}", shown=False),
+    _names("tags", kind="tags"),
+)
+
+USER_FIELDS: tuple[Field, ...] = (
+    *_user_limits(zero=0),
+    Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
+    _names("tags", kind="tags"),
+)
+
+ACTIVATION_FIELDS: tuple[Field, ...] = (
+    _text("subject", required=True),
+    Field("type", "kind", "choice", choices=("stream", "service"), required=True),
+    Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
+    _names("tags", kind="tags"),
+)
+
+#: The flat JetStream limits of claims, next to the tiers.
+FLAT = ""
+
+# --- Document to normal form ------------------------------------------------------------------------------------------
+
+Tree = dict[str, Union[Field, "Tree"]]
+
+
+def tree(fields: Iterable[Field], by_wire: bool = False) -> Tree:
+    """Return the fields as a tree of the keys of the document, or of claims."""
+    root: Tree = {}
+    for one in fields:
+        path = one.wire if by_wire else one.name if one.shown else ""
+        if not path:
+            continue
+        *parents, last = path.split(".")
+        level = root
+        for parent in parents:
+            below = level.setdefault(parent, {})
+            assert isinstance(below, dict), path
+            level = below
+        level[last] = one
+    return root
+
+
+def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -> Normal:
+    """Return a mapping of the document in normal form; each error is added to `problems` with the path of its key."""
+    fields = tuple(fields)
+    normal = {one.name: one.empty for one in fields if one.wire or one.shown}
+
+    def walk(level: Tree, value: Any, where: str) -> None:
+        if not isinstance(value, Mapping):
+            problems.append(f"{where}: {_short(value)} is not a mapping")
+            return
+        for key, item in value.items():
+            node = level.get(key) if isinstance(key, str) else None
+            if node is None:
+                problems.append(unknown_key(f"{where}.{key}", str(key), level))
+            elif isinstance(node, Field):
+                normal[node.name] = _read_value(node, item, f"{where}.{key}", problems)
+            else:
+                walk(node, item, f"{where}.{key}")
+
+    walk(tree(fields), given, where)
+    problems += [f"{where}.{one.name}: missing" for one in fields if one.required and normal[one.name] in ("", None)]
+    return normal
+
+
+def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
+    """Return the problem of a key that the document does not have, with the most similar one."""
+    similar = get_close_matches(key, list(known), 1)
+    return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
+
+
+def _read_value(one: Field, given: Any, where: str, problems: list[str]) -> Any:
+    try:
+        return _READERS[one.kind](one, given, where, problems)
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return one.empty
+
+
+def _read_text(one: Field, given: Any, where: str, problems: list[str]) -> str:
+    if not isinstance(given, str) or not given.strip() or not shapes.encodable(given):
+        raise ValueError(f"{_short(given)} is not a text")
+    return given
+
+
+def _read_key(one: Field, given: Any, where: str, problems: list[str]) -> str:
+    kind = one.kind.removeprefix("key_")
+    if key_kind(given) != kind:
+        raise ValueError(f"{_short(given)} is not the public key of an {kind}".replace("an curve", "a curve"))
+    return str(given)
+
+
+def _read_flag(one: Field, given: Any, where: str, problems: list[str]) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"{_short(given)} is not true or false")
+    return given
+
+
+def _read_choice(one: Field, given: Any, where: str, problems: list[str]) -> str:
+    if given not in one.choices:
+        raise ValueError(f"{_short(given)} is not one of {', '.join(one.choices)}")
+    return str(given)
+
+
+def _read_number(one: Field, given: Any, where: str, problems: list[str]) -> int:
+    if not shapes.count(given) or given > 2**31 - 1:
+        raise ValueError(f"{_short(given)} is not a number of 0 or more")
+    return int(given)
+
+
+def _read_limit(one: Field, given: Any, where: str, problems: list[str]) -> int:
+    if isinstance(given, str) and given in _WORDS:
+        return _zero_allowed(one, _WORDS[given])
+    if one.kind == "size_limit" and isinstance(given, str):
+        value = size_bytes(given)
+    elif shapes.whole(given):
+        value = int(given)
+    else:
+        unit = " or a size such as 10GiB" if one.kind == "size_limit" else ""
+        raise ValueError(f"{_short(given)} is not a number{unit}, unlimited or none")
+    if value < 0:
+        raise ValueError(f"{value} is not a limit; write unlimited")
+    if value >= 1 << 63:
+        raise ValueError(f"{value} exceeds 8 EiB; write unlimited")
+    return _zero_allowed(one, value)
+
+
+def _zero_allowed(one: Field, value: int) -> int:
+    """Return the limit. Raises ValueError for 0 where servers read 0 as a different value."""
+    if value == 0 and one.zero != 0:
+        raise ValueError("none is not possible: servers read 0 as " + (UNLIMITED if one.zero < 0 else str(one.zero)))
+    return value
+
+
+def _read_duration(one: Field, given: Any, where: str, problems: list[str]) -> int:
+    if not isinstance(given, str):
+        raise ValueError(f"{_short(given)} is not a duration such as 2m")
+    return round(parse_duration(given, bare=False) * 10**9)
+
+
+def _read_moment(given: Any) -> int:
+    if isinstance(given, datetime):  # YAML reads an unquoted time as one
+        return int((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
+    if not shapes.moment(given) or not isinstance(given, str):
+        raise ValueError(f"{_short(given)} is not a time such as 2026-11-27T12:00:00Z")
+    found = datetime.fromisoformat(given.replace("Z", "+00:00"))
+    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
+
+
+def _read_moments(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, int]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{_short(given)} is not a mapping of public keys to times")
+    found = {}
+    for key, moment in given.items():
+        wanted = USER if one.name == "revoke" else ACCOUNT
+        if key != EVERYBODY and key_kind(key) != wanted:
+            problems.append(f"{where}.{_short(key)}: not the public key of an account or user, or *")
+            continue
+        try:
+            found[str(key)] = _read_moment(moment)
+        except ValueError as error:
+            problems.append(f"{where}.{key}: {error}")
+    return found
+
+
+def _read_names(one: Field, given: Any, where: str, problems: list[str]) -> list[str]:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(item, str) and item for item in given):
+        raise ValueError(f"{_short(given)} is not a list of texts")
+    if one.kind == "keys":
+        wrong = [item for item in given if key_kind(item) is None]
+        if wrong:
+            raise ValueError(f"{_short(wrong[0])} is not a public key")
+    return sorted({item.strip().lower() for item in given} if one.kind == "tags" else set(given))
+
+
+def _read_object(one: Field, given: Any, where: str, problems: list[str]) -> Normal:
+    return read(one.fields, given, where, problems)
+
+
+def _read_objects(one: Field, given: Any, where: str, problems: list[str]) -> list[Normal]:
+    if not isinstance(given, (list, tuple)):
+        raise ValueError(f"{_short(given)} is not a list")
+    return ordered(read(one.fields, item, f"{where}[{index}]", problems) for index, item in enumerate(given))
+
+
+def _read_maps(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, list[Normal]]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{_short(given)} is not a mapping of subjects to lists")
+    return {str(key): _read_objects(one, item, f"{where}.{key}", problems) for key, item in given.items()}
+
+
+def _read_sampling(one: Field, given: Any, where: str, problems: list[str]) -> str:
+    if given == "headers" or (shapes.whole(given) and 1 <= given <= 100):
+        return str(given)
+    raise ValueError(f"{_short(given)} is not headers or a percentage from 1 to 100")
+
+
+def _read_tiers(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
+    if given == NONE:
+        return {}
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError(f"{_short(given)} is not none, limits, or tiers such as R1 and R3 with limits")
+    tiers = [key for key in given if is_tier(key)]
+    if not tiers:
+        return _without_storage({FLAT: read(one.fields, given, where, problems)})
+    mixed = [str(key) for key in given if key not in tiers]
+    if mixed:
+        raise ValueError(
+            f"tiers ({', '.join(sorted(tiers))}) and limits of all replicas ({', '.join(mixed)}) exclude each other"
+        )
+    return {str(key): read(one.fields, given[key], f"{where}.{key}", problems) for key in sorted(tiers)}
+
+
+def is_tier(key: object) -> bool:
+    """Return whether this is the name of a tier, R1 to R5 (server/jetstream.go tierName)."""
+    return isinstance(key, str) and key in ("R1", "R2", "R3", "R4", "R5")
+
+
+def _without_storage(tiers: dict[str, Normal]) -> dict[str, Normal]:
+    """Return nothing if no tier has storage: JetStream is then off (account_claims.go IsJSEnabled)."""
+    return tiers if any(one["disk"] or one["memory"] for one in tiers.values()) else {}
+
+
+def _read_signing_keys(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
+    """Return the signing keys by their name in the document."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{_short(given)} is not a mapping of names to keys")
+    found = {}
+    for name, item in given.items():
+        entry = read(one.fields, item, f"{where}.{name}", problems)
+        if not entry["role"] and isinstance(item, Mapping) and set(item) - {"key", "role", "description"}:
+            entry["role"] = str(name)
+        if entry["description"] and not entry["role"]:
+            problems.append(f"{where}.{name}.description: only a key with a role has a description")
+        found[str(name)] = entry
+    return found
+
+
+_READERS = {
+    "text": _read_text,
+    **dict.fromkeys((f"key_{kind}" for kind in (OPERATOR, ACCOUNT, CURVE)), _read_key),
+    "flag": _read_flag,
+    "choice": _read_choice,
+    "number": _read_number,
+    **dict.fromkeys(("limit", "size_limit"), _read_limit),
+    "duration": _read_duration,
+    "moments": _read_moments,
+    **dict.fromkeys(("names", "tags", "keys"), _read_names),
+    "object": _read_object,
+    "objects": _read_objects,
+    "maps": _read_maps,
+    "sampling": _read_sampling,
+    "tiers": _read_tiers,
+    "signing_keys": _read_signing_keys,
+}
+
+
+# --- Claims to normal form --------------------------------------------------------------------------------------------
+
+
+def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:
+    """Return claims in normal form. Paths of fields that no table has are added to `unknown`. Raises Malformed."""
+    fields = tuple(one for one in fields if one.wire)
+    normal = {one.name: _from_wire(one, None, unknown, one.wire) for one in fields}
+
+    def walk(level: Tree, value: Any, where: str) -> None:
+        if value is None:
+            return
+        if not isinstance(value, Mapping):
+            raise Malformed(f"{where.rstrip('.')}: not an object")
+        for key, item in value.items():
+            node = level.get(key)
+            if node is None:
+                unknown.append(f"{where}{key}")
+            elif isinstance(node, Field):
+                normal[node.name] = _from_wire(node, item, unknown, f"{where}{key}")
+            else:
+                walk(node, item, f"{where}{key}.")
+
+    walk(tree(fields, by_wire=True), given, where)
+    return normal
+
+
+def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
+    kind = one.kind
+    if kind in ("limit", "size_limit", "number", "duration"):
+        if value is not None and not shapes.whole(value):
+            raise Malformed(f"{where}: {_short(value)} is not a number")
+        return value or one.zero
+    if kind == "flag":
+        # An activation is a JWT, and only its presence counts here.
+        return bool(value)
+    if value is None:
+        return one.zero if kind == "choice" and one.choices and isinstance(one.zero, str) else _absent(one)
+    fits = _WIRE_SHAPES.get(kind, shapes.text)
+    if not fits(value):
+        raise Malformed(f"{where}: {_short(value)} is not of the expected type")
+    if kind in ("names", "tags", "keys"):
+        return sorted({item.lower() for item in value} if kind == "tags" else set(value))
+    if kind == "moments":
+        return dict(value)
+    if kind == "object":
+        return from_claims(one.fields, value, unknown, f"{where}.")
+    if kind == "objects":
+        return ordered(from_claims(one.fields, item, unknown, f"{where}[{index}].") for index, item in enumerate(value))
+    if kind == "maps":
+        return {
+            key: ordered(from_claims(one.fields, item, unknown, f"{where}.{key}.") for item in items)
+            for key, items in value.items()
+        }
+    if kind == "tiers":
+        return {key: from_claims(one.fields, item, unknown, f"{where}.{key}.") for key, item in value.items()}
+    if kind == "sampling":
+        return "headers" if value in (0, "headers") else str(value)
+    if kind == "signing_keys":
+        return {
+            scope["key"]: scope
+            for scope in (_signing_key(one, item, unknown, f"{where}[{index}].") for index, item in enumerate(value))
+        }
+    return value or one.empty
+
+
+def _absent(one: Field) -> Any:
+    """Return the normal value of a field that claims do not have."""
+    return "" if one.kind in ("choice", "sampling") else False if one.kind == "flag" else one.empty
+
+
+def _signing_key(one: Field, item: Any, unknown: list[str], where: str) -> Normal:
+    """Return a signing key: a text, or an object with a role and the template of its users."""
+    if isinstance(item, str):
+        return from_claims(one.fields, {"key": item}, unknown)
+    template = item.get("template")
+    if item.get("kind") != "user_scope" or not isinstance(template, (dict, type(None))):
+        raise Malformed(f"{where}kind: {_short(item.get('kind'))} is not user_scope")
+    own = {key: value for key, value in item.items() if key not in ("kind", "template")}
+    scope = from_claims(one.fields, {**own, **(template or {})}, unknown, where)
+    if not scope["key"]:
+        raise Malformed(f"{where}key: missing")
+    # A scope without a name limits its users all the same.
+    return {**scope, "role": scope["role"] or NAMELESS}
+
+
+#: The role of a scope without a name.
+NAMELESS = "(nameless)"
+
+_OBJECT = shapes.object_shape({})
+_TEXTS = shapes.list_shape(shapes.text)
+_WIRE_SHAPES: Mapping[str, shapes.Shape] = {
+    **dict.fromkeys(("names", "tags", "keys"), _TEXTS),
+    "moments": shapes.object_shape({}, shapes.whole),
+    "object": _OBJECT,
+    "objects": shapes.list_shape(_OBJECT),
+    "maps": shapes.object_shape({}, shapes.list_shape(_OBJECT)),
+    "tiers": shapes.object_shape({}, _OBJECT),
+    "sampling": lambda value: value == "headers" or shapes.count(value),
+    "signing_keys": shapes.list_shape(lambda value: isinstance(value, (str, dict))),
+}
+
+
+def ordered(items: Iterable[Normal]) -> list[Normal]:
+    """Return objects in an order that depends only on their content."""
+    return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+
+
+# --- Normal form to claims --------------------------------------------------------------------------------------------
+
+
+def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a normal form as claims, without empty values, as Go's `omitempty` does."""
+    claims: dict[str, Any] = {}
+    for one in fields:
+        if not one.wire:
+            continue
+        value = _to_wire(one, normal[one.name])
+        if value in (None, "", [], {}, 0, False):
+            continue
+        *parents, last = one.wire.split(".")
+        level = claims
+        for parent in parents:
+            level = level.setdefault(parent, {})
+        level[last] = value
+    return claims
+
+
+def _to_wire(one: Field, value: Any) -> Any:
+    if one.kind == "object":
+        return None if value is None else to_claims(one.fields, value)
+    if one.kind == "objects":
+        return [to_claims(one.fields, item) for item in value]
+    if one.kind in ("maps", "tiers"):
+        return {
+            key: [to_claims(one.fields, item) for item in items] if one.kind == "maps" else to_claims(one.fields, items)
+            for key, items in value.items()
+        }
+    if one.kind == "sampling":
+        return value if value in ("", "headers") else int(value)
+    if one.kind == "signing_keys":
+        return [_wire_signing_key(scope) for _name, scope in sorted(value.items(), key=lambda item: item[1]["key"])]
+    return value
+
+
+def _wire_signing_key(scope: Mapping[str, Any]) -> Any:
+    if not scope["role"]:
+        return scope["key"]
+    return {
+        "kind": "user_scope",
+        "key": scope["key"],
+        "role": "" if scope["role"] == NAMELESS else scope["role"],
+        "template": to_claims(TEMPLATE, scope),
+        "description": scope["description"],
+    }
+
+
+# --- Normal form to the words of the document -------------------------------------------------------------------------
+
+
+def words(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a normal form in the words of the document: every limit, and all other values that are not the default."""
+    found: dict[str, Any] = {}
+    for one in fields:
+        value = normal.get(one.name, one.empty)
+        if value == one.empty and one.kind not in ("limit", "size_limit", "tiers"):
+            continue
+        *parents, last = one.name.split(".")
+        level = found
+        for parent in parents:
+            level = level.setdefault(parent, {})
+        level[last] = in_words(one, value)
+    return found
+
+
+def in_words(one: Field, value: Any) -> Any:
+    """Return a value in the words of the document."""
+    if one.kind in ("limit", "size_limit"):
+        if value in (-1, 0):
+            return UNLIMITED if value else NONE
+        return _exact(value, _SIZES) if one.kind == "size_limit" else value
+    if one.kind == "duration":
+        return _exact(value, _DURATIONS, "ns") if value else "0s"
+    if one.kind == "moments":
+        return {key: moment_words(moment) for key, moment in sorted(value.items())}
+    if one.kind == "object":
+        return None if value is None else words(one.fields, value)
+    if one.kind == "objects":
+        return [words(one.fields, item) for item in value]
+    if one.kind == "maps":
+        return {key: [words(one.fields, item) for item in items] for key, items in sorted(value.items())}
+    if one.kind == "tiers":
+        if not value:
+            return NONE
+        if FLAT in value:
+            return words(one.fields, value[FLAT])
+        return {key: words(one.fields, item) for key, item in sorted(value.items())}
+    if one.kind == "signing_keys":
+        return {key: _key_words(item) for key, item in sorted(value.items())}
+    if one.kind == "sampling" and value.isdigit():
+        return int(value)
+    return value
+
+
+def _key_words(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a signing key; the limits of one without a role do not exist."""
+    return words(SIGNING_KEY if scope["role"] else SIGNING_KEY[:1], scope)
+
+
+def moment_words(moment: int) -> str:
+    """Return seconds since 1970 as a time in UTC, or as a number if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment} s since 1970"
+
+
+def _exact(value: int, units: tuple[tuple[str, int], ...], smallest: str = "") -> Any:
+    """Return the value in the largest unit that leaves no rest."""
+    for unit, size in units:
+        if value % size == 0:
+            return f"{value // size}{unit}"
+    return f"{value}{smallest}" if smallest else value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read every server's copy of the claims of accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Copies
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+
+#: In ACCOUNTZ's error for an account that the server has not loaded yet (monitor.go accountInfo).
+_NOT_LOADED = "does not exist"
+
+
+@dataclass(frozen=True)
+class CopiesReading:
+    """The copies of claims. `operators`: the JWTs of each server's operators, by its name. `stores`: the names of the
+    servers that store claims in a directory. `incomplete`: replies that are missing, as the modules return them."""
+
+    servers: tuple[Server, ...]
+    missing: tuple[str, ...]
+    operators: Mapping[str, tuple[str, ...]]
+    stores: tuple[str, ...]
+    accounts: tuple[Copies, ...]
+    incomplete: tuple[dict[str, Any], ...]
+
+
+def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | None = None) -> CopiesReading:
+    """Return the copies of all accounts, or of the one with this public key. Raises NatsFailure.
+
+    A server with a directory lists the accounts that it stores. One with the resolver MEMORY or URL reports only those
+    that it has loaded.
+    """
+    discovery = api.discover(expected)
+    servers = discovery.servers
+    names = {server.id: server.name for server in servers}
+    incomplete: list[dict[str, Any]] = []
+
+    def note(key: str, endpoint: str, failure: NatsFailure) -> None:
+        incomplete.append({"server": names[key], "endpoint": endpoint, "failure": failure.as_dict()})
+
+    operators: dict[str, tuple[str, ...]] = {}
+    for key, answer in api.ask(servers, "VARZ").items():
+        if isinstance(answer, NatsFailure):
+            note(key, "varz", answer)
+        else:
+            operators[names[key]] = tuple(map(str, answer.get("trusted_operators_jwt") or ()))
+    listed: dict[str, tuple[str, ...]] = {}
+    for key, stored in api.stored_accounts(servers).items():
+        if isinstance(stored, tuple):
+            listed[key] = stored
+        elif isinstance(stored, NatsFailure):
+            note(key, "claims.list", stored)
+    in_use: dict[str, set[str]] = {}
+    for key, answer in api.ask(servers, "ACCOUNTZ").items():
+        if isinstance(answer, NatsFailure):
+            note(key, "accountz", answer)
+        else:
+            in_use[key] = {one for one in map(str, answer.get("accounts") or ()) if is_account_key(one)}
+    accounts = []
+    existing = set().union(*listed.values(), *in_use.values())
+    for one in sorted(existing & {account} if account else existing):
+        loaded: dict[str, str] = {}
+        users = [server for server in servers if one in in_use.get(server.id, ())]
+        for key, token in api.loaded_claims(users, one).items():
+            if isinstance(token, str):
+                loaded[names[key]] = token
+            elif isinstance(token, NatsFailure) and _NOT_LOADED not in token.description:
+                note(key, f"accountz {one}", token)
+        accounts.append(
+            Copies(
+                one,
+                tuple(api.stored_claims(one, len(listed)) if listed else ()),
+                {names[key]: one in keys for key, keys in listed.items()},
+                {name: token for name, token in loaded.items() if token},
+            )
+        )
+    return CopiesReading(
+        servers,
+        discovery.missing,
+        operators,
+        tuple(sorted(names[key] for key in listed)),
+        tuple(accounts),
+        tuple(incomplete),
+    )

@@ -1,0 +1,200 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_account_claims_info
+short_description: Read and compare every server's copy of the account JWTs in operator mode
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads the JWT of each account from every server, verifies its signature, decodes its claims, and compares the
+    copies. Needs a user of the system account and no seed.
+  - For each account it returns the limits, keys, exports and imports in words and units, whether the servers agree,
+    whether the servers' operator signed it, when it expires, and which of its claims servers refuse or ignore.
+  - A server stores a JWT that it is sent without checking the signer, and continues with the previous one until its
+    next restart. So the module reads the stored copies as well as those in force.
+  - JWTs are not returned. RV(accounts[].copies) identifies each one by a digest.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+requirements:
+  - nkeys
+options:
+  account:
+    description:
+      - Read only this account, by name or public key. A name shared by several accounts is refused with a list of
+        their keys. The result is empty if the account does not exist.
+    type: str
+  expected_servers:
+    description:
+      - Names of servers that must answer. Those that do not are listed in RV(missing), and their copies are unknown.
+    type: list
+    elements: str
+    default: []
+notes:
+  - Servers with a full resolver return their stored copies, servers with a cache resolver only the keys of the accounts
+    that they store. With the resolvers MEMORY and URL, servers report only accounts that have been used since their start.
+  - The replies with stored copies do not name their server, so different copies are counted. The copies in force name
+    their servers.
+seealso:
+  - module: natsops.jetstream.nats_account_info
+"""
+
+EXAMPLES = r"""
+- name: Read the claims of all accounts from every server
+  natsops.jetstream.nats_account_claims_info:
+    servers: [nats://n1.example.com:4222]
+    credentials: ~/sys.creds
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+  register: claims
+
+- name: Refuse to continue with a problem in any of them
+  ansible.builtin.assert:
+    that: claims.problems | length == 0 and claims.missing | length == 0
+    fail_msg: "{{ claims.problems | join('\n') }}"
+
+- name: Show the accounts that may store data
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.claims.limits.jetstream }}"
+  loop: "{{ claims.accounts | selectattr('claims') | rejectattr('claims.limits.jetstream', 'equalto', 'none') | list }}"
+  loop_control:
+    label: "{{ item.name }}"
+"""
+
+RETURN = r"""
+operators:
+  description:
+    - The operators of the servers, from their configuration, with the servers of each. Empty if accounts are not JWTs.
+    - Default values are left out.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: ACME
+      id: OCGDSY6P5UEB4RIVFHYVGYQ4DHVNVWDYHGGRAKOG4FUL3BQNJBMIAQNW
+      system_account: ADF6ISPAT2X7VEYMYBOV75RNJOWNVUTHH6ZZHKAAZHTNV4DR7XO36UKN
+      strict_signing_keys: true
+      signing_keys: [OBYHXMZVPKKU7EZN2WBW5IN2HOSRHQ6LKJ7FE7IKZSCBDUQHA3CASMMM]
+      servers: [n1-c1, n2-c1, n3-c1]
+accounts:
+  description:
+    - The accounts by public key. C(claims) are those of the copy that the servers trust and most of them have, in the
+      words of the document of accounts, with every limit and without other default values. It is null, with C(name),
+      C(issuer) and C(issued), if no copy can be read.
+    - C(agree) is whether all servers have the same copy, stored and in force. C(trusted) is whether a key of the servers'
+      operator signed it.
+    - C(stored) is the number of servers with a full resolver that store the copy, C(in_force) the names of the servers that
+      use it.
+    - C(activations) lists the permissions for private imports.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - account: ACD6RSYQSFDB3BN7QGHKUDESMOUH3NIYFWBOH5V6WIC4YNLSRBANTXFW
+      name: ORDERS
+      agree: true
+      trusted: true
+      issuer: OBYHXMZVPKKU7EZN2WBW5IN2HOSRHQ6LKJ7FE7IKZSCBDUQHA3CASMMM
+      issued: "2026-11-20T10:00:00Z"
+      expires: null
+      claims:
+        limits:
+          connections: 500
+          leaf: none
+          subscriptions: unlimited
+          payload: 1MiB
+          data: unlimited
+          imports: unlimited
+          exports: unlimited
+          jetstream:
+            R3: {disk: 100GiB, memory: none, streams: 20, consumers: unlimited, max_ack_pending: unlimited,
+                 disk_max_stream_bytes: unlimited, memory_max_stream_bytes: unlimited, require_max_bytes: true}
+        exports: [{subject: orders.events.>, type: stream}]
+      activations: []
+      copies:
+        - digest: 4f2c0a9be1d37a55
+          issued: "2026-11-20T10:00:00Z"
+          issuer: OBYHXMZVPKKU7EZN2WBW5IN2HOSRHQ6LKJ7FE7IKZSCBDUQHA3CASMMM
+          stored: 3
+          in_force: [n1-c1, n2-c1, n3-c1]
+      problems: []
+problems:
+  description: The problems of the operators and of all accounts, for people.
+  returned: success
+  type: list
+  elements: str
+  sample: ["account ORDERS: servers disagree: the account is not stored on n3-c1"]
+stores:
+  description: Names of the servers that store account JWTs in a directory (full and cache resolvers).
+  returned: success
+  type: list
+  elements: str
+  sample: [n1-c1, n2-c1, n3-c1]
+missing:
+  description: Names from O(expected_servers) that did not answer.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+incomplete:
+  description: Servers that left a request unanswered, so their copies are unknown.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import account_row, read_trust
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import read_copies
+
+
+def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result."""
+    wanted, now = params["account"], time.time()
+    key = wanted if wanted and is_account_key(wanted) else None
+    reading = read_copies(SystemApi(client), params["expected_servers"], key)
+    trust = read_trust(reading.operators, now)
+    rows = [account_row(copies, trust, now) for copies in reading.accounts]
+    if wanted:
+        one = one_account({row["account"]: row["name"] or "" for row in rows}, wanted)
+        rows = [row for row in rows if row["account"] == one]
+    return {
+        "changed": False,
+        "operators": trust.as_rows(),
+        "accounts": rows,
+        "problems": [
+            *trust.problems,
+            *(f"account {row['name'] or row['account']}: {problem}" for row in rows for problem in row["problems"]),
+        ],
+        "stores": list(reading.stores),
+        "missing": list(reading.missing),
+        "incomplete": list(reading.incomplete),
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "account": {"type": "str"},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+        }
+    )
+    run(module, lambda client: read(client, module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_account_claims_info on servers with the resolvers full, cache and MEMORY."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import nats
+import nkeys
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.credentials import Key, make_jwt, make_operator, new_key
+from support.module_runs import Runner
+from support.nats_processes import NatsProcesses
+
+NAMES = ["n1", "n2", "n3"]
+
+
+class Site:
+    """Three servers in operator mode."""
+
+    def __init__(self, version: str, directory: Path, resolver: str) -> None:
+        self.operator = make_operator(directory, "APP", "OTHER")
+        self.servers = NatsProcesses(version, directory, NAMES, operator=self.operator, resolver=resolver)
+        self.servers.start()
+
+    async def _push(self, token: str) -> list[dict[str, Any]]:
+        running = list(self.servers.processes)
+        connection = await nats.connect(self.servers.url(running[0]), user_credentials=str(self.operator.creds["SYS"]))
+        try:
+            inbox = connection.new_inbox()
+            subscription = await connection.subscribe(inbox)
+            await connection.publish("$SYS.REQ.CLAIMS.UPDATE", token.encode(), reply=inbox)
+            return [json.loads((await subscription.next_msg(5)).data) for _name in running]
+        finally:
+            await connection.close()
+
+    def push(self, token: str) -> None:
+        """Send an account's JWT to the running servers, which all answer that they have updated it."""
+        replies = asyncio.run(self._push(token))
+        assert {reply["data"]["code"] for reply in replies} == {200}, replies
+
+    def use(self, account: str) -> None:
+        """Let a user of the account log in to each server, which then loads the account."""
+
+        async def log_in(name: str) -> None:
+            creds = str(self.operator.creds[account])
+            await (await nats.connect(self.servers.url(name), user_credentials=creds)).close()
+
+        for name in self.servers.processes:
+            asyncio.run(log_in(name))
+
+    def account(self, name: str, signer: Key | None = None, **nats: Any) -> str:
+        """Return a JWT of the account."""
+        free = {
+            **dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1),
+            "wildcards": True,
+        }
+        claims = {"type": "account", "limits": free, **nats}
+        return make_jwt(signer or self.operator.key, self.operator.keys[name], name, claims)
+
+    def read(self, run_module: Runner, **options: Any) -> dict[str, Any]:
+        connection = {**self.servers.sys_connection(), "timeout": 2}
+        found = run_module("nats_account_claims_info", connection, **{"expected_servers": NAMES, **options})
+        assert not found.get("failed"), found
+        assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(found))
+        return found
+
+    def row(self, run_module: Runner, account: str) -> dict[str, Any]:
+        (found,) = self.read(run_module, account=account)["accounts"]
+        return found
+
+
+@pytest.fixture
+def make_site(version: str, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+    made: list[Site] = []
+
+    def make(resolver: str) -> Site:
+        made.append(Site(version, tmp_path, resolver))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.servers.kill()
+
+
+def test_full_resolvers_that_agree_have_no_problem(make_site: Callable[[str], Site], run_module: Runner) -> None:
+    site = make_site("full")
+    site.use("APP")
+    found = site.read(run_module)
+    assert (found["problems"], found["missing"], found["incomplete"], found["stores"]) == ([], [], [], NAMES)
+    (operator,) = found["operators"]
+    assert operator == {
+        "name": "test",
+        "id": site.operator.key.public,
+        "system_account": site.operator.system_account,
+        "servers": NAMES,
+    }
+    rows = {row["name"]: row for row in found["accounts"]}
+    assert set(rows) == {"SYS", "APP", "OTHER"}
+    for name, row in rows.items():
+        assert (row["account"], row["agree"], row["trusted"]) == (site.operator.keys[name], True, True)
+        (copy,) = row["copies"]
+        assert (copy["stored"], copy["issuer"]) == (3, site.operator.key.public)
+        assert copy["in_force"] == ([] if name == "OTHER" else NAMES)
+    assert rows["SYS"]["claims"]["limits"]["jetstream"] == "none"
+    assert rows["APP"]["claims"]["limits"]["jetstream"]["streams"] == "unlimited"
+    assert site.read(run_module, account="APP")["accounts"] == [rows["APP"]]
+    assert site.read(run_module, account=site.operator.keys["APP"], check_mode=True)["accounts"] == [rows["APP"]]
+    assert site.read(run_module, account="NONE")["accounts"] == []
+
+
+def test_returning_server_copies_the_newer_claims(make_site: Callable[[str], Site], run_module: Runner) -> None:
+    site = make_site("full")
+    site.use("APP")
+    site.servers.stop("n3")
+    site.push(site.account("APP", description="second", limits={"conn": 5, "subs": -1}))
+    away = site.read(run_module, account="APP")
+    assert away["missing"] == ["n3"]
+    (row,) = away["accounts"]
+    assert (row["agree"], row["claims"]["limits"]["connections"], row["claims"]["limits"]["leaf"]) == (True, 5, "none")
+    site.servers.start("n3")
+    site.use("APP")
+    newer = wait_until(lambda: site.row(run_module, "APP"), lambda row: row["agree"], 30, 0.2).value
+    assert newer["claims"]["description"] == "second"
+
+
+def test_copies_of_the_same_second_disagree(make_site: Callable[[str], Site], run_module: Runner) -> None:
+    """A server that was stopped keeps its copy if the others got one with the same jti (dirstore.go saveIfNewer)."""
+    site = make_site("full")
+    file = site.servers.directory / "n3-jwt" / f"{site.operator.keys['OTHER']}.jwt"
+    site.servers.stop("n3")
+    old = file.read_text()
+    content = json.loads(base64.urlsafe_b64decode(old.split(".")[1] + "=="))
+    claims = {**content["nats"], "description": "same second"}
+    same = make_jwt(
+        site.operator.key,
+        content["sub"],
+        content["name"],
+        claims,
+        top={"iat": content["iat"], "jti": content["jti"]},
+    )
+    site.push(same)
+    site.servers.start("n3")
+    row = wait_until(lambda: site.row(run_module, "OTHER"), lambda row: len(row["copies"]) == 2, 30, 0.2).value
+    assert not row["agree"]
+    assert sorted(copy["stored"] for copy in row["copies"]) == [1, 2]
+    assert any("servers disagree: they store 2 different copies" in problem for problem in row["problems"])
+
+
+def test_jwt_of_a_foreign_operator_is_stored_and_not_in_force(
+    make_site: Callable[[str], Site], run_module: Runner
+) -> None:
+    site = make_site("full")
+    site.use("APP")
+    before = site.row(run_module, "APP")["copies"][0]["digest"]
+    site.push(site.account("APP", new_key(nkeys.PREFIX_BYTE_OPERATOR)))
+    row = site.row(run_module, "APP")
+    assert (row["agree"], row["trusted"]) == (False, True)
+    assert {copy["digest"]: (copy["stored"], copy["in_force"]) for copy in row["copies"]}[before] == (0, NAMES)
+    text = " ".join(row["problems"])
+    assert "a different one is stored for the next start" in text
+    assert "which is not a key of the servers' operator" in text
+    unused = site.account("OTHER", new_key(nkeys.PREFIX_BYTE_OPERATOR))
+    site.push(unused)
+    other = site.row(run_module, "OTHER")
+    assert (other["agree"], other["trusted"]) == (True, False)
+    site.push(site.account("OTHER"))
+    assert site.row(run_module, "OTHER")["trusted"]
+
+
+@pytest.mark.parametrize("resolver", ["MEMORY", "cache"])
+def test_other_resolvers_return_the_copies_in_force(
+    make_site: Callable[[str], Site], run_module: Runner, resolver: str
+) -> None:
+    site = make_site(resolver)
+    site.use("APP")
+    found = site.read(run_module)
+    rows = {row["account"]: row for row in found["accounts"]}
+    app = rows[site.operator.keys["APP"]]
+    assert (app["name"], app["agree"], app["trusted"], app["problems"]) == ("APP", True, True, [])
+    assert [(copy["stored"], copy["in_force"]) for copy in app["copies"]] == [(0, NAMES)]
+    unused = rows.get(site.operator.keys["OTHER"])
+    if resolver == "MEMORY":
+        assert unused is None and found["stores"] == []
+    else:
+        assert unused is not None and unused["claims"] is None and found["stores"] == NAMES
+        assert unused["problems"] == ["no server returned the claims: its copy has not been used since the start"]
+
+
+def test_servers_without_an_operator_have_no_accounts(healthy: NatsProcesses, run_module: Runner) -> None:
+    found = run_module("nats_account_claims_info", healthy.sys_connection())
+    assert (found["operators"], found["accounts"], found["stores"]) == ([], [], [])
+    assert found["problems"] == ["no server has an operator: accounts are in the servers' configuration"]
