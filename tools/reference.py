@@ -7,7 +7,8 @@
     python tools/reference.py --check   writes nothing; names the stale files and exits 1 if there are any
 
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come
-from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their
+from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The schema of the document of accounts comes from
+the tables that read it. The checks of the insights come from their
 registry, their tables from the declarations of the pipeline, the metrics from the exporter's table, and the versions of
 nats-server from the table that upgrades use.
 """
@@ -346,6 +347,13 @@ def metrics_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def accounts_schema() -> str:
+    """Return the JSON schema of the document of accounts, for editors."""
+    sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
+    document = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.accounts.document")
+    return json.dumps(document.json_schema(), indent=1, sort_keys=True) + "\n"
+
+
 def upgrade_steps(start: Any, series: Sequence[Any]) -> list[str]:
     """Return the series that follow a series, each with the version that the guide of the next one recommends to come from."""
     later = [one for one in series if one.numbers > start.numbers]
@@ -365,6 +373,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "insights_checks.md": insights_page("findings.document"),
         REFERENCE / "insights_tables.md": insights_page("document"),
         REFERENCE / "metrics.md": metrics_page(),
+        REFERENCE / "accounts.schema.json": accounts_schema(),
         REFERENCE / "server_versions.md": server_versions_page(),
     }
 

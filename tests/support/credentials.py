@@ -34,9 +34,9 @@ class Key:
         return nkeys.from_seed(bytearray(self.seed.encode())).sign(data)
 
 
-def new_key(prefix: int) -> Key:
-    """Return a new key; `prefix` is one of the nkeys.PREFIX_BYTE_… constants."""
-    seed = nkeys.encode_seed(os.urandom(32), prefix)
+def new_key(prefix: int, number: int | None = None) -> Key:
+    """Return a new key; `prefix` is one of the nkeys.PREFIX_BYTE_… constants. `number`: always the same key for a number."""
+    seed = nkeys.encode_seed(os.urandom(32) if number is None else bytes([number]) * 32, prefix)
     return Key(bytes(seed).decode(), nkeys.from_seed(bytearray(seed)).public_key.decode())
 
 

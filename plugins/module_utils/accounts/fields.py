@@ -157,7 +157,7 @@ EXPORT: tuple[Field, ...] = (
     Field("type", "type", "choice", choices=("stream", "service"), required=True),
     _text("name"),
     _flag("private", "token_req", description="importers need an activation"),
-    _names("to", "", description="accounts of the document that may import; implies private"),
+    Field("to", "", "names", description="accounts of the document that may import; implies private"),
     Field("revoked", "revocations", "moments", description="accounts whose activations up to a time are revoked"),
     Field("response_type", "response_type", "choice", "Singleton", "Singleton", ("Singleton", "Stream", "Chunked")),
     Field("response_threshold", "response_threshold", "duration", 0),

@@ -28,6 +28,7 @@ from ansible.cli.galaxy import GalaxyCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.natsops.jetstream.plugins.module_utils import module
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import read_document
 from support.documents import CHECKOUT, DOCUMENTS, Block, Command, role_options, role_specs
 
 PREFIX = "natsops.jetstream."
@@ -410,7 +411,7 @@ def check_source(source: Mapping[str, Any]) -> None:
 
 
 def check_yaml(data: Any) -> None:
-    """Assert that it is a play, tasks, an inventory, variables or a rulebook's sources, and right."""
+    """Assert that it is a play, tasks, an inventory, variables, a rulebook's sources or a document of accounts, and right."""
     if isinstance(data, list):
         assert data
         for item in data:
@@ -418,6 +419,8 @@ def check_yaml(data: Any) -> None:
     elif set(data) == {"sources"}:
         for source in data["sources"]:
             check_source(source)
+    elif "accounts" in data:
+        assert read_document(data)
     elif all(
         isinstance(value, dict) and value and set(value) <= {"hosts", "vars", "children"} for value in data.values()
     ):

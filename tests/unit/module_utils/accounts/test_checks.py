@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000.0
-OPERATOR, OPERATOR_SIGNING, STRANGER = (new_key(nkeys.PREFIX_BYTE_OPERATOR) for _number in range(3))
-ACCOUNT, PAY, SIGNING, PLAIN = (new_key(nkeys.PREFIX_BYTE_ACCOUNT) for _number in range(4))
-USER = new_key(nkeys.PREFIX_BYTE_USER)
+OPERATOR, OPERATOR_SIGNING, STRANGER = (new_key(nkeys.PREFIX_BYTE_OPERATOR, number) for number in range(3))
+ACCOUNT, PAY, SIGNING, PLAIN = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number) for number in range(4))
+USER = new_key(nkeys.PREFIX_BYTE_USER, 1)
 FREE = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
 TEMPLATE = {"pub": {"allow": ["{{tag(team)}}.>"]}, "sub": {"allow": ["{{account-tag(region)}}.>"]}}
 SCOPE = {"kind": "user_scope", "key": SIGNING.public, "role": "app", "template": TEMPLATE, "description": ""}

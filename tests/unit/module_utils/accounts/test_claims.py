@@ -36,9 +36,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.credentials import Key, make_jwt, new_key
 
-OPERATOR = new_key(nkeys.PREFIX_BYTE_OPERATOR)
-ACCOUNT, OTHER, SIGNING = (new_key(nkeys.PREFIX_BYTE_ACCOUNT) for _number in range(3))
-USER = new_key(nkeys.PREFIX_BYTE_USER)
+OPERATOR = new_key(nkeys.PREFIX_BYTE_OPERATOR, 1)
+ACCOUNT, OTHER, SIGNING = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number) for number in range(3))
+USER = new_key(nkeys.PREFIX_BYTE_USER, 1)
 SIGNERS = {"operator": OPERATOR, "account": OPERATOR, "user": ACCOUNT, "activation": OTHER}
 SUBJECTS = {"operator": OPERATOR, "account": ACCOUNT, "user": USER, "activation": ACCOUNT}
 
@@ -92,7 +92,7 @@ def altered(token: str, **payload: Any) -> str:
     return f"{header}.{changed}.{signature}"
 
 
-TOKEN = make_jwt(OPERATOR, ACCOUNT.public, "APP", {"type": "account"})
+TOKEN = make_jwt(OPERATOR, ACCOUNT.public, "APP", {"type": "account"}, top={"iat": 1})
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000.0
-OPERATOR, STRANGER = (new_key(nkeys.PREFIX_BYTE_OPERATOR) for _number in range(2))
-ACCOUNT, PAY = (new_key(nkeys.PREFIX_BYTE_ACCOUNT) for _number in range(2))
+OPERATOR, STRANGER = (new_key(nkeys.PREFIX_BYTE_OPERATOR, number) for number in range(2))
+ACCOUNT, PAY = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number) for number in range(2))
 NAMES = ("n1", "n2", "n3")
 
 
 def operator(**nats: Any) -> str:
-    return make_jwt(OPERATOR, OPERATOR.public, "ACME", {"type": "operator", **nats})
+    return make_jwt(OPERATOR, OPERATOR.public, "ACME", {"type": "operator", **nats}, top={"iat": 1})
 
 
 def account(signer: Key = OPERATOR, issued: int = 5, top: dict[str, int] | None = None, **nats: Any) -> str:
@@ -71,7 +71,9 @@ def test_different_copies_disagree_and_a_trusted_one_is_shown(
     assert bool(named) == (FOREIGN in (*stored, *loaded.values()))
 
 
-@pytest.mark.parametrize("text", ["garbage", make_jwt(OPERATOR, PAY.public, "PAY", {"type": "account"}), operator()])
+@pytest.mark.parametrize(
+    "text", ["garbage", make_jwt(OPERATOR, PAY.public, "PAY", {"type": "account"}, top={"iat": 1}), operator()]
+)
 def test_copy_that_cannot_be_read_is_a_problem(text: str) -> None:
     found = row([text] * 3)
     assert (found["name"], found["claims"], found["trusted"]) == (None, None, False)

@@ -1,0 +1,396 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The document of accounts: an operator, its accounts and their users, as desired. Pure; it contains no secret.
+
+All errors are reported at once, each with the path of its key. Unknown keys are errors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
+    content_problems,
+    is_contained,
+    missing_tags,
+    operator_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
+    ACCOUNT_FIELDS,
+    JETSTREAM,
+    NONE,
+    OPERATOR_FIELDS,
+    UNLIMITED,
+    Field,
+    Normal,
+    Tree,
+    read,
+    tree,
+    unknown_key,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, key_kind
+
+PRESENT, ABSENT = "present", "absent"
+
+_NAME = Field("name", "", "text", "", required=True)
+OPERATOR_DOCUMENT: tuple[Field, ...] = (_NAME, *OPERATOR_FIELDS)
+USER_DOCUMENT: tuple[Field, ...] = (
+    Field("key", "", "text", "", required=True, description="name of the signing key in the account"),
+    Field("tags", "", "tags"),
+)
+ACCOUNT_DOCUMENT: tuple[Field, ...] = (
+    Field("id", "", f"key_{ACCOUNT}", "", description="public key; without it the account is found by its name"),
+    Field("state", "", "choice", PRESENT, choices=(PRESENT, ABSENT)),
+    *ACCOUNT_FIELDS,
+)
+_DEFAULTS = tuple(one for one in ACCOUNT_FIELDS if one.name.startswith("limits."))
+_TOP = ("operator", "system_account", "defaults", "accounts", "users")
+
+
+class InvalidDocument(ValueError):
+    """A document with errors. `problems`: each with the path of its key."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True)
+class DesiredAccount:
+    """An account of the document. `id`: its public key, empty if the document does not have it. In `fields`, imports name
+    their account as the document does."""
+
+    name: str
+    id: str
+    is_present: bool
+    fields: Normal
+
+
+@dataclass(frozen=True)
+class DesiredUser:
+    """A user of the document. `account`: the name of its account. `key`: the name of the signing key there."""
+
+    account: str
+    name: str
+    key: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document without errors. `operator`: in normal form with its name, None if the document has none."""
+
+    operator: Normal | None
+    system_account: str
+    accounts: Mapping[str, DesiredAccount]
+    users: tuple[DesiredUser, ...]
+
+
+def parse_document(text: str) -> Document:
+    """Return the text of a document as desired accounts. Raises InvalidDocument, also for a key that is given twice, of
+    which YAML would silently keep the last."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a mapping with two equal keys."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[Any] = set()
+            for key_node, _value in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if isinstance(key, (str, int, float, bool)):
+                    if key in seen:
+                        raise InvalidDocument([f"line {key_node.start_mark.line + 1}: {str(key)[:60]} is given twice"])
+                    seen.add(key)
+            return super().construct_mapping(node, deep)
+
+    try:
+        # The loader is a SafeLoader.
+        given = yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark is not None else ""
+        raise InvalidDocument([f"{place}not YAML: {getattr(error, 'problem', None) or error}"]) from error
+    return read_document(given)
+
+
+def read_document(given: Any) -> Document:
+    """Return a parsed YAML document as desired accounts. Raises InvalidDocument with all errors."""
+    problems: list[str] = []
+    if not isinstance(given, Mapping):
+        raise InvalidDocument(["the document is not a mapping with the key accounts"])
+    problems += [unknown_key(str(key), str(key), _TOP) for key in given if key not in _TOP]
+    operator = None
+    if given.get("operator") is not None:
+        operator = read(OPERATOR_DOCUMENT, given["operator"], "operator", problems)
+        claims = Claims(OPERATOR, operator["id"], operator["name"], {**operator, "system_account": ""})
+        problems += [f"operator.{problem}" for problem in operator_problems(claims, 0)]
+    accounts = _read_accounts(given, problems)
+    users = tuple(_read_users(given.get("users"), accounts, problems))
+    system = given.get("system_account", "")
+    if system and system not in accounts and key_kind(system) != ACCOUNT:
+        problems.append(f"system_account: {str(system)[:60]!r} is not an account of the document or a public key")
+    if isinstance(system, str) and system in accounts and accounts[system].fields["limits.jetstream"]:
+        problems.append(f"accounts.{system}.limits.jetstream: the system account cannot have JetStream")
+    if not problems:
+        problems += _cross_problems(accounts)
+    if problems:
+        raise InvalidDocument(problems)
+    return Document(operator, str(system), accounts, users)
+
+
+def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, DesiredAccount]:
+    defaults = given.get("defaults", {})
+    if defaults:
+        read(_DEFAULTS, defaults, "defaults", problems)
+    listed = given.get("accounts")
+    if not isinstance(listed, Mapping) or not listed:
+        problems.append("accounts: missing, or not a mapping of names to accounts")
+        return {}
+    default_limits = defaults.get("limits", {}) if isinstance(defaults, Mapping) else {}
+    accounts: dict[str, DesiredAccount] = {}
+    for name, item in listed.items():
+        where = f"accounts.{name}"
+        if not isinstance(name, str) or not name or key_kind(name):
+            problems.append(f"{where}: the name of an account is a text that is not a public key")
+            continue
+        fields = read(ACCOUNT_DOCUMENT, _with_defaults(item, default_limits), where, problems)
+        is_present = fields.pop("state") == PRESENT
+        if not is_present and isinstance(item, Mapping):
+            rest = [str(key) for key in item if key not in ("id", "state", "limits")]
+            problems += [f"{where}.{key}: an absent account has only id" for key in rest]
+        for export in fields["exports"]:
+            export["private"] = export["private"] or bool(export["to"])
+        accounts[name] = DesiredAccount(name, fields.pop("id"), is_present, fields)
+    return accounts
+
+
+def _with_defaults(item: Any, limits: Any) -> Any:
+    """Return an account with the default limits that it does not set."""
+    own = {} if item is None else item
+    if not limits or not isinstance(limits, Mapping) or not isinstance(own, Mapping):
+        return own
+    mine = own.get("limits", {})
+    return {**own, "limits": {**limits, **mine}} if isinstance(mine, Mapping) else own
+
+
+def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: list[str]) -> Iterable[DesiredUser]:
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        problems.append("users: not a mapping of ACCOUNT/NAME to users")
+        return
+    for label, item in given.items():
+        where = f"users.{label}"
+        account, slash, name = str(label).partition("/")
+        found = read(USER_DOCUMENT, item, where, problems)
+        if not slash or not name or account not in accounts:
+            problems.append(f"{where}: the name of a user is ACCOUNT/NAME with an account of the document")
+            continue
+        home = accounts[account].fields
+        scope = home["signing_keys"].get(found["key"])
+        if scope is None:
+            if found["key"]:
+                keys = ", ".join(home["signing_keys"]) or "none"
+                problems.append(f"{where}.key: account {account} has no signing key {found['key']} (it has: {keys})")
+        elif scope["role"]:
+            problems += [f"{where}.tags: {problem}" for problem in missing_tags(scope, found["tags"], home["tags"])]
+        yield DesiredUser(account, name, found["key"], tuple(found["tags"]))
+
+
+def _cross_problems(accounts: Mapping[str, DesiredAccount]) -> list[str]:
+    """Return the problems of accounts that are read without errors: as a server would check each, and between them."""
+    problems = []
+    owners: dict[str, str] = {}
+    for account in accounts.values():
+        where = f"accounts.{account.name}"
+        if account.id and account.id in owners:
+            problems.append(f"{where}.id: also the id of account {owners[account.id]}")
+        owners[account.id] = account.name
+        if not account.is_present:
+            continue
+        claims = desired_claims(account, accounts, {})
+        problems += [f"{where}.{problem}" for problem in content_problems(claims)]
+        keys = [key["key"] for key in account.fields["signing_keys"].values() if key["key"]]
+        problems += [
+            f"{where}.signing_keys: {key} is listed twice" for key in {one for one in keys if keys.count(one) > 1}
+        ]
+        roles = [key["role"] for key in account.fields["signing_keys"].values() if key["role"] and not key["key"]]
+        problems += [
+            f"{where}.signing_keys: {roles.count(role)} keys with role {role} have no public key, which two of one role need"
+            for role in sorted({one for one in roles if roles.count(one) > 1})
+        ]
+        for index, item in enumerate(account.fields["imports"]):
+            problems += _import_problems(f"{where}.imports[{index}]", item, account, accounts)
+        for export in account.fields["exports"]:
+            problems += [
+                f"{where}.exports: {export['subject']}: to: {name} is not an account of the document"
+                for name in export["to"]
+                if name not in accounts
+            ]
+    return problems
+
+
+def _import_problems(
+    where: str, item: Mapping[str, Any], account: DesiredAccount, accounts: Mapping[str, DesiredAccount]
+) -> list[str]:
+    exporter = accounts.get(item["account"])
+    if exporter is None:
+        if key_kind(item["account"]) == ACCOUNT:
+            return []
+        return [f"{where}.account: {item['account']} is not an account of the document or a public key"]
+    export = matching_export(item, exporter)
+    if export is None:
+        return [f"{where}: account {exporter.name} does not export {item['type']} {item['subject']}"]
+    if export["to"] and account.name not in export["to"]:
+        return [f"{where}: account {exporter.name} exports {export['subject']} only to {', '.join(export['to'])}"]
+    return []
+
+
+def matching_export(item: Mapping[str, Any], exporter: DesiredAccount) -> Normal | None:
+    """Return the export that an import uses, None without one, or if the exporter will be absent."""
+    return next(
+        (
+            export
+            for export in (exporter.fields["exports"] if exporter.is_present else ())
+            if export["type"] == item["type"] and is_contained(item["subject"], export["subject"])
+        ),
+        None,
+    )
+
+
+def desired_claims(account: DesiredAccount, accounts: Mapping[str, DesiredAccount], ids: Mapping[str, str]) -> Claims:
+    """Return the desired claims of an account. `ids`: the public keys of accounts by name, as far as they are known; an
+    account without one gets a placeholder."""
+
+    def resolved_key(name: str) -> str:
+        other = accounts.get(name)
+        return name if other is None else other.id or ids.get(name) or placeholder_key(name)
+
+    def resolved(item: Normal) -> Normal:
+        exporter = accounts.get(item["account"])
+        export = matching_export(item, exporter) if exporter is not None else None
+        local = "" if item["local"] == item["subject"] else item["local"]
+        return {
+            **item,
+            "account": resolved_key(item["account"]),
+            "local": local,
+            "activation": bool(export and export["private"]),
+        }
+
+    fields = {
+        **account.fields,
+        "exports": [
+            {key: value for key, value in export.items() if key != "to"} for export in account.fields["exports"]
+        ],
+        "imports": [resolved(item) for item in account.fields["imports"]],
+    }
+    return Claims(ACCOUNT, resolved_key(account.name), account.name, fields)
+
+
+def placeholder_key(name: str) -> str:
+    """Return a well-formed public key for an account that does not exist yet; no one has its seed."""
+    body = b"\x00" + hashlib.sha256(f"natsops placeholder {name}".encode()).digest()
+    return base64.b32encode(body + binascii.crc_hqx(body, 0).to_bytes(2, "little")).decode()
+
+
+# --- Schema for editors -----------------------------------------------------------------------------------------------
+
+_LIMIT = {"oneOf": [{"type": "integer", "minimum": 0}, {"enum": [UNLIMITED, NONE]}]}
+_SIZE = {
+    "oneOf": [
+        {"type": "integer", "minimum": 0},
+        {"enum": [UNLIMITED, NONE]},
+        {"type": "string", "pattern": r"^\d+\s*([KMGTPE](I?B|I|i?B|i)?)?$"},
+    ]
+}
+_MOMENT = {"type": "string", "format": "date-time"}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of the document, from the tables that read it."""
+    account = _schema_of(ACCOUNT_DOCUMENT)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Accounts of NATS in operator mode (natsops.jetstream)",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["accounts"],
+        "properties": {
+            "operator": _schema_of(OPERATOR_DOCUMENT),
+            "system_account": {"type": "string", "description": "name of an account, or its public key"},
+            "defaults": _schema_of(_DEFAULTS),
+            "accounts": {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {"oneOf": [account, {"type": "null"}]},
+            },
+            "users": {
+                "type": "object",
+                "propertyNames": {"pattern": "^[^/]+/.+$"},
+                "additionalProperties": _schema_of(USER_DOCUMENT),
+            },
+        },
+    }
+
+
+def _schema_of(fields: Iterable[Field]) -> dict[str, Any]:
+    fields = tuple(fields)
+    required = [one.name for one in fields if one.required]
+    return {**_branch(tree(fields)), **({"required": required} if required else {})}
+
+
+def _branch(level: Tree) -> dict[str, Any]:
+    properties = {
+        key: _value_schema(node) if isinstance(node, Field) else _branch(node) for key, node in sorted(level.items())
+    }
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _value_schema(one: Field) -> dict[str, Any]:
+    schema = _kind_schema(one)
+    return {**schema, **({"description": one.description} if one.description else {})}
+
+
+def _kind_schema(one: Field) -> dict[str, Any]:
+    if one.kind == "limit":
+        return _LIMIT
+    if one.kind == "size_limit":
+        return _SIZE
+    if one.kind == "choice":
+        return {"enum": list(one.choices)}
+    if one.kind == "object":
+        return _schema_of(one.fields)
+    if one.kind == "objects":
+        return {"type": "array", "items": _schema_of(one.fields)}
+    if one.kind == "maps":
+        return {"type": "object", "additionalProperties": {"type": "array", "items": _schema_of(one.fields)}}
+    if one.kind == "signing_keys":
+        return {"type": "object", "additionalProperties": _schema_of(one.fields)}
+    if one.kind == "tiers":
+        flat = _schema_of(JETSTREAM)
+        tiers = {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "patternProperties": {"^R[1-5]$": flat},
+        }
+        return {"oneOf": [{"const": NONE}, {**flat, "minProperties": 1}, tiers]}
+    plain: dict[str, dict[str, Any]] = {
+        "flag": {"type": "boolean"},
+        "number": {"type": "integer", "minimum": 0},
+        "duration": {"type": "string"},
+        "sampling": {"oneOf": [{"const": "headers"}, {"type": "integer", "minimum": 1, "maximum": 100}]},
+        "moments": {"type": "object", "additionalProperties": _MOMENT},
+        "names": _TEXTS,
+        "tags": _TEXTS,
+        "keys": _TEXTS,
+    }
+    return plain.get(one.kind, {"type": "string", "minLength": 1})
