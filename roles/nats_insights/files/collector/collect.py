@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take a snapshot as nats_snapshot does, without Ansible: what the timer runs.
+"""Take a snapshot like nats_snapshot, but without Ansible. The timer runs this program.
 
     python collect.pyz CONFIGURATION
 
@@ -32,7 +32,7 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
 
 def take(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Take the snapshot that is asked for and return its manifest. Raises NatsFailure."""
+    """Take the configured snapshot and return its manifest. Raises NatsFailure."""
     connection = {key: value for key, value in configuration["connection"].items() if value is not None}
     options = ConnectionOptions(**{**connection, "servers": tuple(connection["servers"])})
     wanted = Wanted(
@@ -49,7 +49,7 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(path: str) -> int:
-    # As rarely as modules look for cyclic garbage (module.py gc_paused): there is none.
+    # Collect cyclic garbage as rarely as modules do (module.py gc_paused): there is none.
     gc.set_threshold(200_000, 20, 100)
     try:
         manifest = take(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serve the metrics of a fleet to Prometheus: what the unit nats-exporter runs.
+"""Serve the metrics of a fleet to Prometheus. The unit nats-exporter runs this program.
 
     python program.pyz SETTINGS
 
-The settings are JSON: `connection` (options of the module's connection), `listen` (ADDRESS:PORT), `users` (name and password of
-those who may read, empty for everybody), `tls` (`cert_file`, `key_file`, `client_ca_file`), and those of
-`operations.exporting.sweep_options`. Exit status 2 for settings that make no sense; nothing else ends it but a signal.
+The settings are JSON: `connection` (options of the module's connection), `listen` (ADDRESS:PORT), `users` (names and passwords
+of authorized users, empty for anonymous access), `tls` (`cert_file`, `key_file`, `client_ca_file`), and those of
+`operations.exporting.sweep_options`. Exit status 2 for invalid settings; otherwise only a signal ends the program.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-#: Seconds that a client may take for its request, and for reading the answer.
+#: Seconds that a client may take to send its request, and to read the answer.
 CLIENT_TIMEOUT = 20
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class FleetCollector(Collector):
-    """What the last sweep found, for prometheus_client."""
+    """The results of the last sweep, for prometheus_client."""
 
     def __init__(self, sweeper: Sweeper) -> None:
         self._sweeper = sweeper
@@ -62,7 +62,7 @@ class FleetCollector(Collector):
 
 
 def application(sweeper: Sweeper, users: Mapping[str, str]) -> Application:
-    """Return the WSGI application: /metrics for those who may read it, and nothing else."""
+    """Return the WSGI application: only /metrics, for authorized users."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FleetCollector(sweeper))
     ProcessCollector(registry=registry)
@@ -87,7 +87,7 @@ def _refuse(start_response: Callable[..., Any], status: str, headers: list[tuple
 
 
 def authorized(header: str, users: Mapping[str, str]) -> bool:
-    """Return whether an Authorization header has the name and password of a user; it takes as long for a name that is unknown."""
+    """Return whether an Authorization header has the name and password of a user, in the same time for an unknown name."""
     scheme, _space, encoded = header.partition(" ")
     try:
         given = base64.b64decode(encoded.strip(), validate=True)
@@ -100,7 +100,7 @@ def authorized(header: str, users: Mapping[str, str]) -> bool:
 
 
 class Certificate:
-    """The TLS of the listener. A certificate that was renewed in its files counts from the next connection on."""
+    """The TLS of the listener. A renewed certificate is loaded from its files for the next connection."""
 
     def __init__(self, tls: Mapping[str, Any]) -> None:
         """Raises OSError, ssl.SSLError, KeyError."""
@@ -120,7 +120,7 @@ class Certificate:
             self._read = written
 
     def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
-        """Return the connection by TLS. It shakes hands at its first read, which the connection's own thread does."""
+        """Return the connection with TLS. The connection's own thread performs the handshake with its first read."""
         try:
             self._load()
         except (OSError, ssl.SSLError) as error:
@@ -129,13 +129,13 @@ class Certificate:
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, so that a client that sends nothing keeps no other waiting."""
+    """A server with a thread for each connection, so an idle client does not block others."""
 
     daemon_threads = True
     certificate: Optional[Certificate] = None
 
     def server_bind(self) -> None:
-        """As of TCPServer: the name of this host is not looked up, which may take long where nobody knows it."""
+        """Bind like TCPServer, without resolving this host's name: that is slow if no name server has it."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
@@ -145,7 +145,7 @@ class Server(ThreadingMixIn, WSGIServer):
         return (self.certificate.wrap(connection) if self.certificate else connection), address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in one line what a client did; it is no matter of ours."""
+        """Log a client's error in one line, without a traceback."""
         print(f"request of {client_address[0]}: {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
 
 
@@ -159,17 +159,17 @@ class Handler(WSGIRequestHandler):
     timeout = CLIENT_TIMEOUT
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing for each scrape."""
+        """Do not log scrapes."""
 
     def address_string(self) -> str:
         return str(self.client_address[0])
 
 
 def parse_address(listen: str) -> tuple[str, int]:
-    """Return host and port of ADDRESS:PORT; an IPv6 address stands in brackets. Raises ValueError."""
+    """Return host and port of ADDRESS:PORT, with IPv6 addresses in brackets. Raises ValueError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host:
-        raise ValueError(f"listen: {listen!r} is no ADDRESS:PORT")
+        raise ValueError(f"listen: {listen!r} is not ADDRESS:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -191,7 +191,7 @@ def main(path: str) -> int:
         say(f"the settings cannot be used: {error!r}")
         return 2
     threading.Thread(target=sweeper.run, name="sweep", daemon=True).start()
-    say(f"serving /metrics on {host} port {server.server_port}{' by TLS' if server.certificate else ''}")
+    say(f"serving /metrics on {host} port {server.server_port}{' with TLS' if server.certificate else ''}")
     server.serve_forever()
     return 0
 

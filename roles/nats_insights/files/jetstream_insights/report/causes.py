@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The findings of a report under their root causes, by the same function that the health gate and the playbook diagnose use.
 
-A server that does not answer explains what is wrong with every group that it is a member of. Where somebody meant it to be away,
-that is a note. Of a group without a leader no
-finding names the members: servers that are missing from its fleet explain it when too few of its members answered.
+A server that does not answer explains the problems of all its groups. During planned maintenance the cause
+is only a note. Findings about a group without a leader do not name its members: missing servers of its fleet explain it if too
+few of its members answered.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from jetstream_insights.collection import module_util
 from jetstream_insights.keys import STREAM
 from jetstream_insights.report.shape import BY_NAME, SEVERITIES, TABLES, dicts, filled
 
-#: Checks that find what follows from a cause, and the codes that the live gate has for that. A check that is not here is about
-#: nothing but its own subject, and all findings of it are one cause.
+#: Checks that find consequences of a cause, with the live gate's codes for them. Any other check is only about its own subject,
+#: and all its findings are one cause.
 CODES = {
     "FLEET_101": "server_missing",
     "SERVER_001": "server_unhealthy",
@@ -55,11 +55,11 @@ CODES = {
     "CONSUMER_208": "consumer_was_leaderless",
     "RAFT_105": "raft_no_leader",
 }
-#: Findings of a server that lacks what another server should give it.
+#: Findings about a server that depends on another one.
 _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
-#: What the gate calls an error is critical here.
+#: An error in the gate is critical here.
 _SEVERITY = {"critical": "error"}
-#: How much evidence, and how many remedies, a cause shows.
+#: Maximum number of pieces of evidence, and of remedies, that a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
 #: Seconds without a snapshot after which a fleet's collector counts as stopped, and the multiple of its usual interval if longer.
 STOPPED, _MISSED = 3600, 3
@@ -107,7 +107,7 @@ def _causes_table(
 
 
 def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]]:
-    """Return a critical cause for each fleet whose collector stopped. Checks cannot find it: they judge snapshots."""
+    """Return a critical cause for each fleet whose collector stopped. Checks cannot find it: they need snapshots."""
     return [
         {
             "fleet": fleet,
@@ -154,12 +154,12 @@ def _causes(
         excused = bool(cause.servers) and set(cause.servers) <= away.keys()
         mine = [found[id(problem)] for problem in cause.problems]
         worst = "info" if excused else min((row["severity"] for row in mine), key=SEVERITIES.index)
-        # Of what only a check knows, it knows the remedy as well.
+        # A problem that only a check finds has the check's remedy.
         remedies = [*dict.fromkeys(str(row["remedy"]) for row in mine if row.get("remedy"))][:_REMEDIES]
         yield {
             "fleet": fleet,
             "severity": worst,
-            # A finding that nothing else explains is its own cause.
+            # A finding without another explanation is its own cause.
             "kind": "" if cause.kind == "unknown" else cause.kind,
             "title": f"{cause.title} ({'; '.join(why)})" if excused else cause.title,
             "servers": list(cause.servers),
@@ -170,7 +170,7 @@ def _causes(
 
 
 def _away(fleet: str, content: Mapping[str, Any], meant: Sequence[Any]) -> dict[str, str]:
-    """Return which servers were meant to be away when the fleet was last looked at, and why."""
+    """Return the servers in planned maintenance at the time of the fleet's last snapshot, with the reason."""
     looks = [row["taken"] for row in dicts(content, "fleets") if row["fleet"] == fleet and row["taken"]]
     times = [_time(look).timestamp() for look in looks]
     return {
@@ -194,7 +194,7 @@ def _group(row: Row) -> _Group:
 
 
 def _members_behind(rows: Iterable[Row]) -> dict[_Group, set[str]]:
-    """Return the members of each stream, and of the meta groups, that findings call missing or behind."""
+    """Return the members of each stream, and of the meta groups, that findings report as missing or behind."""
     found: dict[_Group, set[str]] = {}
     for row in rows:
         code = CODES.get(row["check"], "")
@@ -205,7 +205,7 @@ def _members_behind(rows: Iterable[Row]) -> dict[_Group, set[str]]:
 
 
 def _peers(row: Row) -> list[str]:
-    """Return the servers that a finding calls at fault beside its subject."""
+    """Return the servers at fault according to a finding, apart from its subject."""
     return str(row["peer"] or "").split(", ") if row["peer"] else []
 
 
@@ -213,7 +213,7 @@ def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_G
     code = CODES.get(row["check"])
     subject, servers, absent = _subject(row, several), [row["server"]] if row["server"] else [], set()
     if code == "server_missing":
-        # A snapshot may lack answers of servers that are all there.
+        # A snapshot may lack answers although all servers are up.
         code, servers = (code, sorted(missing)) if missing else (None, [])
     elif code in _OF_OTHERS or (code and code.endswith("_was_leaderless")):
         servers, absent = [], set(missing)
@@ -242,8 +242,8 @@ _META = "meta group"
 
 
 def _subject(row: Row, several: bool) -> str:
-    """Return what a finding is about, as the gate names it. `several`: where there are several domains, an account is followed
-    by its domain, as in EDGE@berlin."""
+    """Return the subject of a finding, named as in the gate. `several`: with several domains, the account is followed by its
+    domain, as in EDGE@berlin."""
     account = f"{row['account']}@{row['domain']}" if several and row["account"] and row["domain"] else row["account"]
     if row["stream"]:
         kind = "consumer" if row["consumer"] else "stream"

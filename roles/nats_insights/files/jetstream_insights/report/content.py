@@ -90,7 +90,7 @@ def _posted(webhook: Path | None, content: Content, say: Say) -> dict[str, Any]:
 def read_content(
     lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = (), present: Present | None = None
 ) -> dict[str, Any]:
-    """Return the content of a report. What is not there is reported in its notes. `meant`: windows of the journal."""
+    """Return the content of a report. Its notes list missing input. `meant`: windows of the journal."""
     now = datetime.now(timezone.utc)
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
@@ -154,9 +154,9 @@ def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
         wanted, every = _thinned(wanted, table.most)
         about = about if every == 1 else f"Every {every} hours."
     names = [column.name for column in table.columns]
-    # What is shown decides between equals, so that the same lake gives the same report.
+    # The shown columns break ties, so the same lake gives the same report.
     chosen = _sorted(wanted, (*table.order, *(f"`{name}`" for name in names))).select(*names)
-    # One more than is shown, so that only a table that is cut has to be counted.
+    # One more row than is shown: only a longer table has to be counted.
     rows = (chosen if table.whole else chosen.limit(table.most + 1)).collect()
     kept = rows if table.whole else rows[: table.most]
     total = wanted.count() if len(rows) > len(kept) else len(rows)
@@ -181,7 +181,7 @@ def _sorted(frame: DataFrame, order: Sequence[str]) -> DataFrame:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: times in UTC, what is no number as null, causes and other structures as a line."""
+    """Return a value that JSON supports: times in UTC, NaN and infinity as null, causes and other structures as a line."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.astimezone(timezone.utc)
         return f"{moment.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S}Z"

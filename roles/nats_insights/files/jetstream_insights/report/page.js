@@ -376,7 +376,7 @@
     if (!restless.length) return null;
     const leaders = [...new Set(restless.flatMap((group) => group.runs.map((run) => run.leader)).filter(Boolean))].sort(COLLATE);
     const [begin, end] = [Math.min(...rows.map((row) => row.from)), Math.max(...rows.map((row) => row.to))];
-    const caption = "Leaders of the meta group and of the groups that were restless; bordered in red: without quorum or leader";
+    const caption = "Leaders of the meta group and of groups with several leader changes; bordered in red: without quorum or leader";
     return figure(caption, lanes(restless.map((group) => ({ name: group.name, parts: group.runs.map((run, index) => ({
       begin: run.from, end: index + 1 < group.runs.length ? group.runs[index + 1].from : run.to,
       paint: run.leader ? color(leaders.indexOf(run.leader)) : "var(--ground)", broken: run.state === "no_leader" || run.state === "no_quorum",
@@ -429,8 +429,8 @@
     const steps = objects("causes").filter((row) => row.severity !== "info").slice(0, 3);
     const step = (row) => el("li", null, el("b", null, fleets.length > 1 ? `${row.fleet}: ${row.title}` : row.title),
       row.commands.map((command) => el("div", null, coded(command))));
-    const nothing = () => el("p", null, "Nothing that was found asks for it.", objects("unknown").length ? " What is not known may: see " : null,
-      objects("unknown").length ? el("a", { href: "#unknown" }, "why checks could not tell") : null);
+    const nothing = () => el("p", null, "No finding requires immediate action.", objects("unknown").length ? " Unknown results may: see " : null,
+      objects("unknown").length ? el("a", { href: "#unknown" }, "reasons for unknown results") : null);
     parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), steps.length ? el("ol", null, steps.map(step)) : nothing()));
     parts.push(tiles());
     if (data.notes.length) parts.push(el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))));

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""report.html: one file with its content, a script that shows it, and the library of its charts. It loads nothing, and nothing in
-it is run that the lake tells: names are text in the page, and in the file they are packed."""
+"""report.html: one file with its content, a script that shows it, and the library of its charts. It loads no
+resources and runs no content of the lake: names are text in the page, and packed data in the file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from jetstream_insights.report.shape import BY_NAME, Content
 
 
 def packed(content: Content) -> str:
-    """Return the content as the page holds it: JSON of the first rows of each table, compressed with gzip, in the characters of
-    Base64."""
+    """Return the content in the form of the page: JSON with the first rows of each table, compressed with gzip, in Base64."""
     tables = {
         name: {
             **table,
@@ -46,7 +45,7 @@ def page(content: Content) -> str:
         "@DATA@": packed(content),
     }
     made = _part("page.html")
-    # The data comes last: what it holds is not looked at again.
+    # Insert the data last, so its content is not scanned for placeholders.
     for mark, text in filled.items():
         made = made.replace(mark, text)
     return made
@@ -57,5 +56,5 @@ def _part(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """Return the hash of a script as a Content-Security-Policy has it."""
+    """Return the hash of a script in the form of a Content-Security-Policy."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

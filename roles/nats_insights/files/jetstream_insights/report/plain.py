@@ -44,7 +44,7 @@ _SUMMARY = {
 }
 _BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 _SECONDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1), ("ms", 0.001))
-#: What Markdown and HTML take for more than text.
+#: Characters with a meaning in Markdown or HTML.
 _MARKS = re.compile(r"([\\`*_{}\[\]<>|#~!&])")
 
 
@@ -67,17 +67,17 @@ _SHOW: Mapping[str, Callable[[Any], str]] = {
 
 
 def show(value: Any, kind: str) -> str:
-    """Return a value as people read it."""
+    """Return a value in readable form."""
     return "–" if value is None or value in ("", []) else _SHOW.get(kind, str)(value)
 
 
 def quoted(text: str) -> str:
-    """Return text that Markdown shows as it is, in a cell of a table."""
+    """Return text that Markdown shows unchanged, in a cell of a table."""
     return _MARKS.sub(r"\\\1", " ".join(text.split()))
 
 
 def markdown(content: Content) -> str:
-    """Return the summary: what is wrong, and the first rows of the tables that matter most."""
+    """Return the summary: the problems, and the first rows of the most important tables."""
     return "\n".join(_lines(content)).rstrip() + "\n"
 
 
@@ -114,7 +114,7 @@ def _lines(content: Content) -> Iterator[str]:
 
 
 def csv_of(table: Mapping[str, Any]) -> str:
-    """Return a table as CSV, values as they are. Text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return a table as CSV with raw values. Text that a spreadsheet would treat as a formula begins with an apostrophe."""
     written = io.StringIO()
     out = csv.writer(written, lineterminator="\n")
     out.writerow([name for name, _title, _kind in table["columns"]])

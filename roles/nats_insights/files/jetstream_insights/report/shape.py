@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report is made of: tables with their columns, as content.py reads them and page.py and plain.py show them."""
+"""The structure of the report: tables with their columns, which content.py reads and page.py and plain.py show."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Of report.json; raised when a reader of the old one would misread the new one.
+#: Format number of report.json; raised if a reader of the old format would misread the new one.
 FORMAT = 1
 
-#: How a value is shown. `bytes` and `seconds` are scaled, `percent` is a part of one, `amount` is of the row's `resource`.
+#: Display formats of values. `bytes` and `seconds` are scaled, `percent` is a share of 1, `amount` has the unit of `resource`.
 KINDS = (
     "text",
     "list",
@@ -32,7 +32,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the report: its name in the table of the lake, what it is called here, and its kind."""
+    """A column of the report: its name in the table of the lake, its title, and its kind."""
 
     name: str
     title: str
@@ -43,10 +43,10 @@ class Column:
 class Table:
     """A table of the report.
 
-    `source`: layer and table of the lake; empty for what is made of other tables. `only`: which rows, and `order`: which first,
-    as Spark SQL; of more than `most` the last are left out, and their number is reported. `whole`: they are left out of the page
-    only. `thinned`: of more than `most` every second, third, … hour is kept. `days`: how many days it looks back; 0: the
-    report's. `shown`: whether it is shown as a table, beside a chart.
+    `source`: layer and table of the lake; empty for a table computed from others. `only`: the condition for rows, and `order`:
+    their order, as Spark SQL; rows beyond `most` are left out, and their number is reported. `whole`: only the page leaves them
+    out. `thinned`: beyond `most` rows only every second, third, … hour is kept. `days`: days of history; 0: the report's day.
+    `shown`: whether it is shown as a table, not only as a chart.
     """
 
     name: str
@@ -117,7 +117,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "causes",
         "Root causes",
-        "What lies behind the findings, the worst first; each finding has one.",
+        "The causes of the findings, the worst first; each finding has one.",
         "",
         (
             _FLEET,
@@ -125,15 +125,15 @@ TABLES: tuple[Table, ...] = (
             *_of("text", kind="kind", title="cause"),
             *_of("list", servers="servers"),
             *_of("count", findings="findings"),
-            *_of("list", evidence="evidence", commands="what to do"),
+            *_of("list", evidence="evidence", commands="remedies"),
         ),
     ),
     Table(
         "findings",
         "Findings",
-        "What is not as it should be.",
+        "Open problems.",
         "findings.findings",
-        (*_FOUND, *_of("time", since="since", taken="seen"), *_of("text", remedy="what to do")),
+        (*_FOUND, *_of("time", since="since", taken="seen"), *_of("text", remedy="remedy")),
         _WORST_FIRST,
         only="state = 'open' AND result = 'fail'",
         most=5000,
@@ -142,7 +142,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "fixed",
         "Fixed",
-        "What was found, and is over.",
+        "Findings that have ended.",
         "findings.findings",
         (*_FOUND, *_of("time", since="since", taken="last seen")),
         ("taken DESC", *_WORST_FIRST),
@@ -151,8 +151,8 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "unknown",
-        "Not known",
-        "Why checks could not tell; it never counts as a pass.",
+        "Unknown",
+        "Reasons for inconclusive checks, which never count as passes.",
         "findings.findings_unknown",
         (
             _FLEET,
@@ -167,14 +167,14 @@ TABLES: tuple[Table, ...] = (
     Table(
         "checks",
         "Checks",
-        "How often each check failed, passed, or could not tell.",
+        "Number of failures, passes and unknown results of each check.",
         "findings.findings_summary",
         (
             _FLEET,
             *_of("text", check="check"),
             *_of("severity", severity="severity"),
-            *_of("text", title="what it finds"),
-            *_of("count", failed="failed", critical="of which critical", unknown="unknown", passed="passed"),
+            *_of("text", title="finding"),
+            *_of("count", failed="failed", critical="critical", unknown="unknown", passed="passed"),
             *_of("time", taken="seen"),
         ),
         ("failed = 0", "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END", "failed DESC", "check"),
@@ -200,7 +200,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "load",
         "Load of the servers",
-        "Who carries what; rates over the day.",
+        "Leaders, replicas and data of each server; rates over the day.",
         "gold.load",
         (
             _FLEET,
@@ -222,7 +222,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "balance",
         "Balance",
-        "Evenness over servers and zones; distance 0: nothing can be won.",
+        "Distribution over servers and zones; distance 0: no improvement is possible.",
         "gold.balance",
         (
             _FLEET,
@@ -246,7 +246,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "activity",
         "Activity",
-        "Hour by hour; what no snapshot reported is left out.",
+        "Hour by hour, without hours that no snapshot reported.",
         "gold.activity",
         (
             _FLEET,
@@ -287,7 +287,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "capacity",
         "Capacity",
-        "Days until full: p10 is one chance in ten to be full earlier.",
+        "Days until full: p10 has a 10 % chance of an earlier time.",
         "gold.capacity",
         (
             _FLEET,
@@ -305,8 +305,8 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "headroom",
-        "When one fails",
-        "Whether the others can take over its replicas.",
+        "Failure headroom",
+        "Whether the remaining servers can take over the replicas of a failed server or zone.",
         "gold.headroom",
         (
             _FLEET,
@@ -321,7 +321,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "timeline",
         "Leaders",
-        "Who led what, when.",
+        "Leaders of each group over time.",
         "gold.timeline",
         (
             _FLEET,
@@ -338,14 +338,14 @@ TABLES: tuple[Table, ...] = (
     Table(
         "leadership",
         "Elections",
-        "Groups that changed their leader, the restless first.",
+        "Groups that changed their leader, the most frequent first.",
         "gold.leadership",
         (
             _FLEET,
             *_GROUP,
             *_of("text", leader="leader"),
             *_of("list", leaders="leaders"),
-            *_of("count", elections="elections", counted="outside of storms"),
+            *_of("count", elections="elections", counted="outside storms"),
             *_of("number", flap="flap score"),
             *_of("seconds", dwell_p50="dwell p50"),
         ),
@@ -370,7 +370,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "incidents",
         "Incidents",
-        "Times without a leader, a quorum, a replica or a server, with what may have caused them.",
+        "Periods without a leader, a quorum, a replica or a server, with possible causes.",
         "gold.incidents",
         (
             _FLEET,
@@ -379,7 +379,7 @@ TABLES: tuple[Table, ...] = (
             *_of("text", server="server"),
             *_of("time", begin="from", end="to", last="last seen"),
             *_of("seconds", seconds="lasted"),
-            *_of("flag", continues="goes on", maintenance="maintenance"),
+            *_of("flag", continues="continues", maintenance="maintenance"),
             *_of("list", causes="candidates"),
         ),
         ("seconds DESC",),
@@ -435,7 +435,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "backups",
         "Backups",
-        "When each stream was last saved, and last proven to restore; what is missing first.",
+        "Last backup and last proven restore of each stream, missing ones first.",
         "gold.report_backups",
         (
             _FLEET,
@@ -444,7 +444,7 @@ TABLES: tuple[Table, ...] = (
             *_of("time", last_backup="last backup", last_proven="last proven restore"),
             *_of("seconds", restore_seconds="restored in"),
             *_of("text", problem="not saved because", drill_problem="not restored because"),
-            *_of("flag", excluded="left out"),
+            *_of("flag", excluded="excluded"),
         ),
         ("excluded", "last_backup IS NOT NULL", "last_proven IS NOT NULL", "last_backup", "account", "stream"),
     ),
@@ -516,7 +516,7 @@ TABLES: tuple[Table, ...] = (
                 account="account",
                 stream="stream",
                 consumer="consumer",
-                what="what",
+                what="change",
                 field="field",
                 old="before",
                 new="after",
@@ -528,7 +528,7 @@ TABLES: tuple[Table, ...] = (
 )
 BY_NAME = {table.name: table for table in TABLES}
 
-#: What report.json holds.
+#: The content of report.json.
 Content = Mapping[str, Any]
 
 
@@ -549,19 +549,19 @@ _ACCOUNT_KEY = re.compile(r"\bA[A-Z2-7]{55}\b")
 
 
 def with_account_names(content: Content) -> dict[str, Any]:
-    """Return the content for people: with the names of accounts in place of their public keys."""
+    """Return the content for readers: with the names of accounts instead of their public keys."""
     names = content.get("account_names") or {}
 
-    def name_of(found: re.Match[str]) -> str:
+    def account_name(found: re.Match[str]) -> str:
         return json.dumps(names.get(found[0], found[0]), ensure_ascii=False)[1:-1]
 
     shown = {key: value for key, value in content.items() if key != "account_names"}
-    result: dict[str, Any] = json.loads(_ACCOUNT_KEY.sub(name_of, json.dumps(shown, ensure_ascii=False)))
+    result: dict[str, Any] = json.loads(_ACCOUNT_KEY.sub(account_name, json.dumps(shown, ensure_ascii=False)))
     return result
 
 
 def without_single_domain(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables without the column of the JetStream domain, if there are not several domains in them."""
+    """Return the tables without the column of the JetStream domain unless they have several domains."""
     named = {table: [column[0] for column in of["columns"]] for table, of in tables.items()}
     at = {table: names.index(DOMAIN.name) for table, names in named.items() if DOMAIN.name in names}
     if len({row[index] for table, index in at.items() for row in tables[table]["rows"]} - {None}) > 1:
@@ -577,7 +577,7 @@ def without_single_domain(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dicts(content: Content, name: str) -> Iterator[dict[str, Any]]:
-    """Yield a table's rows by the names of its columns; nothing for a table that is not there."""
+    """Yield a table's rows by the names of its columns; nothing for a missing table."""
     table = content["tables"].get(name)
     if table is not None:
         names = [column[0] for column in table["columns"]]
@@ -585,12 +585,12 @@ def dicts(content: Content, name: str) -> Iterator[dict[str, Any]]:
             yield dict(zip(names, row))
 
 
-#: Severities from the worst on.
+#: Severities, the worst first.
 SEVERITIES = ("critical", "warning", "info")
 
 
 def first_steps(content: Content) -> list[dict[str, Any]]:
-    """Return the causes to begin with: the worst three that are more than a note."""
+    """Return the causes to begin with: the worst three above the severity info."""
     return [row for row in dicts(content, "causes") if row["severity"] != "info"][:3]
 
 
@@ -601,8 +601,8 @@ def step_title(content: Content, step: Mapping[str, Any]) -> str:
 
 
 def verdict(content: Content) -> dict[str, Any]:
-    """Return what the report says in one line: the worst severity that failed, how many root causes there are of each, so that
-    one dead server is one and not a thousand, and how many findings are not known, and were fixed."""
+    """Return the summary of the report: the worst severity that failed, the number of root causes of each severity, so one dead
+    server counts once and not a thousand times, and the numbers of unknown and fixed findings."""
     counts = dict.fromkeys(SEVERITIES, 0)
     findings = 0
     for row in dicts(content, "causes"):

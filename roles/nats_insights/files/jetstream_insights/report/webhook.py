@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdict and the first steps of a report, posted to whoever wants to know."""
+"""Posting of a report's verdict and first steps to a webhook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from jetstream_insights.report.shape import FORMAT, Content, first_steps, step_title, verdict
 
-#: Seconds that it may take, with the look-up of the host's name.
+#: Maximum seconds, name resolution included.
 PATIENCE = 10.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What the address is trusted with goes nowhere else."""
+    """Refuses redirects, so the content is sent only to the configured address."""
 
     def redirect_request(self, *_request: Any, **_more: Any) -> None:
         return None
@@ -47,8 +47,8 @@ def summary(content: Content) -> dict[str, Any]:
 
 
 def post(file: Path, content: Content) -> str | None:
-    """Post the summary to the address in a file; return why that failed, None when it was accepted. Never names the address,
-    which often holds a secret."""
+    """Post the summary to the address in a file; return the reason for a failure, None if it was accepted. The reason never
+    contains the address, which often includes a secret."""
     try:
         address = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -57,7 +57,7 @@ def post(file: Path, content: Content) -> str | None:
         return "the file does not hold one address that begins with https:// or http://"
     body = json.dumps(summary(content), ensure_ascii=False).encode()
     problems: list[str | None] = []
-    # A look-up, and an answer that comes byte by byte, know no timeout.
+    # Name resolution, and an answer that arrives byte by byte, have no timeout of their own.
     sender = threading.Thread(target=lambda: problems.append(_send(address, body)), daemon=True)
     sender.start()
     sender.join(PATIENCE)
