@@ -169,8 +169,8 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             prose.append((token.start[0], re.sub(r"`[^`]*`", "``", token.string.lstrip("#: "))))
         elif token.type == tokenize.STRING:
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
-            if re.fullmatch(r"[a-z]+", text):
-                continue  # a name, such as that of a column
+            if re.fullmatch(r"-{0,2}[a-z]+", text):
+                continue  # a name, such as that of a column or an option
             # The expressions of an f-string are code.
             if re.match("[rR]?[fF]", token.string):
                 text = re.sub(r"{[^{}]*}", "{}", text)
@@ -182,12 +182,13 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
 
 
 def text_parts(path: str, source: str) -> list[tuple[int, str]]:
-    """Return the prose of any other file with line numbers: without code blocks, inline code and Jinja expressions."""
+    """Return the prose of any other file with line numbers, without code, link targets and Jinja expressions."""
     if path.endswith(".md"):
         source = re.sub(
             r"^( *)```.*?^\1```", lambda block: "\n" * block[0].count("\n"), source, flags=re.DOTALL | re.MULTILINE
         )
         source = re.sub(r"`[^`\n]*`", "``", source)
+        source = re.sub(r"\]\([^)\s]*\)", "]()", source)
     source = re.sub(r"{[{%].*?[%}]}", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)
     return [(number, line.strip().lstrip("#- ")) for number, line in enumerate(source.splitlines(), 1)]
 

@@ -79,7 +79,7 @@ def table(lake: Lake) -> list[dict[str, Any]]:
 
 
 @pytest.mark.chaos
-def test_the_table_and_its_going_on(
+def test_advisories_job_continues_after_the_last_sequence(
     spark: SparkSession,
     site: Site,
     captures: list[Capture],
@@ -158,7 +158,7 @@ def test_the_table_and_its_going_on(
 
 
 @pytest.mark.parametrize("step", ["read", "repoint"])
-def test_two_jobs_at_once_keep_the_rows_and_the_position_of_both(
+def test_concurrent_jobs_keep_the_rows_and_positions_of_both(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """One job reads another stream and is done with it just before a step of the other one, which has read the table already."""
@@ -223,7 +223,7 @@ def _publish(site: Site, data: bytes) -> None:
         ('[{"fleet": "F", "account": "A", "options": {"stream": "S"}}]', "the option servers is missing"),
     ],
 )
-def test_a_file_that_names_no_streams(text: str, reported: str, tmp_path: Path) -> None:
+def test_streams_file_without_streams_is_rejected(text: str, reported: str, tmp_path: Path) -> None:
     file = tmp_path / "streams.json"
     file.write_text(text)
     with pytest.raises(SourceError, match=reported):

@@ -38,7 +38,7 @@ FAULTS = {
     "the stream FULL has 96 % of its bytes": {("JETSTREAM_003", "FULL")},
     "the stream SINGLE has one replica": {("STREAM_103", "SINGLE")},
     "the stream TWO has two replicas": {("STREAM_109", "TWO")},
-    "the consumer of TWO may have one message open, and nobody acknowledges it": {("CONSUMER_105", "TWO")},
+    "the consumer of TWO has an unacknowledged message, its limit": {("CONSUMER_105", "TWO")},
 }
 #: Streams, and consumers of them, that have a replica on n3.
 REPLICATED = ("STREAM.ORDERS", "STREAM.FULL", "CONSUMER.ORDERS.worker")
@@ -148,7 +148,7 @@ def subjects(rows: list[Row], fleet: str, result: str) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("fleet", [DIRECT, ARCHIVE])
-def test_a_fault_made_on_purpose_is_found(found: list[Row], fleet: str, fault: str) -> None:
+def test_deliberate_fault_is_found(found: list[Row], fleet: str, fault: str) -> None:
     failing = {
         (row["check"], about)
         for row in found
@@ -158,7 +158,7 @@ def test_a_fault_made_on_purpose_is_found(found: list[Row], fleet: str, fault: s
     assert FAULTS[fault] - failing == set()
 
 
-def test_both_are_judged_the_same(found: list[Row]) -> None:
+def test_archive_and_snapshot_have_the_same_findings(found: list[Row]) -> None:
     direct, archive = (subjects(found, fleet, "fail") for fleet in (DIRECT, ARCHIVE))
     assert direct == archive
     severities = [

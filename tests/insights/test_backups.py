@@ -58,7 +58,7 @@ def snapshot(cluster: NatsProcesses, lake: Path, directory: Path) -> dict[str, A
         return collect(client, wanted)[1]
 
 
-def test_a_real_catalogue_becomes_findings_and_a_report(
+def test_real_backup_catalogue_yields_findings_and_a_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One stream is saved and proven, one only saved, one left out, and one came later."""

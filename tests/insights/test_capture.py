@@ -139,7 +139,7 @@ def comparable(frame: DataFrame) -> DataFrame:
     return frame.select(*(column.alias(name) for column, name in zip(columns, frame.columns)))
 
 
-def test_rows_of_columns_are_those_of_lines(
+def test_typed_columns_yield_the_same_rows_as_lines(
     spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
 ) -> None:
     """Their identity, all fields, extra fields, and missing answers."""
@@ -159,7 +159,7 @@ def test_rows_of_columns_are_those_of_lines(
             assert expected
 
 
-def test_configurations_that_older_collectors_kept_as_text_only(
+def test_configurations_stored_only_as_text_are_parsed(
     spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
 ) -> None:
     root, found = files
@@ -175,7 +175,7 @@ def test_configurations_that_older_collectors_kept_as_text_only(
             assert sorted(map(str, comparable(of_table(declared, older)).collect())) == expected
 
 
-def test_a_pack_of_columns_and_of_lines_holds_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_pack_of_columns_and_lines_has_all_rows(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path))
     for minute, form in enumerate((*FORMATS, *FORMATS)):
         write_snapshot(tmp_path, recorded(RECORDED[-1]), HOUR + timedelta(minutes=minute), form=form)

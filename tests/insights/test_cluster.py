@@ -28,7 +28,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.chaos
-def test_a_job_on_a_cluster_that_is_killed_and_comes_again(master: str, tmp_path: Path) -> None:
+def test_job_on_a_cluster_completes_after_a_kill(master: str, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     fleet = Fleet(3, 5)
     for minute in range(2):

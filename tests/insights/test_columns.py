@@ -64,7 +64,7 @@ def answers() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("endpoint", "data"), [*answers()])
-def test_texts_are_cut_as_documents_are(endpoint: str, data: dict[str, Any]) -> None:
+def test_long_texts_are_truncated_like_documents(endpoint: str, data: dict[str, Any]) -> None:
     def read(value: Any) -> Any:
         return json.loads(bytes(value)) if json_text.is_text(value) else value
 
@@ -115,7 +115,7 @@ def columns(lake: Path, table: str, *rows: tuple[dict[str, Any], Any]) -> tuple[
     return found, told
 
 
-def test_a_row_of_columns(tmp_path: Path) -> None:
+def test_row_has_its_typed_columns(tmp_path: Path) -> None:
     stream = recorded("2.15.1")["jsz"]
     (detail, *_others) = (
         item
@@ -171,7 +171,7 @@ def test_data_without_a_column_is_in_extra_and_counted(tmp_path: Path, as_text: 
     ]
 
 
-def test_an_answer_that_was_not_given(tmp_path: Path) -> None:
+def test_missing_answer_becomes_a_failure_row(tmp_path: Path) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=PARQUET) as writer:
         writer.add(ORIGIN, Row("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
         writer.fail("varz", Origin("", "n2"), NatsFailure("timeout", "no reply", subject="S"))
@@ -184,15 +184,15 @@ def test_an_answer_that_was_not_given(tmp_path: Path) -> None:
     assert second["failure"] == {"code": "timeout", "description": "no reply", "subject": "S"}
 
 
-def test_more_keys_than_are_learned(tmp_path: Path) -> None:
+def test_unlearned_keys_are_written(tmp_path: Path) -> None:
     data = [{"id": "a", f"new_{number}": number} for number in range(100)]
     found, told = columns(tmp_path, "raftz", *(({}, item) for item in data))
     assert [json.loads(row["extra"]) for row in found] == [{f"new_{n}": n} for n in range(100)]
     assert ({row["peer_id"] for row in found}, told["unknown"]) == ({"a"}, 100)
 
 
-def test_more_rows_than_are_held(tmp_path: Path) -> None:
-    """One of them with a time that is none."""
+def test_rows_beyond_the_buffer_are_written(tmp_path: Path) -> None:
+    """One of them has an invalid time."""
     times = ["2026-11-21T18:00:00Z"] * 10_000
     times[7] = "soon"
     found, _told = columns(tmp_path, "server_log", *(({}, {"time": time, "text": "x"}) for time in times))
@@ -276,7 +276,7 @@ with SnapshotWriter(Path(sys.argv[1]), "test", datetime.now(timezone.utc), form=
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_kill_takes_nothing_but_the_snapshot_under_way(tmp_path: Path, form: str) -> None:
+def test_kill_loses_only_the_unfinished_snapshot(tmp_path: Path, form: str) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=form) as writer:
         writer.add(ORIGIN, Row("raftz", {}, noise(0)))
         path, manifest = writer.publish()
@@ -294,7 +294,7 @@ def test_a_kill_takes_nothing_but_the_snapshot_under_way(tmp_path: Path, form: s
     assert [*(tmp_path / "bronze" / "_incoming").rglob("raftz-0")]  # until `maintain` removes it
 
 
-def test_lines_can_be_read_one_by_one(tmp_path: Path) -> None:
+def test_lines_are_readable_one_by_one(tmp_path: Path) -> None:
     """Quotes, newlines and HTML in a server's reply do not break the lines."""
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
         for row in rows_of("raftz", json_text.document(reply({"A": {"g": {"id": 'x"\n<>'}}}), "RAFTZ")["data"]):

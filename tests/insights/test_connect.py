@@ -80,7 +80,9 @@ def rows(spark: SparkSession, table: Path) -> list[str]:
     return [frame.schema.simpleString(), *sorted(json.dumps(row, sort_keys=True) for row in found)]
 
 
-def test_spark_connect_makes_the_same_tables(connect: str, spark: SparkSession, golden: Golden, tmp_path: Path) -> None:
+def test_spark_connect_writes_the_same_tables(
+    connect: str, spark: SparkSession, golden: Golden, tmp_path: Path
+) -> None:
     # The session of the tests made the golden lake, on one core of this machine.
     here, there = golden.path, tmp_path / "lake"
     write_golden(there)
@@ -110,7 +112,7 @@ def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
         ArrowFiles("hdfs://name/insights")
 
 
-def test_files_are_the_same_by_hadoop_and_by_arrow(spark: SparkSession, tmp_path: Path) -> None:
+def test_hadoop_and_arrow_list_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
     """Each of them reads the other's files, and both leave the same files."""
     pairs: list[tuple[Files, Files]] = [
         (HadoopFiles(spark, str(tmp_path)), ArrowFiles(str(tmp_path))),

@@ -85,10 +85,10 @@ def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monk
 
     FLEET.write(tmp_path, 60.0)  # late
     make_silver(lake, HOURS, say)
-    assert delta_rows(lake) == first, "readers see the new hour as a whole, and not before the log names it"
+    assert delta_rows(lake) == first, "readers see the new hour completely, after the log lists it"
     described(lake)
     assert delta_rows(lake) == spark_rows(lake) != first
-    assert delta_rows(lake, version=0) == first, "nobody has removed what was replaced"
+    assert delta_rows(lake, version=0) == first, "replaced files are still there"
 
     keep = Keep(unused=timedelta(0))
     tomorrow = START + timedelta(days=1)
@@ -105,7 +105,7 @@ def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monk
     assert delta_rows(lake) == spark_rows(lake) != joined
 
 
-def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delta_log_gets_added_columns(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0.0)
@@ -122,7 +122,9 @@ def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.
     assert delta_rows(lake) == spark_rows(lake)
 
 
-def test_without_the_package(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delta_job_without_its_package_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "deltalake.exceptions", None)
     with pytest.raises(LakeError, match="pip install deltalake"):
         describe(Lake(spark, str(tmp_path)), say)

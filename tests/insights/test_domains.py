@@ -94,7 +94,7 @@ def test_each_domain_has_its_meta_group_and_its_streams(made: Made) -> None:
     assert {name for name, row in servers.items() if row["is_meta_leader"]} == {"hub-1", "berlin-2", "oslo-1"}
 
 
-def test_availability_and_elections_are_of_one_domain(made: Made) -> None:
+def test_availability_and_elections_are_computed_by_domain(made: Made) -> None:
     for row in made.rows("gold", "availability"):
         expected = (1.0, 1.0, row["domain"] != "berlin")
         assert (row["leader_ratio"], row["quorum_ratio"], row["redundant_ratio"] == 1.0) == expected, row
@@ -122,7 +122,7 @@ def test_findings_of_domains_are_separate(made: Made) -> None:
     assert {row["domain"] for row in failed} == {"berlin"}
 
 
-def test_the_report_names_the_domain_where_there_are_several(made: Made) -> None:
+def test_report_names_domains_if_there_are_several(made: Made) -> None:
     assert {row["domain"] for row in dicts(made.report, "streams")} == set(PARTS)
     (cause,) = dicts(made.report, "causes")
     assert (cause["kind"], cause["servers"]) == ("servers_down", ["berlin-1"])

@@ -82,7 +82,7 @@ class Made:
         return published_rows(self.path, "gold", DAY)
 
 
-def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_hour_and_late_snapshot_recompute_only_their_hours(spark: SparkSession, tmp_path: Path) -> None:
     made = Made(spark, tmp_path)
     write(tmp_path, 20)
     write(tmp_path, 21, 0, 1, 2, 4, 5)
@@ -117,7 +117,7 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     assert len(few.tables) == 4 and at_once == {name: by_hours[name] for name in few.tables}
 
 
-def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_day_uses_the_last_hour_of_the_previous_day(spark: SparkSession, tmp_path: Path) -> None:
     """The day before need not have been computed."""
     lake, day = Made(spark, tmp_path).lake, DAY + timedelta(days=1)
     few = few_gold_tables("activity", "account_usage")
@@ -132,12 +132,12 @@ def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path
     assert {row["observed"] for row in made["account_usage"]} == {3.0 * STEP}
 
 
-def test_other_columns_are_another_format() -> None:
+def test_changed_columns_require_a_new_format() -> None:
     digest = hashlib.sha256(repr([(name, table.schema) for name, table in FACTS_OF_HOURS.items()]).encode())
     assert (FACTS_FORMAT, digest.hexdigest()[:12]) == (6, "25ea44091590"), "raise FACTS_FORMAT, then pin both here"
 
 
-def test_hours_whose_silver_is_gone_keep_their_facts(
+def test_hours_without_silver_keep_their_facts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Made(spark, tmp_path)

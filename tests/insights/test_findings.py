@@ -165,7 +165,7 @@ def subject(check: Check, named: Mapping[str, str]) -> frozenset[tuple[str, str]
     return frozenset((name, value) for name, value in {**found, **named}.items() if value)
 
 
-def test_every_check_fails_where_it_should_and_nowhere_else(judged: dict[str, list[Row]]) -> None:
+def test_every_check_fails_only_on_its_cases(judged: dict[str, list[Row]]) -> None:
     wrong = {}
     for code, check in REGISTRY.checks.items():
         failed = {about for result, about in results(judged[code], code) if result == "fail"}
@@ -174,7 +174,7 @@ def test_every_check_fails_where_it_should_and_nowhere_else(judged: dict[str, li
     assert not wrong
 
 
-def test_every_check_passes_where_all_is_well(judged: dict[str, list[Row]]) -> None:
+def test_every_check_passes_on_a_healthy_fleet(judged: dict[str, list[Row]]) -> None:
     assert [(row["check"], row["result"], row["text"]) for row in judged[HEALTHY] if row["result"] != "pass"] == []
     passed = {row["check"] for row in judged[HEALTHY]}
     elsewhere = {
@@ -204,14 +204,14 @@ def test_missing_facts_give_unknown_results(judged: dict[str, list[Row]]) -> Non
         row for row in judged["the asset is not to be judged"] if row["check"] == "STREAM_108" and row["stream"] == "S"
     ]
     for name in (
-        "a consumer with a filter is not judged by what it skips",
-        "a work queue keeps what others have not read",
+        "the skipped messages of a filter are ignored",
+        "a work queue keeps unread messages",
     ):
         assert "CONSUMER_112" not in {row["check"] for row in judged[name]}
     assert "CONSUMER_202" not in {
         row["check"] for row in judged["an abandoned consumer"] if row["consumer"] == "worker"
     }
-    assert "ACCOUNTS_104" not in {row["check"] for row in judged["nobody has to log in"]}
+    assert "ACCOUNTS_104" not in {row["check"] for row in judged["no login is required"]}
     # A day with a single snapshot: checks over time are unknown, unless a gold table or a log has the data.
     thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
     over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}
@@ -220,7 +220,7 @@ def test_missing_facts_give_unknown_results(judged: dict[str, list[Row]]) -> Non
     assert over_time - gold_checks - {"STREAM_212", "STREAM_213"} <= thin
     (reason,) = {
         row["text"]
-        for row in judged["the asset's threshold is no number"]
+        for row in judged["the asset's threshold is not a number"]
         if row["check"] == "JETSTREAM_003" and row["text"]
     }
     assert reason == "its metadata cannot be read: jetstream_003_bytes"
@@ -257,7 +257,7 @@ def test_checks_of_an_unrequested_endpoint_are_unknown(judged: dict[str, list[Ro
     assert {result for code in named for result in found[code]} <= {"unknown"}
 
 
-def test_severity_rises_and_texts_are_for_people(judged: dict[str, list[Row]]) -> None:
+def test_severity_rises_and_texts_are_readable(judged: dict[str, list[Row]]) -> None:
     (cpu,) = [row for row in judged["SERVER_003"] if row["check"] == "SERVER_003" and row["result"] == "fail"]
     assert (cpu["value"], cpu["threshold"], cpu["text"]) == (98.75, 90.0, "uses 98.8 % of each of 4 cores")
     (sync,) = [row for row in judged["SERVER_104"] if row["check"] == "SERVER_104" and row["result"] == "fail"]
@@ -287,7 +287,7 @@ def test_severity_rises_and_texts_are_for_people(judged: dict[str, list[Row]]) -
             assert row["since"] <= row["taken"]
 
 
-def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
+def test_missing_tables_give_unknown_results_and_counts_add_up(
     spark: SparkSession, schemas: Mapping[str, Any], tmp_path: Path
 ) -> None:
     few = Registry()
@@ -333,7 +333,7 @@ def test_every_check_has_a_case_and_a_remedy() -> None:
         assert keys <= used, f"{code}: a threshold is not used"
 
 
-def test_all_checks_of_nats_audit_are_there() -> None:
+def test_registry_has_all_checks_of_nats_audit() -> None:
     audit = {
         "ACCOUNTS": 1,
         "CLUSTER": 4,
@@ -366,7 +366,7 @@ def test_remedies_name_existing_modules_and_options() -> None:
             for name in re.findall(r"`([a-z_]+)`", check.remedy)
             if name in modules | playbooks or (name.startswith("nats_") and re.search(rf"\b{name}:", variables))
         ]
-        assert acts, f"{code}: no module, playbook or variable does what its remedy says"
+        assert acts, f"{code}: its remedy names no module, playbook or variable"
 
 
 def test_measured_values_are_steady_and_counts_or_settings_are_not() -> None:
@@ -418,7 +418,7 @@ def test_unknown_thresholds_are_refused() -> None:
             settings(REGISTRY, wrong)
 
 
-def test_a_peer_counts_as_it_does_for_the_health_gate(spark: SparkSession) -> None:
+def test_peer_is_in_step_like_in_the_health_gate(spark: SparkSession) -> None:
     known = [
         Peer("n2", current=current, offline=offline, active=active, lag=lag)
         for current in (True, False)
@@ -441,6 +441,6 @@ def test_texts_become_expressions() -> None:
     )
 
 
-def test_two_checks_of_one_code_are_refused() -> None:
+def test_duplicate_check_codes_are_refused() -> None:
     with pytest.raises(ValueError, match="SERVER_001"):
         Registry({"SERVER_001": REGISTRY.checks["SERVER_001"]}).add(REGISTRY.checks["SERVER_001"])

@@ -175,7 +175,7 @@ def test_availability_is_the_time_between_samples(gold: Gold) -> None:
     }
 
 
-def test_starts_of_servers_are_found_also_over_midnight(gold: Gold) -> None:
+def test_restarts_over_midnight_are_found(gold: Gold) -> None:
     (row,) = gold.rows("restarts")
     assert (row["server"], at(row["start"]), row["upgraded"]) == ("n2", 21.5 * HOUR + 300, False)
     assert (at(row["before"]), row["down"]) == (21 * HOUR, 2100.0)
@@ -265,7 +265,7 @@ def test_log_events_have_the_collectors_time(spark: SparkSession) -> None:
     assert (row["member"], row["kind"], row["rank"], at(row["at"])) == ("n1", "route", 3, 0.0)
 
 
-def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
+def test_stuck_redelivering_and_growing_consumers_are_found(gold: Gold) -> None:
     end = FIRST[-1]
     found = {row["stream"]: row for row in gold.rows("consumer_lag")}
     by_state = {
@@ -299,7 +299,7 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     assert end == max(at(row["end"]) for row in found.values())
 
 
-def test_day_is_made_again_after_the_day_before_changed_settings(spark: SparkSession, tmp_path: Path) -> None:
+def test_day_is_recomputed_after_the_previous_day_changed_settings(spark: SparkSession, tmp_path: Path) -> None:
     """The state at its end may then be different. One table suffices to show which days are computed."""
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):

@@ -110,7 +110,7 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
     return {row["name"]: row for row in capacity(made(LAST), came, nothing).collect()}
 
 
-def test_growth_is_that_of_the_day_without_its_swing(forecast: dict[str, Row]) -> None:
+def test_growth_excludes_daily_swings(forecast: dict[str, Row]) -> None:
     for name in ("steady", "purged", "noisy", "endless"):
         assert forecast[name]["slope"] == pytest.approx(10e6), name
         assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, LONG)
@@ -120,7 +120,7 @@ def test_growth_is_that_of_the_day_without_its_swing(forecast: dict[str, Row]) -
     assert forecast["doubled"]["slope"] == pytest.approx(20e6, rel=0.05)
 
 
-def test_days_to_full_and_when_there_are_none(forecast: dict[str, Row]) -> None:
+def test_capacity_states_and_days_to_full(forecast: dict[str, Row]) -> None:
     states = {name: row["state"] for name, row in forecast.items()}
     assert states == {
         "steady": "growing", "purged": "growing", "noisy": "growing", "doubled": "growing", "falling": "shrinking",
@@ -157,7 +157,7 @@ def judged(spark: SparkSession) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("scenario", ["noisy", "weekly", "sawtooth"])
-def test_four_of_five_truths_are_in_the_band(judged: dict[str, list[Row]], scenario: str) -> None:
+def test_four_of_five_actual_values_are_in_the_band(judged: dict[str, list[Row]], scenario: str) -> None:
     """Over 30 days twelve assets have hardly more than twelve independent errors: the bench judges those."""
     for days in (1, 7):
         covered = [row["covered"] for row in judged[scenario] if row["horizon"] == days]
@@ -206,7 +206,7 @@ def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]
     return found
 
 
-def test_a_verdict_on_capacity_does_not_change_back(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
+def test_capacity_state_does_not_flap(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
     """Assets that grow evenly, or on weekdays only, are soon full from one day on, and their growth never counts as
     changed."""
     for asset, said in verdicts["CAPACITY_201"].items():
@@ -359,7 +359,7 @@ def test_replica_may_lack_messages_written_between_answers(spark: SparkSession) 
             assert (behind, diverged, in_a_row) == (True, False, 4), step
 
 
-def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) -> None:
+def test_single_removed_message_is_tolerated(spark: SparkSession) -> None:
     """The last 101 messages are kept, and one expires every ten seconds. The answers of n2 come three seconds later,
     each after the next expiry. n3 lacks five."""
     rows = [
@@ -435,7 +435,7 @@ def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
         assert known == expected, name
 
 
-def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:
+def test_sums_need_all_expected_servers(spark: SparkSession) -> None:
     """n3 is taken out after the hour 0; n2 is down in the hour 2, and expected."""
     expected = {0: ["n1", "n2", "n3"], 1: ["n1", "n2"], 2: ["n1", "n2"], 3: ["n1", "n2"]}
     form = (
@@ -654,7 +654,7 @@ def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
     }  # fmt: skip
 
 
-def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSession) -> None:
+def test_intervals_span_several_blocks_of_an_hour(spark: SparkSession) -> None:
     """A snapshot every 20 s, with one that does not show the stream, one gap that is too long, and some changes of the leader."""
     moments = [NOON + timedelta(seconds=20 * number + (300 if number > 70 else 0)) for number in range(230)]
     leaders = {number: "n1" if number < 62 or 64 <= number < 120 else "n2" for number in range(230) if number != 100}
@@ -795,7 +795,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
     assert most_joined(found) <= groups * 3 + lines
 
 
-def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> None:
+def test_activity_uses_only_comparable_counters(spark: SparkSession) -> None:
     """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only a leader's pending messages
     count."""
     counted = [

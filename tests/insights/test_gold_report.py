@@ -61,7 +61,7 @@ def published(lake: Lake) -> dict[str, Rows]:
 
 
 @pytest.mark.parametrize("version", RECORDED)
-def test_it_equals_the_live_report(published: dict[str, Rows], version: str) -> None:
+def test_gold_report_equals_the_live_report(published: dict[str, Rows], version: str) -> None:
     def table(name: str) -> Rows:
         return [row for row in published[name] if row["fleet"] == version]
 
@@ -181,7 +181,7 @@ def test_it_equals_the_live_report(published: dict[str, Rows], version: str) -> 
 
 
 @pytest.mark.chaos
-def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
+def test_unchanged_day_is_not_recomputed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
     # A run is killed before its end: the published run stays. Expired silver hours do not change it either.
     root = Path(lake.uri)
@@ -202,7 +202,7 @@ def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
     assert {row["taken"].minute for row in rows(lake, "report_servers", version)} == {1}
 
 
-def test_every_table_and_column_is_explained() -> None:
+def test_every_table_and_column_has_a_description() -> None:
     """The reference was generated without Spark, and matches."""
     written = (Path(__file__).parents[2] / "docs/reference/insights_tables.md").read_text()
     assert written.endswith(f"\n\n{document.page()}")

@@ -70,14 +70,14 @@ def test_pointers_of_old_days_are_not_read(
     assert lake.published_days("gold") == [day for day in days if day != days[28]]
 
 
-def test_no_lake_and_no_file_system(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+def test_missing_lake_and_file_system_are_reported(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
     assert silver(tmp_path) == FAILED
     assert "is not a lake" in capsys.readouterr().err
     assert main(["silver", "--lake", "nosuch://host/lake", "--master", "local[1]"]) == FAILED
     assert "nosuch" in capsys.readouterr().err
 
 
-def test_the_jobs_run_one_after_the_other_until_one_fails(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+def test_jobs_run_in_order_until_one_fails(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
     Fleet(3, 3).write(tmp_path, 0)
     span = ["--from", f"{START:%Y-%m-%d}", "--to", f"{START:%Y-%m-%d}T02"]
     jobs = ["maintain", "report", "silver"]
@@ -91,7 +91,7 @@ def test_the_jobs_run_one_after_the_other_until_one_fails(spark: SparkSession, t
     assert Lake(spark, str(tmp_path)).pointer("silver", START) == {}
 
 
-def test_arguments_that_make_no_sense(capsys: Output) -> None:
+def test_invalid_arguments_are_rejected(capsys: Output) -> None:
     for wrong in (
         ["--from", "2026-11-22", "--to", "2026-11-21"],
         ["--from", "yesterday"],
@@ -145,7 +145,7 @@ def published_before(lake: Lake) -> dict[str, Any]:
     return lake.pointer("silver", HOUR)
 
 
-def test_a_disk_that_is_full(
+def test_full_disk_is_reported(
     spark: SparkSession, small_disk: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_silver_tables(monkeypatch, "streams")
@@ -161,7 +161,7 @@ def test_a_disk_that_is_full(
     assert not list((small_disk / "silver").rglob("*.parquet"))
 
 
-def test_a_disk_that_may_only_be_read(spark: SparkSession, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_disk_is_reported(spark: SparkSession, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(small_disk))
     before = published_before(lake)

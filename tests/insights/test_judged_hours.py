@@ -190,7 +190,7 @@ def test_days_without_snapshots_end_no_finding(
     assert still_open() == set()
 
 
-def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
+def test_hours_without_silver_keep_their_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_silver_tables(monkeypatch, "servers", "streams", "hosts")
@@ -228,7 +228,7 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
     assert made.tables() == found
 
 
-def test_the_last_snapshot_of_each_hour_is_judged_by_fleet() -> None:
+def test_last_snapshot_of_each_fleet_and_hour_is_sampled() -> None:
     first = [("A", 3, "a3", 2), ("A", 1, "a1", 0), ("A", 4, "a4", 2)]
     others = [("C", 9, "c9", 6), ("B", 2, "b2", 2), ("B", 5, "b5", 4)]
     assert looks_of([*others, *first]) == {

@@ -139,7 +139,7 @@ def test_unknown_thresholds_are_refused_before_reading(
         '[{"server": "n1", "open_files": "1"}]',
     ],
 )
-def test_hosts_that_are_reported_otherwise_are_refused(tmp_path: Path, content: str) -> None:
+def test_invalid_hosts_files_are_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "hosts.json"
     path.write_text(content)
     with pytest.raises(LakeError, match="not a list of objects"):
@@ -165,7 +165,7 @@ def test_journal_marks_planned_events(tmp_path: Path, capsys: pytest.CaptureFixt
         windows_of(tmp_path)
 
 
-def test_a_report_needs_a_place_and_nothing_else_does() -> None:
+def test_only_the_report_requires_an_output() -> None:
     for arguments in (["report"], ["findings", "--output", "x"], ["findings", "--fail-on", "info"]):
         with pytest.raises(SystemExit, match="2"):
             main([*arguments, "--lake", "/nowhere"])

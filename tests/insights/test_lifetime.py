@@ -72,7 +72,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
             look(0, "fail", "MENDED"), look(1, "fail", "MENDED"), look(2, "pass", "MENDED"), look(3, "pass", "MENDED"),
             look(0, "fail", "AGAIN"), look(1, "pass", "AGAIN"), look(2, "fail", "AGAIN"), look(3, "fail", "AGAIN"),
             look(0, "fail", "UNSEEN"), look(1, "fail", "UNSEEN"), look(2, "unknown", "UNSEEN"), look(3, "unknown", "UNSEEN"),
-            look(0, "unknown", "TOLD"), look(1, "pass", "TOLD"), look(2, "pass", "TOLD"), look(3, "pass", "TOLD"),
+            look(0, "unknown", "KNOWN"), look(1, "pass", "KNOWN"), look(2, "pass", "KNOWN"), look(3, "pass", "KNOWN"),
             look(0, "fail", "DELETED"), look(1, "fail", "DELETED"),
             look(1, "fail", "S", fleet="other"),
         )

@@ -82,7 +82,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], 
             work()
 
 
-def test_small_files_become_large_ones_and_old_ones_go(
+def test_small_files_are_joined_and_old_ones_removed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
@@ -156,7 +156,7 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert rows(lake, HOURS) == files(lake, "silver") == []
 
 
-def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path) -> None:
+def test_replaced_runs_are_removed_and_used_ones_kept(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path))
     day, hour = f"date={START:%Y-%m-%d}", place(START)
     used = [f"silver/streams/run=20261101T000000Z-used/{hour}", f"gold/balance/run=20261101T000000Z-used/{day}"]
@@ -178,7 +178,7 @@ def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path
     assert [name for name in (*used, *replaced, *new) if (tmp_path / name).exists()] == [*used, *new]
 
 
-def test_replaced_runs_stay_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
+def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
     """However old it is: a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
     hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))
@@ -231,7 +231,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], 
     monkeypatch.setattr(HadoopFiles, what, late)
 
 
-def test_an_hour_that_is_made_again_during_compaction_stays_as_it_was_made(
+def test_hour_recomputed_during_compaction_keeps_its_new_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(spark, str(tmp_path))
@@ -257,7 +257,7 @@ def test_an_hour_that_is_made_again_during_compaction_stays_as_it_was_made(
     assert rows(lake, HOURS) == made
 
 
-def test_a_snapshot_that_comes_while_its_day_expires_is_kept(
+def test_snapshot_that_arrives_while_its_day_expires_is_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(spark, str(tmp_path))
@@ -271,7 +271,7 @@ def test_a_snapshot_that_comes_while_its_day_expires_is_kept(
     assert len(rows(lake, HOURS)) == 2 * len(first)
 
 
-def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:
+def test_hour_that_lost_snapshots_is_left_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     """Files were removed by hand, or retention was killed where folders cannot be renamed atomically."""
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0)
@@ -281,7 +281,7 @@ def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSe
     assert not (tmp_path / "silver" / "_published" / place(HOURS[1])).exists()
 
 
-def test_a_late_archive_of_a_day_whose_bronze_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_archive_is_added_to_a_day_without_bronze(spark: SparkSession, tmp_path: Path) -> None:
     lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=1)
     FLEET.write(tmp_path, 0)
     assert make(lake) == (1, 0)

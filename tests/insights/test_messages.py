@@ -129,7 +129,7 @@ def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.Mo
     assert max(len(batch) for batch in batches) > 200
 
 
-def test_a_message_that_fills_a_pull_exactly(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server ends such a pull without a word; who waits for one loses the time of the pull, and reads it again for ever."""
     site.add_stream("EXACT")
     site.publish_sizes("EXACT", [1000] * 9)
@@ -220,7 +220,7 @@ def test_messages_removed_before_reading_are_reported(site: Site, name: str, mon
         read(site, stream, found, 201, 500)
 
 
-def test_a_server_that_restarts_while_a_range_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_survives_a_server_restart(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add_stream("PATIENT", allow_direct=True)
     site.publish("PATIENT", 3000)
     stream, found = state(site, "PATIENT")
@@ -280,14 +280,14 @@ def test_refusals(site: Site, change: Callable[[Login], Login], reported: str) -
     assert "secret" not in str(caught.value)
 
 
-def test_an_nkey(site: Site) -> None:
+def test_login_with_an_nkey(site: Site) -> None:
     site.add_stream("KEYED")
     login = replace(site.login, user=None, password=None, nkey_seed=SEED.decode())
     with Connection(login) as connection:
         assert state_of(connection, Stream("KEYED")).last == 0
 
 
-def test_a_stream_that_is_not_there(site: Site) -> None:
+def test_missing_stream_is_reported(site: Site) -> None:
     with (
         Connection(site.login) as connection,
         pytest.raises(SourceError, match=r"no stream NONE in this account \(of nats://127"),
@@ -295,7 +295,7 @@ def test_a_stream_that_is_not_there(site: Site) -> None:
         state_of(connection, Stream("NONE"))
 
 
-def test_replicas_that_are_stopped_or_behind(tmp_path: Path) -> None:
+def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
     """Direct gets are answered by any replica: one that hangs is not waited for, and one that is behind not believed."""
     with running_site("2.15.1", tmp_path, servers=3) as cluster:
         cluster.add_stream("WIDE", num_replicas=3, allow_direct=True)
@@ -324,7 +324,7 @@ def test_replicas_that_are_stopped_or_behind(tmp_path: Path) -> None:
         assert behind > 3
 
 
-def test_nats_is_the_library(site: Site) -> None:
+def test_nats_module_is_the_client_library(site: Site) -> None:
     """The header of a stored message is as its publisher wrote it, also where nats-py keeps only one value of a name."""
 
     async def publish() -> None:

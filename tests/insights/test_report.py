@@ -277,7 +277,7 @@ def read(text: str) -> Reader:
     return reader
 
 
-def test_the_page_is_one_file_that_loads_nothing() -> None:
+def test_page_is_one_file_without_external_resources() -> None:
     text = page(content())
     reader = read(text)
     for tag, attributes in reader.elements:
@@ -313,7 +313,7 @@ def test_reported_names_are_escaped_in_the_page_and_complete_in_its_data() -> No
         packed({"tables": {}, "a": float("nan")})
 
 
-def test_markdown_and_csv_show_names_as_they_are() -> None:
+def test_markdown_and_csv_show_names_unchanged() -> None:
     text = markdown(content())
     assert "1 critical, 1 warnings, 1 notes, of 303 findings; 66 are not known, for 1 reasons, 1 were fixed" in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
@@ -340,7 +340,7 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
     assert show(0, "count") == "0"
 
 
-def test_the_verdict_is_the_worst_that_failed() -> None:
+def test_verdict_is_the_worst_failed_severity() -> None:
     said = {"worst": "critical", "critical": 1, "warning": 1, "info": 1, "findings": 303, "unknown": 66, "fixed": 1}
     assert verdict(content()) == said
     assert verdict({"tables": {}})["worst"] == "none"
@@ -502,7 +502,7 @@ def test_fleets_do_not_explain_each_other() -> None:
 
 
 @pytest.mark.parametrize(("domain", "several"), [("hub", False), ("edge", True), ("", True)])
-def test_domains_are_named_only_where_there_are_several(domain: str, several: bool) -> None:
+def test_domains_are_named_only_if_there_are_several(domain: str, several: bool) -> None:
     """Those of servers that did not answer are not known."""
     servers: list[dict[str, Any]] = [
         {"server": "n1", "domain": "hub", "answered": True},
@@ -521,7 +521,7 @@ def test_domains_are_named_only_where_there_are_several(domain: str, several: bo
     assert [row["check"] for row in dicts(shown, "findings")] == ["STREAM_101", "META_002"]
 
 
-def test_only_checks_that_there_are_have_codes_of_the_gate() -> None:
+def test_gate_codes_belong_to_existing_checks() -> None:
     assert set(CODES) <= set(REGISTRY.checks)
 
 
@@ -537,7 +537,7 @@ def test_values_become_json() -> None:
     ]
 
 
-def test_tables_of_the_report_are_reported_well() -> None:
+def test_report_tables_have_unique_columns_of_known_kinds() -> None:
     assert len(BY_NAME) == len(TABLES)
     for table in TABLES:
         names = [column.name for column in table.columns]
@@ -548,7 +548,7 @@ def test_tables_of_the_report_are_reported_well() -> None:
 # --- in a browser ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path) -> None:
+def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path: Path) -> None:
     # Sorts the streams by size, filters the findings, selects another asset, and returns the resulting page.
     script = """
       const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
@@ -668,7 +668,7 @@ def _predicted(filtering: int, left: int, up: int, corner: int) -> int:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_it_is_legible_by_day_and_by_night(tmp_path: Path, dark: bool) -> None:
+def test_page_is_legible_in_light_and_dark_mode(tmp_path: Path, dark: bool) -> None:
     image = tmp_path / "report.png"
     browsing.browse(
         tmp_path,
@@ -683,14 +683,14 @@ def test_it_is_legible_by_day_and_by_night(tmp_path: Path, dark: bool) -> None:
     assert spread > 0.6
 
 
-def test_it_prints(tmp_path: Path) -> None:
+def test_page_is_printable(tmp_path: Path) -> None:
     paper = tmp_path / "report.pdf"
     browsing.browse(tmp_path, page(content()), "--virtual-time-budget=5000", f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
     assert paper.stat().st_size > 20_000
 
 
-def test_people_read_the_names_of_accounts(spark: SparkSession) -> None:
+def test_report_shows_account_names_instead_of_keys(spark: SparkSession) -> None:
     app, one, other = (f"A{letter * 55}" for letter in "BCD")
     reported = [
         ("prod", app, 'APP "1"', BEGIN),

@@ -127,7 +127,7 @@ def test_no_critical_finding_is_lost(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("hours", "kept"), [(24, 24), (25, 12), (24 * 3 + 1, 6)])
-def test_a_line_of_too_many_hours_has_fewer_points(spark: SparkSession, hours: int, kept: int) -> None:
+def test_long_charts_are_thinned(spark: SparkSession, hours: int, kept: int) -> None:
     day = spark.range(hours).selectExpr("CAST(id % 24 AS INT) AS hour", "id DIV 24 AS asset")
     frame, every = _thinned(day, 24)
     points = [row["hour"] for row in frame.where("asset = 0").collect()]

@@ -38,7 +38,7 @@ def test_jvm_output_is_not_among_the_results(size: str) -> None:
     assert "CodeCache: size=245760Kb" in done.stderr
 
 
-def test_libraries_are_unpacked_where_they_can_be_loaded() -> None:
+def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
     """Parquet's zstd is one. The JVM ignores TMPDIR, and its own choice, /tmp, may be mounted noexec."""
     script = (
         "from jetstream_insights.session import _chosen; print(_chosen(True, True)['spark.driver.defaultJavaOptions'])"
@@ -63,8 +63,8 @@ def test_user_settings_take_precedence() -> None:
     script = """
         from jetstream_insights.session import session
         spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
-        wanted = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
-        print(*(spark.conf.get(f"spark.sql.{name}") for name in wanted), spark.conf.get("spark.driver.memory"))
+        names = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
+        print(*(spark.conf.get(f"spark.sql.{name}") for name in names), spark.conf.get("spark.driver.memory"))
     """
     given = "--conf spark.sql.shuffle.partitions=3 --conf spark.sql.session.timeZone=Europe/Berlin pyspark-shell"
     done = subprocess.run(
@@ -88,7 +88,7 @@ def test_java_functions_are_resolved_once(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true"])
-def test_a_setting_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_spark_setting_is_rejected(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["silver", "--lake", "/nowhere", "--conf", text])
     assert "--conf" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def test_independent_tables_are_made_at_the_same_time() -> None:
     assert sorted(made) == ["b", "c"]
 
 
-def test_one_at_a_time_is_in_order_and_in_the_thread_of_the_caller() -> None:
+def test_serial_execution_is_in_order_and_in_the_callers_thread() -> None:
     made: list[tuple[str, int]] = []
 
     def make(name: str) -> None:

@@ -205,7 +205,7 @@ def test_silver_equals_the_live_modules(tables: dict[str, list[Row]], version: s
     assert (snapshot["servers"], snapshot["complete"], snapshot["taken"].minute) == (3, True, 0)
 
 
-def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Row]]) -> None:
+def test_renamed_servers_and_a_shared_name_are_resolved(tables: dict[str, list[Row]]) -> None:
     def read_rows(name: str, minute: int | None = None) -> list[Row]:
         odd = [row for row in tables[name] if row["fleet"] == "odd"]
         return [row for row in odd if minute is None or row["taken"].minute == minute]
@@ -220,7 +220,7 @@ def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Ro
     assert orders[3]["hosts"] == ["n1", "n3"]
 
 
-def test_lines_with_keys_that_no_column_takes_are_counted(
+def test_lines_with_unknown_keys_are_counted(
     making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
 ) -> None:
     """All lines of a newer server have one; of one whose replies are known none has, or reading would take many times as long."""
@@ -243,7 +243,7 @@ def test_written_tables_have_the_declared_columns(spark: SparkSession, made: Lak
         assert written == {field.name: field.dataType.simpleString() for field in declared}, name
 
 
-def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_column_is_null_in_older_files(spark: SparkSession, tmp_path: Path) -> None:
     """Whichever file comes first: files of before and of after are read together, in silver and in gold."""
     lake, later = Lake(spark, str(tmp_path)), HOUR + timedelta(hours=1)
     new = spark.createDataFrame(
@@ -272,7 +272,7 @@ def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_pa
     assert {(row["fleet"], row["zone"]) for row in read_back.collect()} == {("F", None), ("F", "z1")}
 
 
-def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hour_is_recomputed_only_when_its_snapshots_changed(made: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     few_silver_tables(monkeypatch, "streams")
     first = made.pointer("silver", HOUR)
     again = make_silver(made, [HOUR], quiet)
@@ -333,7 +333,7 @@ def test_unreadable_lines_are_quarantined_and_set_the_exit_status(
     assert len(table(lake, "quarantine")) == 4
 
 
-def test_rows_that_a_read_error_took_are_read_again(
+def test_rows_lost_by_a_read_error_are_read_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark skips the rest of a file after an error, which need not come again."""
@@ -371,7 +371,7 @@ FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b",
         ("server_log", SECOND, []),
     ],
 )
-def test_a_line_that_is_there_twice_hides_no_lost_one(table: str, other: str, found: list[str]) -> None:
+def test_duplicate_line_does_not_hide_a_lost_one(table: str, other: str, found: list[str]) -> None:
     inputs = Inputs(sources={table: Source(snapshots=Counter({FIRST: 3, other: 3}))})
     assert suspects(inputs, {table: Lines(Counter({FIRST: 2, other: 4}))}) == found
     assert suspects(inputs, {table: Lines(Counter({FIRST: 3, other: 3}))}) == []
@@ -502,7 +502,7 @@ GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
         ],
         (None, [], ["n2", "n3"], ["n2", "n3"], [], "C1", 5, False),
     ),
-    "the leader did not tell": (
+    "the leader did not answer": (
         [("n3", "C1", "n1", None, False, False, 4), ("n2", "C1", "n1", None, False, False, 5)],
         (None, [], ["n2", "n3"], ["n1", "n2", "n3"], ["n1"], "C1", 5, False),
     ),
@@ -550,12 +550,12 @@ def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(s
     assert len(found) == len(GROUPS)
 
 
-def test_hours_of_a_span() -> None:
+def test_hours_of_a_period() -> None:
     found = list(hours(HOUR + timedelta(minutes=30), HOUR + timedelta(hours=2)))
     assert found == [HOUR, HOUR + timedelta(hours=1)]
 
 
-def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
+def test_tables_are_computed_after_their_inputs() -> None:
     made: set[str] = set()
     for name, found in silver.TABLES.items():
         assert set(found.silver) <= made, name

@@ -104,7 +104,7 @@ def test_batch_equals_the_messages_of_nats_py_over_tls(source: SparkSession, sit
     assert site.login.password is not None and site.login.password not in plan
 
 
-def test_a_part_of_a_stream(source: SparkSession, site: Site) -> None:
+def test_batch_reads_a_range_of_a_stream(source: SparkSession, site: Site) -> None:
     wanted = asyncio.run(read_messages(site, "DIRECT"))
     frames = {
         "sequences": read(source, site, start=5, end=20),
@@ -165,7 +165,7 @@ def _sequences(frames: dict[str, DataFrame]) -> list[Any]:
         pytest.param({"tls_key_file": __file__}, "tls_key_file needs tls_cert_file", id="key"),
     ],
 )
-def test_options_that_are_refused(site: Site, change: dict[str, str | None], reported: str) -> None:
+def test_invalid_options_are_refused(site: Site, change: dict[str, str | None], reported: str) -> None:
     with pytest.raises(SourceError) as caught:
         Settings.of(options(site, **change))  # type: ignore[arg-type]
     assert reported in str(caught.value)
@@ -221,7 +221,7 @@ def test_filters_narrow_the_read_messages(pushing: SparkSession, site: Site) -> 
     assert read(pushing, site, push_filters="true", partitions=4).where("seq > 898").rdd.getNumPartitions() == 2
 
 
-def test_filters_that_spark_does_not_push_down(source: SparkSession, site: Site) -> None:
+def test_filters_spark_does_not_push_down_are_applied(source: SparkSession, site: Site) -> None:
     with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
         read(source, site, push_filters="true").count()
 
@@ -387,7 +387,7 @@ DRIVER = """
 
 
 @pytest.mark.chaos
-def test_a_killed_driver_loses_and_repeats_nothing(source: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_killed_driver_neither_loses_nor_repeats_messages(source: SparkSession, site: Site, tmp_path: Path) -> None:
     """Kill the driver with its workers at random moments of its batches, while more messages arrive, and restart it."""
     site.add_stream("RESTART", allow_direct=True)
     site.publish("RESTART", 700)

@@ -23,6 +23,6 @@ def test_a_false_finding_and_a_missed_one_are_counted() -> None:
     assert found.scores["SERVER_102"] == Score(planted=2, hit=2, false=1) or must[0][0] == "SERVER_102"
 
 
-def test_faults_name_checks_that_there_are() -> None:
+def test_faults_name_existing_checks() -> None:
     for fault in (*SERVER_FAULTS, *STREAM_FAULTS):
         assert {*fault.checks, *fault.also} <= set(REGISTRY.checks), fault.name

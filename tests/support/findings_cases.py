@@ -964,7 +964,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         (change("streams", {"retention": "workqueue"}, stream="S"),),
         {"STREAM_124": ("pass", {"stream": "S"})},
     ),
-    "nobody has to log in": (
+    "no login is required": (
         (change("servers", {"auth_required": False}), change("accounts", {"connections": 5}, account="$G")),
         {"SERVER_007": ("fail", {"server": "n1"})},
     ),
@@ -1016,14 +1016,14 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         ),
         {"JETSTREAM_001": ("pass", {"stream": "S"})},
     ),
-    "a consumer with a filter is not judged by what it skips": (
+    "the skipped messages of a filter are ignored": (
         (
             change("streams", {"first_seq": 1999}, stream="S"),
             change("consumers", {"config": '{"filter_subjects": ["rare.>", "seldom"]}'}),
         ),
         {},
     ),
-    "a work queue keeps what others have not read": (
+    "a work queue keeps unread messages": (
         (change("streams", {"first_seq": 1999, "retention": "workqueue"}, stream="S"),),
         {},
     ),
@@ -1063,7 +1063,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         ),
         {"STREAM_108": ("pass", {"stream": "MIRROR"})},
     ),
-    "the asset's threshold is no number": (
+    "the asset's threshold is not a number": (
         (change("streams", {"metadata": {"natsops.insights.jetstream_003_bytes": "many"}}, stream="S"),),
         {"JETSTREAM_003": ("unknown", {"stream": "S"})},
     ),

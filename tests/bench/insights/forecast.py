@@ -65,7 +65,7 @@ def main() -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     series = all_series(given.scenarios, given.assets, DAYS)
     hourly_usage = usage(spark, series).localCheckpoint()
-    print("| scenario | bias, of what is used | of the growth | error, of naive | in the band |", flush=True)
+    print("| scenario | bias / usage | bias / growth | error / naive error | in the band |", flush=True)
     print("|---|---:|---:|---:|---:|", flush=True)
     found = judged(hourly_usage)
     by_scenario = defaultdict(list)

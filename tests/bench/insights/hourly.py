@@ -67,7 +67,7 @@ def main() -> None:
         cost("silver", *given.jobs, more=("--to", f"{before:%Y-%m-%dT%H}"))
         cost("silver")
         print(
-            "| job | the whole day, CPU s | a further hour, CPU s | nothing to do, CPU s | of the day | less the start |"
+            "| job | the entire day, CPU s | a further hour, CPU s | nothing to do, CPU s | of the day | less the start |"
         )
         print("|---|---:|---:|---:|---:|---:|")
         for jobs in [given.jobs] if given.together else [[job] for job in given.jobs]:

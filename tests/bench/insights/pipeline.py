@@ -7,7 +7,7 @@
 until it has as many rows, in as many files as a real one; that is not measured. Each job is the command that users run,
 on one and on two cores, with its start: wall time, CPU time, largest memory of all its processes, and Spark's peak use
 of disk outside the lake. It has only the cores of its master: otherwise the JVM's compiler and garbage collector would
-use the second one. With ``--whole`` documents are as large as recorded ones, and members of Raft groups are reported,
+use the second one. With `--whole` documents are as large as recorded ones, and members of Raft groups are reported,
 two for each row. With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that
 they wrote. At the end one aggregate is computed from the same bronze files plainly in Spark, DuckDB and pandas, and
 must be the same. The figures are ratios. With ``--lakes`` the bronze files are kept, and a later run uses them.
@@ -181,11 +181,15 @@ def main() -> None:
     parser.add_argument("--memory", default="2g", help="memory of the driver")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--together", action="store_true", help="run the jobs in one session, as playbook and timer do")
-    parser.add_argument("--tables", action="store_true", help="show what the tasks took by the table that they wrote")
+    parser.add_argument("--tables", action="store_true", help="show the cost of the tasks by the table that they wrote")
     parser.add_argument("--whole", action="store_true", help="documents as large as recorded ones, and Raft groups")
     parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")
     parser.add_argument(
-        "--engines", nargs="*", default=ENGINES, choices=ENGINES, help="what makes the plain aggregate, of JSON lines"
+        "--engines",
+        nargs="*",
+        default=ENGINES,
+        choices=ENGINES,
+        help="engines that compute the plain aggregate of JSON lines",
     )
     parser.add_argument("--lakes", type=Path, help="keep the bronze files in this folder")
     parser.add_argument("--bench-python", default=os.environ.get("BENCH_PYTHON"), help="Python with duckdb and pandas")
@@ -200,7 +204,7 @@ def main() -> None:
     for (few, less), (many, more) in zip(made, made[1:]):
         each = (more - less) / (many - few)
         print(
-            f"\n{', '.join(given.jobs)} of {many:,} rows take {more / less:.1f} times what {few:,} take: {each * 1e6:.0f} µs a "
+            f"\n{', '.join(given.jobs)} of {many:,} rows take {more / less:.1f} times the time of {few:,}: {each * 1e6:.0f} µs a "
             f"row more. A day of 1,000 servers with 50,000 streams by that: {each * DAY_OF_1000 / 3600:.1f} core hours"
         )
 

@@ -46,6 +46,7 @@ def test_names_and_code_have_their_own_rules() -> None:
     assert rules("a.py", 'row["what"]\nf("what it is")\n') == [("what", 2)]
     assert rules("a.py", '"""Return `what`."""\n# `what` of what\n') == [("what", 2), ("of-which", 2)]
     assert rules("a.md", "`what`\n```\nwhat\n```\nwhat\n") == [("what", 5)]
+    assert rules("a.md", "[causes](gate.md#what-fails)\n[what](gate.md)\n") == [("what", 2)]
     assert rules("a.yml", "a: '{{ what }}'\nb: what\n") == [("what", 2)]
 
 

@@ -40,7 +40,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: forecasts of what is full when
+- name: forecasts of full disks
   natsops.jetstream.nats_insights:
     report: /var/lib/nats-insights/report
     table: capacity
@@ -122,7 +122,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         except (OSError, ValueError, NatsFailure) as error:
             trouble = f"{path}: {error}"
         if trouble and trouble != complaint:
-            LOGGER.warning("%s; looking again every %g s", trouble, params["interval"])
+            LOGGER.warning("%s; retrying every %g s", trouble, params["interval"])
         complaint = trouble
         await asyncio.sleep(params["interval"])
 
