@@ -81,7 +81,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev hooks coverage lock vendor clean
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences views ee dev hooks coverage lock vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -301,6 +301,11 @@ build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, in
 # Licences are read from the installed packages.
 licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/reference/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
+
+# Types of columns are known only to Spark.
+views: $(SPARK_VENV)/.made $(INSTALLED) ## writes docs/reference/insights_views.md, the columns that own checks of the insights may use
+	@PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/python -m jetstream_insights.findings.own_checks >$(CACHE)/views.md
+	@mv $(CACHE)/views.md docs/reference/insights_views.md
 
 ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee
 	@for name in execution-environment insights; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \

@@ -33,6 +33,8 @@ REFERENCE = ROOT / "docs" / "reference"
 COLLECTION = "natsops.jetstream"
 #: Written by tools/dependencies.py.
 LICENCES = REFERENCE / "licences.md"
+#: Written by `make views`, which needs Spark.
+VIEWS = REFERENCE / "insights_views.md"
 SPARK = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.types")
 NOTICE = "<!-- Written by `make docs`; change what it is made from instead. -->"
 
@@ -247,11 +249,12 @@ def event_source_page() -> str:
     return page.replace("| returns |", "| key of `event.nats` |").rstrip() + "\n"
 
 
-def insights_page(module: str) -> str:
+def insights_page(module: str, function: str = "page") -> str:
     """Return a page from the pipeline's own description. Its imports of Spark are not needed for that, and replaced."""
     sys.path[:0] = [str(ROOT / "roles" / "nats_insights" / "files"), os.environ["ANSIBLE_COLLECTIONS_PATH"]]
     with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in SPARK}):
-        return f"{NOTICE}\n\n{importlib.import_module(f'jetstream_insights.{module}').page()}"
+        made: str = getattr(importlib.import_module(f"jetstream_insights.{module}"), function)()
+    return made if function != "page" else f"{NOTICE}\n\n{made}"
 
 
 SERVER_VERSIONS = """\
@@ -371,6 +374,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
         REFERENCE / "event_sources.md": event_source_page(),
         REFERENCE / "insights_checks.md": insights_page("findings.document"),
+        REFERENCE / "insights_checks.schema.json": insights_page("findings.checks_file", "schema_page"),
         REFERENCE / "insights_tables.md": insights_page("document"),
         REFERENCE / "metrics.md": metrics_page(),
         REFERENCE / "accounts.schema.json": accounts_schema(),
@@ -383,7 +387,7 @@ def main(arguments: Sequence[str]) -> int:
     stale = [
         path for path, content in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != content
     ]
-    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted and path != LICENCES]
+    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted and path not in (LICENCES, VIEWS)]
     if "--check" in arguments:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run `make docs` and commit it.")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 from support.lakes import few_silver_tables
 from support.snapshots import HOUR, recorded, write_snapshot
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/insights_checks.yml"
 #: Few, which Spark plans in seconds; test_findings.py has all of them.
 CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104", "RAFT_201"}
 
@@ -104,6 +106,27 @@ def test_findings_and_report_of_a_recorded_cluster(
     for severity, status in (("critical", DONE), ("warning", FOUND), ("info", FOUND)):
         assert main(["report", *span, "--output", str(output), "--fail-on", severity]) == status
     assert "<title>NATS JetStream fleet</title>" in (output / "report.html").read_text()
+
+    # The example of docs/insights.md for all accounts, and a check that divides by zero: its result is unknown.
+    checks, (line, *_rest) = tmp_path / "checks.yml", re.findall(r"\n    expression: .*", EXAMPLE.read_text())
+    divides = (
+        EXAMPLE.read_text().split("\n  - ")[1].replace("PAY_001", "PAY_003").replace(line, f"{line} / (bytes - bytes)")
+    )
+    text = EXAMPLE.read_text().replace("checks:\n", f"checks:\n  - {divides}", 1).replace("account = 'PAY'", "true")
+    checks.write_text(text + "  - {check: PAY_001, subject: {stream: 'E*'}, reason: tests, until: 2999-01-01}\n")
+    assert did("findings", *given, "--checks", str(checks))["made"] == 1
+    assert did("findings", *given, "--checks", str(checks))["fresh"] == 1
+    found = lake.read_days("findings", "findings", [HOUR.date()])
+    assert found is not None
+    own = found.where("check LIKE 'PAY%'").select("check", "result", "text", "stream", "severity").collect()
+    assert {(row["check"], row["result"]) for row in own} == {
+        ("PAY_001", "fail"), ("PAY_002", "unknown"), ("PAY_003", "unknown"),
+    }  # fmt: skip
+    did("report", "--output", str(output), "--checks", str(checks))
+    tables = json.loads((output / "report.json").read_text())["tables"]
+    muted = [row for row in tables["muted"]["rows"] if "PAY_001" in row]
+    failing = [row for row in tables["findings"]["rows"] if "PAY_001" in row]
+    assert len(muted) == sum(row["check"] == "PAY_001" for row in own) and not failing
 
 
 @pytest.mark.parametrize(

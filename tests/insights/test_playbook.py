@@ -13,9 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from jetstream_insights.findings import REGISTRY
 from support.clean_output import clean
 from support.fleet import START, Fleet
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 ANSIBLE = shutil.which("ansible-playbook")
 
 
@@ -57,3 +59,25 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
     )
     assert refused.returncode == 2
     assert "something could not be read, see the table quarantine" in refused.stdout + refused.stderr
+    # The operator's checks, thresholds and verdict.
+    thresholds = {"skip": sorted(set(REGISTRY.checks) - {"SERVER_104", "STREAM_103"})}
+    wanted = {
+        "nats_insights_jobs": ["silver", "gold", "findings", "report"],
+        "nats_insights_checks": str(CHECKOUT / "docs/examples/insights_checks.yml"),
+        "nats_insights_thresholds": thresholds,
+        "nats_insights_slo": 0.99,
+        "nats_insights_maintenance": [f"{START:%Y-%m-%d}/{START:%Y-%m-%d}T01/n1"],
+        "nats_insights_title": "My fleet",
+        "nats_insights_fail_on": "info",
+        "nats_insights_report_fetch": str(tmp_path / "fetched"),
+    }
+    failed = subprocess.run(
+        [*command, "-e", json.dumps(wanted)],
+        capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    assert failed.returncode == 2, failed.stdout[-5000:] + failed.stderr
+    assert "and nats_insights_fail_on is info" in " ".join(failed.stdout.split())
+    report = json.loads((tmp_path / "fetched/report.json").read_text())
+    assert report["title"] == "My fleet"
+    checks = report["tables"]["checks"]
+    assert "PAY_001" in {row[1] for row in checks["rows"]}

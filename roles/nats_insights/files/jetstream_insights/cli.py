@@ -23,12 +23,15 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.collection import module_util
 from jetstream_insights.days import days, make_gold
 from jetstream_insights.delta import describe
 from jetstream_insights.files import LakeError
+from jetstream_insights.findings.checks_file import ChecksFileError, read_checks
+from jetstream_insights.findings.own_checks import verify
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
@@ -173,6 +176,12 @@ def parser() -> argparse.ArgumentParser:
     judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of figures about the hosts, by server")
     fleets = found.add_argument_group("findings and report")
     fleets.add_argument(
+        "--checks",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of own checks, thresholds, severities, skipped checks and muted findings, see docs/insights.md",
+    )
+    fleets.add_argument(
         "--retired",
         action="append",
         default=[],
@@ -224,9 +233,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--memory is set when a Spark Connect server starts, and cannot be changed here")
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
-        given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
+        given.own = read_checks(given.checks)
+        given.settings, given.facts = read_thresholds(given.thresholds, given.own), read_hosts(given.hosts)
         given.meant = windows_of(given.journal)
-    except LakeError as error:
+    except (LakeError, ChecksFileError) as error:
         parser().error(str(error))
     # The other jobs also read data of other days.
     known = set(given.jobs) <= OF_DAYS and is_local(given.master)
@@ -237,6 +247,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made = 0.0 if given.force else last_published(given.lake, layers, of_days)
         given.soon = is_little(given.lake, of_days, SOON, made)
     status = DONE
+    if given.own.own and "findings" in given.jobs:
+        try:
+            verify(open_session(given), given.own)
+        except ChecksFileError as error:
+            say(f"FAILED: nothing was started: {error}")
+            return FAILED
     for job in given.jobs:
         try:
             result = run(job, given, start, end)
@@ -254,17 +270,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def open_session(given: argparse.Namespace) -> SparkSession:
+    return session(given.master, given.memory, given.little, dict(given.conf), given.soon)
+
+
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Run a job and return its result."""
-    spark = session(given.master, given.memory, given.little, dict(given.conf), given.soon)
-    lake = Lake(spark, given.lake, given.little)
+    lake = Lake(open_session(given), given.lake, given.little)
     if job == "advisories":
         reported = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}
     lake.check()
     if job == "findings":
         return asdict(
-            make_findings(lake, days(start, end), say, given.force, given.settings, given.facts, given.retired)
+            make_findings(
+                lake,
+                days(start, end),
+                say,
+                given.force,
+                given.settings,
+                given.facts,
+                given.retired,
+                given.own.registry,
+            )
         )
     if job == "report":
         made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
@@ -275,7 +303,9 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
             made = lake.published_days("findings")[-1:]
         if not made:
             raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
-        return make_report(lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file, present)
+        return make_report(
+            lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file, present, given.own.mutes
+        )
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))

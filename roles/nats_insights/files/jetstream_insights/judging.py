@@ -21,11 +21,12 @@ from pyspark.sql import functions as F
 from jetstream_insights.days import hours_of, inputs_of, newest_snapshots, up_to_date
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.checks_file import ChecksFile
 from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
 from jetstream_insights.findings.lifetime import OF_HOURS, findings, of_hours, reasons, with_hours
 from jetstream_insights.findings.over_time import KEPT, KEPT_OF, name_of_hours
 from jetstream_insights.findings.over_time import kept as kept_of
-from jetstream_insights.findings.registry import Settings, settings
+from jetstream_insights.findings.registry import Registry, Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
@@ -33,7 +34,7 @@ from jetstream_insights.side_by_side import each
 from jetstream_insights.silver import TABLES as SILVER
 
 LAYER = "findings"
-_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
+_WHOLE_STAGE, _ANSI = "spark.sql.codegen.wholeStage", "spark.sql.ansi.enabled"
 #: The columns about a host, with Spark's types.
 _HOSTS = {"server": "string", **{field.name: field.type for field in HOSTS.fields}}
 _OF_JSON = {"string": str, "bigint": int}
@@ -43,14 +44,20 @@ _SILVER = (*SILVER, "snapshots", "failures")
 Hosts = Sequence[tuple[Any, ...]]
 
 
-def read_thresholds(path: Path | None) -> Settings:
-    """Return the settings in a JSON file: thresholds by name, and `skip`. Raises LakeError for names that no check has."""
+def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> Settings:
+    """Return the settings of a JSON file (thresholds by name, and `skip`) together with those of the file of checks. Raises
+    LakeError, which names the thresholds that no check has."""
+    checks = checks or ChecksFile()
     if path is None:
-        return Settings()
+        return checks.settings
     try:
-        return settings(REGISTRY, json.loads(path.read_text(encoding="utf-8")))
+        found = settings(checks.registry, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise LakeError(f"{path}: {error}") from error
+    twice = sorted(found.thresholds.keys() & checks.settings.thresholds.keys())
+    if twice:
+        raise LakeError(f"{path}: the file of --checks sets these, too: {', '.join(twice)}. Remove them from one file")
+    return Settings({**checks.settings.thresholds, **found.thresholds}, checks.settings.skip | found.skip)
 
 
 def read_hosts(path: Path | None) -> Hosts | None:
@@ -88,9 +95,11 @@ def make_findings(
     wanted: Settings,
     hosts: Hosts | None,
     retired: Sequence[str] = (),
+    registry: Registry = REGISTRY,
 ) -> Outcome:
     """Make the findings of the days with other tables, thresholds or checks than those that they were made with. `retired`:
-    fleets whose open findings end, because no more snapshots are expected from them."""
+    fleets whose open findings end, because no more snapshots are expected from them. `registry`: all checks, with
+    an operator's own."""
     outcome = Outcome()
     published = lake.published_days(LAYER)
     for day in wanted_days:
@@ -102,7 +111,7 @@ def make_findings(
         basis = _hash(
             gold.get("run"),
             earlier,
-            REGISTRY,
+            registry,
             sorted(wanted.thresholds.items()),
             sorted(wanted.skip),
             hosts,
@@ -116,7 +125,7 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            judged_day = _Day(lake, day, wanted, hosts)
+            judged_day = _Day(lake, day, wanted, hosts, registry)
             # In a small lake, writing the results takes longer than evaluating the checks again.
             kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
             if kept:
@@ -134,16 +143,19 @@ def _hash(*parts: Any) -> str:
 
 
 @contextmanager
-def _without_whole_stages(lake: Lake) -> Iterator[None]:
-    """Disable whole-stage code generation: dozens of checks exceed the limit of a Java method, and Spark would try, log the
-    failure at length, and continue without it."""
+def _settings_of_judging(lake: Lake, own: bool) -> Iterator[None]:
+    """Turn off code generation for stages: dozens of checks exceed one Java method, and Spark would log each failed attempt. With
+    an operator's `own` checks a division by zero is null and its result unknown; otherwise one row would stop the job."""
     conf = lake.spark.conf
-    as_set = str(conf.get(_WHOLE_STAGE))
-    conf.set(_WHOLE_STAGE, "false")
+    wanted = {_WHOLE_STAGE: "false", **({_ANSI: "false"} if own else {})}
+    as_set = {name: str(conf.get(name)) for name in wanted}
     try:
+        for name, value in wanted.items():
+            conf.set(name, value)
         yield
     finally:
-        conf.set(_WHOLE_STAGE, as_set)
+        for name, value in as_set.items():
+            conf.set(name, value)
 
 
 @dataclass
@@ -170,8 +182,9 @@ def looks_of(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Looks]
 class _Day:
     """A day whose findings are made. `hosts`: replaces the rows about hosts in the snapshots."""
 
-    def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None) -> None:
+    def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None, registry: Registry) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
+        self._registry = registry
         self._hours = hours_of(day)
         snapshots = silver_of(lake, "snapshots", self._hours)
         known = snapshots.select("fleet", F.unix_micros("taken"), "snapshot", F.hour("taken"))
@@ -181,7 +194,7 @@ class _Day:
         """Evaluate the checks on the last snapshots of the hours with other silver rows, thresholds or checks than before. Hours
         without silver rows keep their results."""
         lake, wanted = self._lake, self._wanted
-        checks = checks_of(REGISTRY, wanted, period=False)
+        checks = checks_of(self._registry, wanted, period=False)
         thresholds = [
             wanted.thresholds.get(check.name(threshold.key)) for check in checks for threshold in check.thresholds
         ]
@@ -207,11 +220,11 @@ class _Day:
         tables = self._tables([hour for hour in self._hours if hour.hour in read], period=False)
         snapshots = [name for look in looks for name in look.snapshots]
         run = new_run()
-        with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
+        with self._results(run, judge_moments(tables, snapshots, self._registry, wanted)) as results:
             try:
                 taken = silver_of(lake, "snapshots", stale)
                 rows = {name: kept_of(name, silver_of(lake, table, stale), taken) for name, table in KEPT_OF.items()}
-                for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
+                for name, frame in (*of_hours(results, summary(results, self._registry)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
                 lake.delete_run(JUDGED, run)
@@ -225,21 +238,21 @@ class _Day:
         lake, day = self._lake, self._day
         if kept:
             of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
-            parts = judge_time({**self._tables(self._hours, period=True), **of_time}, REGISTRY, self._wanted)
+            parts = judge_time({**self._tables(self._hours, period=True), **of_time}, self._registry, self._wanted)
         else:
             tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
             snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
-            parts = judge(tables, snapshots, REGISTRY, self._wanted)
+            parts = judge(tables, snapshots, self._registry, self._wanted)
         # Passes are only counted, and so not stored. Evaluation is most of the work, so all tables use the same results.
         with self._results(run, parts) as results:
             try:
-                counted = summary(results, REGISTRY)
+                counted = summary(results, self._registry)
                 looks, counted = with_hours(results, counted, self._judged() if kept else {})
                 earlier = lake.read_days(LAYER, "findings", [last]) if last else None
                 if earlier is not None and retired:
                     earlier = earlier.where(~F.col("fleet").isin(*retired))
                 before = lake.read_days(LAYER, "findings", [day]) if again else None
-                codes = set(REGISTRY.checks) - self._wanted.skip
+                codes = set(self._registry.checks) - self._wanted.skip
                 found = lake.write_day(
                     LAYER, "findings", run, day, findings(looks, counted, codes, earlier, before).coalesce(1)
                 )
@@ -261,7 +274,7 @@ class _Day:
             part.write.parquet(path)
 
         try:
-            with _without_whole_stages(lake):
+            with _settings_of_judging(lake, bool(self._registry.checks.keys() - REGISTRY.checks.keys())):
                 each(parts, write, lake.at_once)
             read = lake.spark.read.schema(OF_HOURS["results"])
             yield read.parquet(*paths) if paths else lake.nothing(OF_HOURS["results"])
@@ -277,7 +290,7 @@ class _Day:
 
     def _judged(self) -> dict[str, DataFrame]:
         """Return the stored results of the hours, of the current checks."""
-        made = F.col("check").isin([check.code for check in checks_of(REGISTRY, self._wanted, period=False)])
+        made = F.col("check").isin([check.code for check in checks_of(self._registry, self._wanted, period=False)])
         return {name: frame.where(made) for name, frame in self._kept(OF_HOURS).items()}
 
     def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import MARGIN, MONITOR_METADATA, SKIP_METADATA, Check, Threshold
@@ -98,3 +98,26 @@ def _threshold(check: Check, threshold: Threshold) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+_VIEWS_HEAD = """<!-- Written by `make views`; edit the views instead. -->
+
+# Views of the fleet insights
+
+An [own check](../insights.md#own-checks) names its view as `subject`; its expressions may use the view's columns, listed here
+with their types in Spark SQL. Rows of a view *of one snapshot* are judged for the last snapshot of each hour, rows of a view
+*of a day* once.
+"""
+
+
+def views_page(columns: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Return the page of all views, docs/reference/insights_views.md, from their columns, as Spark reports them."""
+    lines = [_VIEWS_HEAD, "| view | a row for each | of |", "| --- | --- | --- |"]
+    lines += [
+        f"| [{view.name}](#{view.name}) | {view.kind} | {'a day' if view.period else 'one snapshot'} |"
+        for view in VIEWS.values()
+    ]
+    for view in VIEWS.values():
+        named = sorted(columns[view.name])
+        lines += ["", f"## {view.name}", "", ", ".join(f"`{name}` {_cell(type_)}" for name, type_ in named)]
+    return "\n".join(lines) + "\n"

@@ -70,10 +70,10 @@ def judge_moments(
         if lacking := [name for name in view.tables if name not in tables]:
             yield _missing(moments, view, mine, lacking)
             continue
-        made = _judged(MAKE[view.name](current), view, mine, settings)
+        made = judged_rows(MAKE[view.name](current), view, mine, settings)
         grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
         if grave:
-            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
+            made = _confirmed(made, judged_rows(MAKE[view.name](before), view, grave, settings), looks, grave)
         yield made
     yield from _silent(current, checks)
     yield from _unreported(current, checks, moments)
@@ -96,7 +96,9 @@ def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterat
         if lacking := [name for name in view.tables if name not in tables]:
             yield _missing(spans, view, mine, lacking)
         else:
-            yield _judged(MAKE[view.name](tables).join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings)
+            yield judged_rows(
+                MAKE[view.name](tables).join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings
+            )
     yield from _unreported(tables, checks, spans)
 
 
@@ -176,7 +178,7 @@ def summary(results: DataFrame, registry: Registry) -> DataFrame:
 # --- a view ---------------------------------------------------------------------------------------------------------------
 
 
-def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Settings) -> DataFrame:
+def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings: Settings) -> DataFrame:
     thresholds = {
         check.name(threshold.key): _threshold(check, threshold, view, settings)
         for check in checks

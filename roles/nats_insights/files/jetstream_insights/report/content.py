@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jetstream_insights.days import newest_snapshots, usual_intervals
+from jetstream_insights.findings.checks_file import Mute
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.causes import STOPPED, Newest, with_causes
+from jetstream_insights.report.muted import with_muted
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
 from jetstream_insights.report.shape import (
@@ -58,10 +60,11 @@ def make_report(
     meant: Sequence[Any] = (),
     webhook: Path | None = None,
     present: Present | None = None,
+    mutes: Sequence[Mute] = (),
 ) -> dict[str, Any]:
     """Write report.html, report.json, report.md and a CSV file for each table into a folder, and return the verdict. `webhook`:
     the file with the address to which the summary is posted; `present`: None for a report of the past."""
-    content = read_content(lake, day, title, say, meant, present)
+    content = read_content(lake, day, title, say, meant, present, mutes)
     shown = with_account_names(content)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -88,7 +91,13 @@ def _posted(webhook: Path | None, content: Content, say: Say) -> dict[str, Any]:
 
 
 def read_content(
-    lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = (), present: Present | None = None
+    lake: Lake,
+    day: date,
+    title: str,
+    say: Say,
+    meant: Sequence[Any] = (),
+    present: Present | None = None,
+    mutes: Sequence[Mute] = (),
 ) -> dict[str, Any]:
     """Return the content of a report. Its notes list missing input. `meant`: windows of the journal."""
     now = datetime.now(timezone.utc)
@@ -108,6 +117,8 @@ def read_content(
 
     each(known, fill, lake.at_once)
     tables = {name: read[name] for name in known if name in read}
+    names = account_names(lake.read_days("silver", "account_limits", [day]))
+    tables = with_muted(tables, mutes, names, now)
     if "findings" in tables:
         failing = dicts({"tables": tables}, "findings")
         newest = newest_snapshots(lake) if present else None
@@ -126,7 +137,7 @@ def read_content(
         "day": str(day),
         "generated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
-        "account_names": account_names(lake.read_days("silver", "account_limits", [day])),
+        "account_names": names,
         "tables": without_single_domain(tables),
     }
 

@@ -21,6 +21,7 @@ _SUMMARY = {
     "causes": ("severity", "title", "findings", "commands"),
     "findings": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer"),
     "fixed": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer", "since", "taken"),
+    "muted": ("severity", "check", "text", "server", "account", "stream", "consumer", "reason", "until"),
     "unknown": ("text", "findings"),
     "incidents": (
         "incident",

@@ -150,6 +150,18 @@ TABLES: tuple[Table, ...] = (
         most=1000,
     ),
     Table(
+        "muted",
+        "Muted",
+        "Findings that --checks mutes: they count nowhere else until the end.",
+        "",
+        (
+            *_FOUND[:-2],
+            *_of("text", reason="muted because"),
+            *_of("time", until="until", since="since", taken="seen"),
+        ),
+        most=1000,
+    ),
+    Table(
         "unknown",
         "Unknown",
         "Reasons for inconclusive checks, which never count as passes.",
