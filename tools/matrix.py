@@ -90,6 +90,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
     "platform": (
         Row("Debian 12, amd64", RAN, "all suites"),
         Row("Debian 13, amd64", RAN, "`make test-matrix`, see above"),
+        Row("Debian 12 and 13, minimal installation", RAN, "systemd, SSH, sudo, Python: `tests/lab/test_readme.py`"),
         Row("Ubuntu 22.04, 24.04", WRITTEN, "uses apt like Debian"),
         Row("EL 9: RHEL, Rocky, AlmaLinux", WRITTEN, "dnf and SELinux"),
         Row("arm64", WRITTEN, "the release is selected by architecture, with its checksum"),
@@ -101,6 +102,9 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row("Windows, macOS, BSD hosts", NOT_SUPPORTED, "modules read `/proc`"),
     ),
     "capability": (
+        Row("Login as an ordinary user with a sudo password", RAN, "`make test-lab`; as root in the nightly tests"),
+        Row("The minimal sudo rules of [security](security.md)", RAN, "`make test-lab`"),
+        Row("Backups as a user of their own, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
         Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
         Row("SELinux: the binary's context", WRITTEN, "`/opt/nats-server/<version>/bin` has the type `bin_t`"),
         Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),

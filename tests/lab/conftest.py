@@ -19,6 +19,7 @@ import rootfs
 from support.controller import Controller
 
 HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
+MINIMAL = ("n1-c1@bookworm-minimal", "n2-c1@trixie-minimal", "n3-c1@trixie-minimal")
 SITES = (
     "e1/east",
     "e2/east",
@@ -112,6 +113,15 @@ def controller(shared_controller: Controller) -> Controller:
     """The controller of five hosts fresh from their installation: empty disks, all up, no fault."""
     shared_controller.lab.renew()
     return shared_controller
+
+
+@pytest.fixture
+def minimal_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    """The controller of three hosts with nothing but the packages that README.md requires; see rootfs.py."""
+    with _lab(request, f"pytest-{os.getpid()}-minimal", MINIMAL) as built:
+        controller = Controller(built, request.config.getoption("--lab-user"))
+        yield controller
+        controller.close()
 
 
 @pytest.fixture

@@ -554,8 +554,10 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     root = paths.merged(host)
     (root / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
     (root / "etc/hostname").write_text(f"{host.name}\n")
-    everyone = "".join(f"{other.address} {other.name}\n" for other in hosts)
-    (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{everyone}")
+    # Debian's installer gives a host its own name alone.
+    names = {"127.0.1.1": host.name} if "minimal" in host.release else {each.address: each.name for each in hosts}
+    known = "".join(f"{address} {name}\n" for address, name in {"127.0.0.1": "localhost", **names}.items())
+    (root / "etc/hosts").write_text(known)
     # Sorted before the distribution's own 80-container-host0.network, which would request an address by DHCP.
     network = (
         f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"

@@ -17,7 +17,10 @@ from pathlib import Path
 from binaries import cache_dir
 from debian_mirror import mirrors
 
-RELEASES = ("bookworm", "trixie")
+_DEBIANS = ("bookworm", "trixie")
+#: Hosts of a minimal release have the requirements of README.md, and nothing else.
+RELEASES = (*_DEBIANS, *(f"{debian}-minimal" for debian in _DEBIANS))
+_MINIMAL_PACKAGES = "openssh-server,python3,sudo,systemd,systemd-sysv"
 _PACKAGES = (
     "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,python3-venv,sudo,systemd,"
     "systemd-sysv"
@@ -36,7 +39,8 @@ class BuildError(Exception):
 
 def base(release: str) -> Path:
     """Return the root file system of this release, building it when missing (about a minute); raise BuildError."""
-    return _kept(release, _PACKAGES, _ENABLE, _MASK)
+    debian, _dash, minimal = release.partition("-")
+    return _kept(debian, _MINIMAL_PACKAGES if minimal else _PACKAGES, _ENABLE, () if minimal else _MASK)
 
 
 def bare(release: str) -> Path:
