@@ -340,6 +340,13 @@ def test_a_timer_saves_the_streams(cluster: Cluster, tmp_path: Path) -> None:
     ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-backup")
     again = cluster.play("backup_timer", extra_vars=timer)
     assert (again.status, again.changed) == (0, []), again.output
+    # Only one run at a time can write to the directory.
+    ssh("n1-c1", "systemctl stop nats-backup.timer")
+
+    def writer() -> str:
+        return ssh("n1-c1", "systemctl is-active nats-backup", check=False).stdout.strip()
+
+    assert wait_until(writer, "inactive".__eq__, 60).done
     run = cluster.play(
         "backup",
         host_vars={
