@@ -352,7 +352,10 @@ def found(check: str, **more: Any) -> dict[str, Any]:
 
 
 def find_causes(
-    *findings: dict[str, Any], missing: tuple[str, ...] = (), meant: Sequence[Any] = ()
+    *findings: dict[str, Any],
+    missing: tuple[str, ...] = (),
+    meant: Sequence[Any] = (),
+    changes: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Return the causes of findings in a fleet of five without these servers."""
     names = [f"n{number}" for number in range(1, 6)]
@@ -368,6 +371,7 @@ def find_causes(
             ),
         ),
         "findings": rows("findings", *findings),
+        "changes": rows("changes", *changes),
     }
     return list(dicts(grouped({"tables": tables}, meant), "causes"))
 
@@ -421,6 +425,75 @@ def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
     assert (cause["kind"], cause["findings"]) == ("servers_down", 5)
     title = "n4 does not answer: stream A/S and stream A/SOLO have no quorum, consumer A/S/c misses a replica"
     assert cause["title"] == title
+
+
+STREAM = {"domain": "", "account": "A", "stream": "S"}
+
+
+@pytest.mark.parametrize(
+    ("findings", "title"),
+    [
+        (
+            [found("SERVER_212", server="n1"), found("ACCOUNTS_201", account="A", name="Client go 1")],
+            "A (Client go 1): text of ACCOUNTS_201 (and 1 more of this kind)",
+        ),
+        (
+            [found("CONN_101", server="n1"), found("SERVER_004", server="n1"), found("ACCOUNTS_202", account="A")],
+            "A: text of ACCOUNTS_202 (and 2 more of this kind)",
+        ),
+        (
+            [found("RAFT_201", server="n2", account="A", name="stream S"), found("STREAM_201", **STREAM)],
+            "stream A/S: text of STREAM_201 (and 1 more of this kind)",
+        ),
+        (
+            [found("STREAM_203", **STREAM), found("STREAM_201", **STREAM)],
+            "stream A/S: text of STREAM_201 (and 1 more of this kind)",
+        ),
+        (
+            [found("CAPACITY_201", domain="", name="stream A/S messages"), found("JETSTREAM_003", **STREAM)],
+            "stream A/S: text of JETSTREAM_003 (and 1 more of this kind)",
+        ),
+        (
+            [found("CONSUMER_114", **STREAM, consumer="c"), found("CONSUMER_105", **STREAM, consumer="c")],
+            "consumer A/S/c: text of CONSUMER_105 (and 1 more of this kind)",
+        ),
+    ],
+)
+def test_checks_of_one_fault_are_one_cause(findings: list[dict[str, Any]], title: str) -> None:
+    remedies = [{**finding, "remedy": f"remedy of {finding['check']}"} for finding in findings]
+    (cause,) = find_causes(*remedies)
+    assert cause["title"] == title
+    assert cause["commands"][0] == f"remedy of {title.split()[title.split().index('of') + 1]}"
+
+
+def test_delivery_faults_of_different_consumers_are_different_causes() -> None:
+    causes = find_causes(
+        found("CONSUMER_105", **STREAM, consumer="c"),
+        found("CONSUMER_114", **STREAM, consumer="c"),
+        found("CONSUMER_114", **STREAM, consumer="other"),
+    )
+    assert [(cause["severity"], cause["findings"]) for cause in causes] == [("warning", 2), ("info", 1)]
+
+
+def test_removed_origin_explains_its_mirror() -> None:
+    """A removed stream of the same name in another account does not."""
+    removed = {"object": "stream", "what": "removed", "domain": "", "account": "A", "stream": "ORIGIN"}
+    failing = found("STREAM_120", **STREAM, peer="ORIGIN", remedy="diagnose")
+    (cause,) = find_causes(failing, found("STREAM_206", **STREAM), changes=[{**removed, "taken": moment(17)}])
+    assert cause["title"].startswith(f"stream A/S: its origin ORIGIN was removed at {moment(17)}; ")
+    assert cause["title"].endswith(" (and 1 more of this kind)")
+    assert "`nats_stream_restore` brings ORIGIN back" in cause["commands"][0]
+    (cause,) = find_causes(failing, changes=[{**removed, "account": "B", "taken": moment(17)}])
+    assert cause["title"] == "stream A/S: text of STREAM_120"
+
+
+def test_server_without_jetstream_since_a_new_configuration_is_one_cause() -> None:
+    causes = find_causes(
+        found("SERVER_210", server="n4"), found("SERVER_206", server="n4"), found("SERVER_206", server="n1")
+    )
+    assert [(cause["kind"], cause["servers"]) for cause in causes] == [("storage", ["n4"]), ("", ["n1"])]
+    assert causes[0]["title"] == "JetStream is not running on n4 since its configuration changed"
+    assert causes[0]["commands"][0].startswith("ansible-playbook natsops.jetstream.deploy --check --diff")
 
 
 @pytest.mark.parametrize(

@@ -525,7 +525,15 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
                 what = f"{_named(failing)} cannot write to the storage"
             else:
                 what = f"JetStream is not running on {_named(off)} (out of storage, or disabled)"
+            compare: tuple[str, ...] = ()
+            if any(problem.code == "server_reconfigured" for problem in taken):
+                what = f"JetStream is not running on {_named(off)} since its configuration changed"
+                limit = ",".join(sorted(off))
+                compare = (
+                    f"ansible-playbook natsops.jetstream.deploy --check --diff --limit {limit}  # is it enabled?",
+                )
             commands = (
+                *compare,
                 f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {_named(names)}",
                 "systemctl restart nats-server  # once there is space again: JetStream stays off until the restart",
             )

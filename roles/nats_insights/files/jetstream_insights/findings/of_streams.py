@@ -434,6 +434,8 @@ CHECKS = (
         rationale="`nats server check stream` treats an origin without any contact as active.",
         remedy="playbook `diagnose`; permissions and imports of the account; `nats_stream_stepdown`",
         source="docs/checks.md; stream.go StreamSourceInfo.Active",
+        peer="array_join(transform(filter(origins, o -> o.active < 0 OR o.active > 1e9 * :seen OR o.error IS NOT NULL), "
+        "o -> o.name), ', ')",
     ),
     Check(
         code="STREAM_121",

@@ -55,6 +55,38 @@ CODES = {
     "CONSUMER_208": "consumer_was_leaderless",
     "RAFT_105": "raft_no_leader",
 }
+#: Checks that observe one fault from several sides, by the code of their common cause. The first one gives its title.
+SAME_FAULT = {
+    "client_storm": ("ACCOUNTS_201", "SERVER_212"),
+    "slow_clients": ("ACCOUNTS_202", "SERVER_004", "CONN_101", "SERVER_213"),
+    "leader_flapping": ("STREAM_201", "CONSUMER_201", "RAFT_201"),
+}
+#: Checks of a consumer's delivery. Several findings of the same consumer have one cause, that of the first check.
+DELIVERY = (
+    "CONSUMER_202",
+    "CONSUMER_209",
+    "CONSUMER_105",
+    "CONSUMER_203",
+    "CONSUMER_108",
+    "CONSUMER_107",
+    "CONSUMER_106",
+    "CONSUMER_206",
+    "CONSUMER_204",
+    "CONSUMER_114",
+)
+#: Checks that find an asset full, by the scope of its forecast (CAPACITY_201), which then has the same cause.
+_FULL = {"stream": "JETSTREAM_003", "account": "ACCOUNTS_101", "server": "SERVER_005"}
+#: Checks of streams and consumers that keep changing their leader, and those that see an election while it is in progress.
+_FLAPPING = ("STREAM_201", "CONSUMER_201")
+_ELECTIONS = ("STREAM_101", "STREAM_203", "CONSUMER_101", "CONSUMER_208")
+#: Checks of mirrors and sources that fail when an origin is removed. They name the origins as `peer`.
+_ORIGIN_CHECKS = ("STREAM_120", "STREAM_206", "STREAM_209", "STREAM_119")
+_ORIGIN_REMOVED = (
+    "`nats_stream_restore` brings {origin} back from its last backup; otherwise remove the mirror or source from {subject} "
+    "(`nats_stream`)"
+)
+#: The code of each check, and its place among the checks of the same fault.
+_FAULTS = {check: (code, place) for code, checks in SAME_FAULT.items() for place, check in enumerate(checks)}
 #: Findings about a server that depends on another one.
 _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 #: An error in the gate is critical here.
@@ -140,6 +172,8 @@ def _causes(
         clusters={row["server"]: row["cluster"] or "" for row in servers},
         versions={row["server"]: row["version"] or "" for row in servers},
     )
+    changes = [row for row in dicts(content, "changes") if row["fleet"] == fleet]
+    rows = _coded(rows, changes, missing)
     members = _members_behind(rows)
     problems = []
     found: dict[int, Row] = {}
@@ -185,6 +219,75 @@ def _names(lists: Iterable[Iterable[str] | None]) -> frozenset[str]:
     return frozenset(name for names in lists for name in names or ())
 
 
+def _coded(rows: Sequence[Row], changes: Sequence[Row], missing: frozenset[str]) -> list[Row]:
+    """Return the findings with the `code` of their cause, null for a cause of its own. Findings of one fault
+    are in the order of their checks. `missing`: servers that explain groups without a leader."""
+    delivery: dict[_Key, str] = {}
+    for check in DELIVERY:
+        for row in rows:
+            if row["check"] == check:
+                delivery.setdefault(_consumer(row), check)
+    disabled = {row["server"] for row in rows if row["check"] == "SERVER_210"}
+    removed = _removed_origins(rows, changes)
+    full = {_full_asset(row): row["check"] for row in rows if row["check"] in _FULL.values()}
+    flapping = {_consumer(row) for row in rows if row["check"] in _FLAPPING}
+    coded: list[tuple[int, Row]] = []
+    for row in rows:
+        check = row["check"]
+        code, place = _FAULTS.get(check, (CODES.get(check), 0))
+        more: Row = {}
+        if check in DELIVERY:
+            first, place = delivery[_consumer(row)], DELIVERY.index(check)
+            code = CODES.get(first, first.lower())
+        elif check == "SERVER_206" and row["server"] in disabled:
+            code = "server_reconfigured"
+        elif check in _ORIGIN_CHECKS and _group(row) in removed:
+            code, more = "origin_removed", _with_removal(row, removed[_group(row)])
+        elif check == "CAPACITY_201" and _full_asset(row) in full:
+            code, place = full[_full_asset(row)].lower(), 1
+        elif check in _ELECTIONS and not missing and _consumer(row) in flapping:
+            code, place = "leader_flapping", len(SAME_FAULT["leader_flapping"])
+        coded.append((place, {**row, **more, "code": code}))
+    coded.sort(key=lambda item: (SEVERITIES.index(item[1]["severity"]), item[0]))
+    return [row for _place, row in coded]
+
+
+_Key = tuple[Any, ...]
+
+
+def _consumer(row: Row) -> _Key:
+    return (*_group(row), row["consumer"])
+
+
+def _full_asset(row: Row) -> _Key:
+    """Return the scope and the name of a full asset, as forecasts name it."""
+    if row["check"] == "CAPACITY_201":
+        return (row["domain"], *str(row["name"]).split(" ")[:2])
+    names = (row["server"],) if row["server"] else (row["account"], row["stream"])
+    scope = next(scope for scope, check in _FULL.items() if check == row["check"])
+    return row["domain"], scope, "/".join(str(name) for name in names if name)
+
+
+def _removed_origins(rows: Sequence[Row], changes: Sequence[Row]) -> dict[_Key, dict[str, str]]:
+    """Return the removed origins of the streams that findings call cut off, with the times of their removal."""
+    gone = {_group(row): row["taken"] for row in changes if (row["object"], row["what"]) == ("stream", "removed")}
+    found: dict[_Key, dict[str, str]] = {}
+    for row in rows:
+        for origin in _peers(row) if row["check"] in _ORIGIN_CHECKS else ():
+            removal = gone.get((*_group(row)[:-1], origin))
+            if removal:
+                found.setdefault(_group(row), {})[origin] = removal
+    return found
+
+
+def _with_removal(row: Row, origins: Mapping[str, str]) -> Row:
+    names = " and ".join(sorted(origins))
+    return {
+        "text": f"its origin {names} was removed at {min(origins.values())}; {row['text']}",
+        "remedy": _ORIGIN_REMOVED.format(origin=names, subject=row["stream"]),
+    }
+
+
 #: The stream whose members a finding is about, with its domain; that of its consumers, too. The meta group has none.
 _Group = tuple[Any, ...]
 
@@ -197,7 +300,7 @@ def _members_behind(rows: Iterable[Row]) -> dict[_Group, set[str]]:
     """Return the members of each stream, and of the meta groups, that findings report as missing or behind."""
     found: dict[_Group, set[str]] = {}
     for row in rows:
-        code = CODES.get(row["check"], "")
+        code = row["code"] or ""
         names = [row["server"]] if code.startswith("meta_") else _peers(row)
         if code.endswith(("_replica_behind", "_peer_missing")):
             found.setdefault(_group(row), set()).update(filter(None, names))
@@ -210,7 +313,7 @@ def _peers(row: Row) -> list[str]:
 
 
 def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_Group, set[str]], several: bool) -> Any:
-    code = CODES.get(row["check"])
+    code = row["code"]
     subject, servers, absent = _subject(row, several), [row["server"]] if row["server"] else [], set()
     if code == "server_missing":
         # A snapshot may lack answers although all servers are up.
@@ -254,4 +357,6 @@ def _subject(row: Row, several: bool) -> str:
         kind, _space, name = str(row["name"]).partition(" ")
         # The group is at fault, or a member of it; a server that is up is not.
         return _META if kind == "_meta_" else f"{kind} {account}/{name}" if name else f"Raft group {account}/{kind}"
+    if row["check"] == "ACCOUNTS_201":
+        return f"{account} ({row['name']})"
     return str(row["server"] or account or row["cluster"] or row["name"] or row["fleet"] or "")
