@@ -49,6 +49,7 @@ INTERNAL = ("tests", "tools", "changelogs/fragments", "Makefile")
 GENERATED = (
     "docs/glossary.md",
     "docs/reference/",
+    "extensions/prometheus/natsops.rules.yml",
     "tools/words.py",
     "tests/unit/packaging/test_words.py",
     "tests/support/replies/",
@@ -97,10 +98,10 @@ RULES = (
         "put the noun first, with one 'of'",
     ),
     # 'There is no stream' states that something does not exist, which is the set phrase.
-    Rule("is-no", r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more)", "write 'is not a'"),
+    Rule("is-no", r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more|$)", "write 'is not a'"),
     Rule(
         "connective",
-        r"\b(?:meanwhile|beside|as long as|by then|in place of|so that|for that reason)\b",
+        r"\b(?:meanwhile|beside|(?<!times )as long as|by then|in place of|so that|for that reason)\b",
         "while, until, next to, instead of, so",
     ),
     Rule(
@@ -115,8 +116,9 @@ RULES = (
     Rule("away", r"\b(?:is|are|was|were|be) away\b", "unavailable, stopped, unreachable"),
     Rule(
         "test-name",
-        r"\btest_(?:what|who|whom|that|whether|how|nobody|somebody|whoever|of)_\w+",
-        "name the subject first",
+        r"\btest_(?:(?:what|who|whom|that|whether|how|nobody|somebody|whoever|of)_\w+"
+        r"|\w+_(?:no|some)body\w*|\w+_(?:what(?:ever)?|whoever|knows?|tells?|told|says?|said|asks?|asked|meanwhile|(?:is|are)_no)(?:_\w+)?)$",
+        "name the subject first, then the behaviour in the terms of the field",
         True,
     ),
     Rule(
@@ -131,10 +133,11 @@ RULES = (
 EXCEPTIONS = {
     r"user(?:s)? nobody|nobody:nogroup|`nobody`": "the system's user",
     r"what-if|What's [Nn]ew": "set terms",
-    r"WantedBy|Wants=|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
+    r"WantedBy|Wants=|^Wants$|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of other programs",
     r"no_body|look ?up|looks? up": "a lookup",
     r"whole-stage": "Spark's term for its code generation",
     r"slowest_rtt double, asked|asked boolean|array_contains\(asked": "stored columns",
+    r"^Spoke$|is_spoke": "the role of a leaf node",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))
 #: Most lines break no rule, and one search is cheaper than one for each rule.
@@ -169,7 +172,7 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             prose.append((token.start[0], re.sub(r"`[^`]*`", "``", token.string.lstrip("#: "))))
         elif token.type == tokenize.STRING:
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
-            if re.fullmatch(r"-{0,2}[a-z]+", text):
+            if re.fullmatch(r"-{0,2}[a-z_]+", text):
                 continue  # a name, such as that of a column or an option
             # The expressions of an f-string are code.
             if re.match("[rR]?[fF]", token.string):
@@ -182,13 +185,20 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
 
 
 def text_parts(path: str, source: str) -> list[tuple[int, str]]:
-    """Return the prose of any other file with line numbers, without code, link targets and Jinja expressions."""
+    """Return the prose of any other file with line numbers, without code, link targets and Jinja expressions. For a shell
+    script these are the comments and quoted texts."""
     if path.endswith(".md"):
         source = re.sub(
             r"^( *)```.*?^\1```", lambda block: "\n" * block[0].count("\n"), source, flags=re.DOTALL | re.MULTILINE
         )
         source = re.sub(r"`[^`\n]*`", "``", source)
         source = re.sub(r"\]\([^)\s]*\)", "]()", source)
+        # A heading may be an indirect question, such as "What a failure shows".
+        source = re.sub(r"^(#+) What\b", r"\1", source, flags=re.MULTILINE)
+    if path.endswith(".sh"):
+        lines = source.splitlines()
+        lines = [line if line.startswith("#") else " ".join(re.findall(r'"[^"]*"', line)) for line in lines]
+        source = "\n".join(lines)
     source = re.sub(r"{[{%].*?[%}]}", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)
     return [(number, line.strip().lstrip("#- ")) for number, line in enumerate(source.splitlines(), 1)]
 

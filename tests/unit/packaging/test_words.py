@@ -19,6 +19,7 @@ WORDINGS = [
     ("is-no", "n2 is no leader", "there is no leader"),
     ("connective", "Meanwhile, the copy grows.", "Until then, the copy grows."),
     ("connective", "The copy grows meanwhile.", "The copy grows until then."),
+    ("connective", "It waits as long as n1 is down.", "It takes three times as long as before."),
     ("cousin", "The archive is whole.", "The archive is intact."),
     ("goes-on", "The roll goes on.", "The roll continues."),
     ("look", "It looks at the disk.", "It looks up the name."),
@@ -42,11 +43,19 @@ def test_names_and_code_have_their_own_rules() -> None:
 
     assert rules("a.py", "def path_of(told):\n    of_hours = out_of_time\n") == [("identifier", 1), ("identifier", 2)]
     assert rules("test_a.py", "def test_nobody_answers(): pass\n") == [("test-name", 1)]
+    assert rules("test_a.py", "def test_a_server_tells_its_age(): pass\ntest_age_is_unknown = 1\n") == [
+        ("test-name", 1)
+    ]
     assert rules("a.py", 'f"{wanted} is set"\n"{wanted} is set"\n') == [("wanted", 2)]
     assert rules("a.py", 'row["what"]\nf("what it is")\n') == [("what", 2)]
     assert rules("a.py", '"""Return `what`."""\n# `what` of what\n') == [("what", 2), ("of-which", 2)]
     assert rules("a.md", "`what`\n```\nwhat\n```\nwhat\n") == [("what", 5)]
     assert rules("a.md", "[causes](gate.md#what-fails)\n[what](gate.md)\n") == [("what", 2)]
+    assert rules("a.md", "## What it creates\n[see](a.md#what-it-creates)\nWhat it creates is kept\n") == [("what", 3)]
+    assert rules("a.sh", 'say "Java is missing."\n# It says so.\nsay "Nobody answers."\n') == [
+        ("machine-verb", 2),
+        ("nobody", 3),
+    ]
     assert rules("a.yml", "a: '{{ what }}'\nb: what\n") == [("what", 2)]
 
 
