@@ -191,7 +191,7 @@ test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansib
 
 # Three runs of pytest: a JUnit file would only contain the last one.
 test-chaos: override JUNIT :=
-test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
+test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## complete operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
 	@$(PYTEST) -m chaos tests/lab
 	@$(SPARK_PYTEST) -m chaos tests/insights

@@ -352,7 +352,7 @@ CHECK_ALERTS = tuple(_check(one) for one in REGISTRY.checks.values() if one.seve
 #: Kinds of root causes without an alert, and why.
 SILENT = {
     "maintenance": "no fault: NatsopsMaintenanceOverdue fires when it lasts too long",
-    "request": "speaks against a stop that somebody asks for, which the exporter does not",
+    "request": "an objection to a requested stop; the exporter requests none",
 }
 
 

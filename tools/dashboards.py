@@ -180,8 +180,8 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
     ),
     "Operations": (
         Panel("In progress", NUMBER, "Operations.", {"": f"sum({of('natsops_roll_in_progress')}) or vector(0)"}),
-        Panel("Batch", NUMBER, "Of the last operation.", {"{{cluster}}": of("natsops_roll_batch")}),
-        Panel("Batches", NUMBER, "Of the last operation.", {"{{cluster}}": of("natsops_roll_batches")}),
+        Panel("Batch", NUMBER, "In the last operation.", {"{{cluster}}": of("natsops_roll_batch")}),
+        Panel("Batches", NUMBER, "In the last operation.", {"{{cluster}}": of("natsops_roll_batches")}),
         Panel("Left", NUMBER, "Estimated remaining time.", {"{{cluster}}": of("natsops_roll_left_seconds")}, unit="s"),
         Panel(
             "Failed", NUMBER, "Whether the last operation failed.", {"{{cluster}}": of("natsops_roll_failed")}, bad=1

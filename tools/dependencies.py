@@ -58,7 +58,7 @@ CLASSIFIERS = {
 #: Programs that `make lint` runs on our files. Their code is not combined with ours, so the terms need not be compatible.
 SEPARATE = {"codespell"}
 #: Packages with missing or incomplete metadata, with the licence from their files.
-TOLD = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}
+LICENCES = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}
 
 #: The locks by purpose; development has several ansible-cores; the first purposes reach a user.
 LOCKS = {
@@ -127,7 +127,7 @@ def normal(name: str) -> str:
 
 def licence(metadata: importlib.metadata.PackageMetadata, name: str) -> str:
     """Return an SPDX expression, empty if the package has none in a known form."""
-    for text in (TOLD.get(name), metadata.json.get("license_expression"), metadata.json.get("license")):
+    for text in (LICENCES.get(name), metadata.json.get("license_expression"), metadata.json.get("license")):
         try:
             return str(SPDX.parse(text or "?", validate=True, strict=True))
         except ExpressionError:
@@ -167,18 +167,18 @@ def table() -> Iterator[str]:
     licences = {**written(), **installed()}
     yield "<!-- Written by `make licences` from the locks in requirements/ and the metadata of the packages. -->"
     yield ""
-    yield "# Licences of what is used"
+    yield "# Licences of dependencies"
     yield ""
-    yield "natsops.jetstream is GPL-3.0-or-later. Of others it holds uPlot (MIT), which draws the charts of the insights' report."
-    yield "What it is used, developed and tested with:"
+    yield "natsops.jetstream is GPL-3.0-or-later. It contains uPlot (MIT), which draws the charts of the insights' report."
+    yield "The packages with which it is used, developed and tested:"
     yield ""
     yield "| package | licence | used by |"
     yield "| --- | --- | --- |"
     for name in sorted({name for packages in purposes.values() for name in packages}):
         if not licences.get(name):
             raise SystemExit(
-                f"The licence of {name} is not known. Run `make licences`; if that does not help, look at its files, and add it "
-                "to TOLD in tools/dependencies.py."
+                f"The licence of {name} is not known. Run `make licences`; if that does not help, read its files, and add it "
+                "to LICENCES in tools/dependencies.py."
             )
         if name not in SEPARATE and not fits(SPDX.parse(licences[name])):
             raise SystemExit(f"{name} is {licences[name]}, which does not fit GPL-3.0-or-later: do without it.")

@@ -249,7 +249,7 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """Yield the lines of docs/compatibility.md from the results of all slices by their names."""
     yield "<!-- Written by `make test-matrix` from its own results. -->"
     yield ""
-    yield "# What it is tested with"
+    yield "# Tested versions"
     yield ""
     yield "Controllers: unit tests, `ansible-test sanity`, and the tests with real servers that exercise Ansible most."
     yield ""

@@ -38,9 +38,9 @@ INVENTORY = """
         content: "{{ {'nats': {'hosts': dict(groups['nats'] | zip(described))}} | to_json }}"
       no_log: true
       vars:
-        wanted: "nats_server_|ansible_(connection|host|python_interpreter)$"
+        shown: "nats_server_|ansible_(connection|host|python_interpreter)$"
         described: >-
-          {{ groups['nats'] | map('extract', hostvars) | map('dict2items') | map('selectattr', 'key', 'match', wanted)
+          {{ groups['nats'] | map('extract', hostvars) | map('dict2items') | map('selectattr', 'key', 'match', shown)
              | map('items2dict') }}
 """
 
@@ -95,7 +95,7 @@ def browser(page: Path, image: Path) -> None:
 def main(demo: Path) -> int:
     """Write the pictures; return 1 when one is too large for a repository."""
     IMAGES.mkdir(exist_ok=True)
-    report = (demo / "report.txt").read_text().partition("\nThe cluster goes on running")[0]
+    report = (demo / "report.txt").read_text().partition("\nThe cluster keeps running")[0]
     terminal("report.svg", "make demo", report)
     terminal("plan.svg", "ansible-playbook natsops.jetstream.restart -i inventory.yml --check", plan(demo))
     browser(demo / "insights/fetched/report.html", IMAGES / "insights.png")

@@ -36,7 +36,7 @@ LICENCES = REFERENCE / "licences.md"
 #: Written by `make views`, which needs Spark.
 VIEWS = REFERENCE / "insights_views.md"
 SPARK = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.types")
-NOTICE = "<!-- Written by `make docs`; change what it is made from instead. -->"
+NOTICE = "<!-- Written by `make docs`; change its sources instead. -->"
 
 
 def text(value: str | Sequence[str] | None) -> str:
@@ -122,7 +122,7 @@ def role_page(role: Path) -> str:
 
     lines = [NOTICE, "", f"# Role {COLLECTION}.{role.name}", "", "## Entry points", ""]
     lines += table(
-        ("tasks_from", "what it does"),
+        ("tasks_from", "effect"),
         ((f"`{name}`", text(spec.get("description") or spec.get("short_description"))) for name, spec in specs.items()),
     )
     lines += ["", "## Variables", ""]
@@ -136,7 +136,7 @@ def role_page(role: Path) -> str:
             lines += [
                 f"### {title}",
                 "",
-                *table(("variable", "type", "default", "what it is"), option_rows(group, defaults)),
+                *table(("variable", "type", "default", "description"), option_rows(group, defaults)),
                 "",
             ]
         shown.update(group)
@@ -180,13 +180,13 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
     connects = bool(shared) and set(shared) <= set(options)
     own = {key: option for key, option in options.items() if not (connects and key in shared)}
     if own:
-        yield from table(("option", "type", "default", "what it is"), option_rows(own, {}))
+        yield from table(("option", "type", "default", "description"), option_rows(own, {}))
         yield ""
     if connects:
         yield from ("It takes the [connection options](#connection-options) as well.", "")
     if entry.get("return"):
         rows = ((f"`{key}`", kind(value), text(value.get("description"))) for key, value in entry["return"].items())
-        yield from table(("returns", "type", "what it is"), rows)
+        yield from table(("returns", "type", "description"), rows)
         yield ""
     if entry.get("examples"):
         yield from ("```yaml", *entry["examples"].strip().splitlines(), "```", "")
@@ -195,7 +195,7 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
 def index(docs: Mapping[str, Any]) -> Iterator[str]:
     """Yield the table of a page's plugins."""
     rows = ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items())
-    yield from (*table(("name", "what it does"), rows), "")
+    yield from (*table(("name", "description"), rows), "")
 
 
 def plugin_page(title: str, plugin_type: str) -> str:
@@ -207,7 +207,7 @@ def plugin_page(title: str, plugin_type: str) -> str:
         lines += [
             "## Connection options",
             "",
-            *table(("option", "type", "default", "what it is"), option_rows(shared, {})),
+            *table(("option", "type", "default", "description"), option_rows(shared, {})),
             "",
         ]
     for name, entry in docs.items():
@@ -239,7 +239,7 @@ def event_source_page() -> str:
     docs = event_source_docs()
     lines = [NOTICE, "", f"# Event sources of {COLLECTION}", ""]
     lines += [
-        "What they are for is in [Event-driven](../event-driven.md). A key of an event that is not known is absent.",
+        "[Event-driven](../event-driven.md) describes their use. If the value of a key is unknown, the event lacks the key.",
         "",
     ]
     lines += index(docs)
@@ -258,17 +258,18 @@ def insights_page(module: str, function: str = "page") -> str:
 
 
 SERVER_VERSIONS = """\
-What is known of each version of nats-server. `deploy`, `upgrade` and `restart` warn of what the versions that run, or should run,
-have of it; `diagnose` notes it. Fixes of security that are not listed: <https://advisories.nats.io>.
+The known defects of each version of nats-server. `deploy`, `upgrade` and `restart` warn of those in the running and the desired
+versions; `diagnose` lists them as notes. Security fixes that are not listed: <https://advisories.nats.io>.
 """
 UPGRADES = """\
-Patch releases of a minor release may be skipped, minor releases are taken one by one, each first to its newest patch release.
-`-e nats_server_allow_skipped_minors=true` takes several at once and the responsibility; the tests go from 2.10.27 straight to
-2.15.1 under load that way, after 2.9.10 to 2.10.27, and lose no acknowledged message.
+An upgrade may skip patch releases, but no minor release: upgrade to the newest patch release of each one in turn. With
+`-e nats_server_allow_skipped_minors=true` an upgrade may skip minor releases at your own risk. The tests upgrade under load from
+2.9.10 to 2.10.27 and from there to 2.15.1, and lose no acknowledged message.
 """
 DOWNGRADES = """\
-Upstream supports going back one patch release. Anything else needs `-e nats_server_allow_downgrade=true`. What is older than the
-table allows is refused all the same, and so is a version that does not know what a stream or consumer uses; the message names it.
+Upstream supports going back one patch release. Any other downgrade needs `-e nats_server_allow_downgrade=true`. Two
+downgrades are always refused: to a version older than the table permits, and to one that lacks a feature that a stream or a
+consumer uses. The message names the stream or consumer.
 """
 
 
@@ -314,18 +315,19 @@ def server_versions_page() -> str:
     )
     lines += ["", "## Known defects", ""]
     lines += table(
-        ("affected", "what happens", "cured in", "source"),
+        ("affected", "effect", "fixed in", "source"),
         (
             (
                 ", ".join(first if first == last else f"{first} to {last}" for first, last in defect.affected),
-                defect.what + (f" (with `{defect.needs}`)" if defect.needs and defect.needs not in defect.what else ""),
-                ", ".join(defect.cured),
+                defect.effect
+                + (f" (with `{defect.needs}`)" if defect.needs and defect.needs not in defect.effect else ""),
+                ", ".join(defect.fixed),
                 defect.source,
             )
             for defect in known.DEFECTS
         ),
     )
-    lines += ["", "Series before 2.9 were not looked at; later series than a cure have it as well."]
+    lines += ["", "Series before 2.9 were not checked. Series newer than the listed ones have the fix, too."]
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
 
 
@@ -338,11 +340,11 @@ def metrics_page() -> str:
         "",
         NOTICE,
         "",
-        "What the exporter serves ([how](../metrics.md)). Each series has the label `fleet` besides.",
+        "The metrics of the [exporter](../metrics.md). Each series also has the label `fleet`.",
         "",
     ]
     lines += table(
-        ("metric", "labels", "what it is"),
+        ("metric", "labels", "description"),
         ((code(metric.name), ", ".join(map(code, metric.labels)), cell(metric.about)) for metric in known.METRICS),
     )
     states, reasons = (", ".join(map(code, names)) for names in (known.STATES, known.REASONS))

@@ -324,7 +324,7 @@ def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
     for outcome in outcomes:
         tests = failed.get(outcome.part, [])
         if tests and not PARTS.signals:
-            print(f"\n{BOLD}=== make {outcome.part}, again, only what failed: {len(tests)}{PLAIN}", flush=True)
+            print(f"\n{BOLD}=== make {outcome.part}, again, only the failed tests: {len(tests)}{PLAIN}", flush=True)
             flakes += rerun(outcome, tests)
     return flakes
 

@@ -64,7 +64,9 @@ def provide_pip_scripts() -> None:
     """Put our own pip script where ansible-test expects its download, for each version that it may need."""
     wanted = re.findall(r"\bpip='([\d.]+)'", Path(ansible_test_requirements.__file__).read_text())
     if not wanted:
-        raise SystemExit(f"Cannot tell which pip ansible-test {ansible.__version__} wants: its source has changed.")
+        raise SystemExit(
+            f"The pip version that ansible-test {ansible.__version__} needs is unknown: its source has changed."
+        )
     cache = HOME / ".ansible" / "test" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     for version in wanted:

@@ -35,7 +35,7 @@ def unpacked(archive: Path, integrity: str) -> dict[str, bytes]:
     method, _dash, digest = integrity.partition("-")
     found = base64.b64encode(hashlib.new(method, archive.read_bytes()).digest()).decode()
     if found != digest:
-        raise ValueError(f"{archive.name} is not the package that was looked at: {method}-{found}, not {integrity}")
+        raise ValueError(f"{archive.name} is not the reviewed package: {method}-{found}, not {integrity}")
     with tarfile.open(archive) as package:
         members = {name: package.extractfile(member) for member, name in FILES.items()}
         return {name: member.read() for name, member in members.items() if member is not None}

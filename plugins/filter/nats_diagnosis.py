@@ -90,7 +90,7 @@ _value:
   type: dict
   sample:
     schema: 1
-    verdict: {status: warning, text: "WORKING, with 1 warnings. Not looked at: logs."}
+    verdict: {status: warning, text: "WORKING, with 1 warnings. Not checked: logs."}
     checks:
       - {check: versions, status: found, summary: "2.10.27, 2.15.1"}
     findings:

@@ -29,7 +29,7 @@ options:
     description: The record of the loaded configuration, with the C(instance) of the process and C(config).
     type: dict
     default: {}
-  wanted:
+  desired:
     description:
       - The desired state, with C(version), C(binary), C(config), C(digest), C(record), C(config_differs),
         C(config_changed_at) and C(tls_changed_at).
@@ -40,7 +40,7 @@ options:
 EXAMPLES = r"""
 - name: Decide which action this host needs
   ansible.builtin.debug:
-    msg: "{{ {'running': false} | natsops.jetstream.nats_required_action(wanted={'version': '2.10.27'}) }}"
+    msg: "{{ {'running': false} | natsops.jetstream.nats_required_action(desired={'version': '2.10.27'}) }}"
 """
 
 RETURN = r"""
@@ -73,16 +73,16 @@ def nats_required_action(
     running: dict[str, Any],
     varz: dict[str, Any] | None = None,
     recorded: dict[str, Any] | None = None,
-    wanted: dict[str, Any] | None = None,
+    desired: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the action and the configuration to reload first; see DOCUMENTATION."""
-    recorded, wanted = recorded or {}, wanted or {}
-    action = required_action(running, varz or {}, recorded, wanted)
+    recorded, desired = recorded or {}, desired or {}
+    action = required_action(running, varz or {}, recorded, desired)
     return {
         "required_action": action,
         "untouched": action["action"] == "none"
-        and (not running.get("running") or recorded == wanted.get("record", recorded)),
-        "reload_first": reload_first(running, recorded, wanted),
+        and (not running.get("running") or recorded == desired.get("record", recorded)),
+        "reload_first": reload_first(running, recorded, desired),
     }
 
 

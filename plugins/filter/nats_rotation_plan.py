@@ -21,7 +21,7 @@ options:
     description:
       - The hosts by name.
       - For V(credentials) each has C(running), C(loaded) (the structured configuration that the process has loaded,
-        empty if unknown), C(wanted) (that of the inventory, with hashed passwords), C(given) (the same with the
+        empty if unknown), C(desired) (that of the inventory, with hashed passwords), C(given) (the same with the
         original passwords) and C(restart_pending) (the service definition is newer than the process).
       - For V(certificates) C(installed), C(current) and C(new) are the C(ca) and the C(certificate) in PEM form that
         are on the host, in the inventory, and planned as a replacement (empty without a different authority);

@@ -154,7 +154,7 @@ def gc_paused() -> Iterator[None]:
     """Make the garbage collector run less often in this context.
 
     A cluster's state is millions of values without cycles. By default Python traverses them repeatedly during reading,
-    which takes as long as reading them.
+    which doubles the time.
     """
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)

@@ -182,7 +182,7 @@ def fitting(make: Callable[[int], Page]) -> Page:
     return next((one for one in pages if len(one.screen) <= MAX_SCREEN), pages[0])
 
 
-def first_of(pages: Sequence[Page], what: str) -> Page:
+def first_items(pages: Sequence[Page], what: str) -> Page:
     """Return the lines of many items. The screen has those of the first items."""
     shown = shown_rows(len(pages))
     screen = [line for place in shown for line in pages[place].screen]
@@ -192,7 +192,7 @@ def first_of(pages: Sequence[Page], what: str) -> Page:
 
 
 def names_line(head: str, names: Sequence[str]) -> Page:
-    """Return a line that ends with names, of which the screen has the first ones; nothing without names."""
+    """Return a line that ends with names; the screen has the first names only. Nothing without names."""
     if not names:
         return Page()
     return Page((f"{head}{', '.join(names)}",), (f"{head}{some_names(names)}",))

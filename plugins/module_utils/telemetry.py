@@ -66,7 +66,7 @@ class Reported:
 Tree = dict[str, Union[Field, "Tree"]]
 
 
-def tree_of(fields: Sequence[Field]) -> Tree:
+def field_tree(fields: Sequence[Field]) -> Tree:
     root: Tree = {}
     for field in fields:
         *above, name = field.keys

@@ -134,7 +134,7 @@ def content_text(values: dict[str, Any], title: str) -> bytes:
     return f"---\n# {title}\n{body}".encode("utf-8", "surrogateescape")
 
 
-def files_of(adoption: Adoption, root: str) -> list[File]:
+def inventory_files(adoption: Adoption, root: str) -> list[File]:
     """Return the files of the inventory."""
     hosts: dict[str, Any] = {server.host: None for server in adoption.servers}
     found = [
@@ -157,7 +157,7 @@ def files_of(adoption: Adoption, root: str) -> list[File]:
 def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
     """Write the files that differ and return their paths. Raises FilesError."""
     root = module.params["path"]
-    files = [file for file in files_of(adoption, root) if file.differs()]
+    files = [file for file in inventory_files(adoption, root) if file.differs()]
     edited = [
         file.path for file in files if os.path.exists(file.path) and file.path != os.path.join(root, "report.txt")
     ]

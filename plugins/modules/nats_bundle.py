@@ -146,15 +146,15 @@ missing:
   type: list
   elements: dict
   sample:
-    - {server: n2-c1, what: host, reason: the host cannot be reached}
-    - {server: n2-c1, what: server, reason: it did not answer}
+    - {server: n2-c1, item: host, reason: the host cannot be reached}
+    - {server: n2-c1, item: server, reason: it did not answer}
 cut:
   description: The parts that did not fit, or are included only partly.
   returned: success
   type: list
   elements: dict
   sample:
-    - {server: n1-c1, what: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
+    - {server: n1-c1, item: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
 lines:
   description: The same for people.
   returned: success

@@ -510,7 +510,7 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         file, note = _write_all(outcome, module.params)
     if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
         return {"changed": False, **outcome.as_dict(most), "problems_file": file}
-    # The description omits what the message already contains, to avoid printing it twice, and is a single line of YAML.
+    # The description is a single line of YAML and repeats nothing of the message, which Ansible prints next to it.
     failure = NatsFailure(outcome.code, outcome.description).as_dict()
     module.fail_json(
         msg=printable(message(outcome, note)), failure=failure, **outcome.as_dict(most), problems_file=file

@@ -312,7 +312,9 @@ def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
         )
     system, own = api.own_account(), client.identity
     if system is None:
-        raise NatsFailure("unsupported", f"{client.url} does not tell this user's account; that needs nats-server 2.10")
+        raise NatsFailure(
+            "unsupported", f"{client.url} does not report this user's account; that needs nats-server 2.10"
+        )
     rows = [row for row in reading.connections if row["account"] != system and key(row) != own]
     even = shares(rows, reading.servers) if params["balance"] else {}
     return Found(reading.servers, rows, even, surplus(rows, even) if params["balance"] else rows)

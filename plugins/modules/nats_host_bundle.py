@@ -122,14 +122,14 @@ missing:
   type: list
   elements: dict
   sample:
-    - {what: disks/smart-sda.txt, reason: smartctl is not installed}
+    - {item: disks/smart-sda.txt, reason: smartctl is not installed}
 cut:
   description: The incomplete files, with the reasons.
   returned: success
   type: list
   elements: dict
   sample:
-    - {what: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
+    - {item: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
 """
 
 import os
@@ -171,12 +171,12 @@ def make_subject(given: dict[str, Any]) -> Subject:
     )
 
 
-def bounds_of(given: dict[str, Any]) -> Bounds:
+def read_bounds(given: dict[str, Any]) -> Bounds:
     """Return the bounds. Raises ValueError for one that lets nothing through."""
     bounds = Bounds(given["command_timeout"], given["timeout"], size_bytes(given["max_size"]))
     for name, value in (
         ("command_timeout", bounds.command),
-        ("timeout", bounds.whole),
+        ("timeout", bounds.total),
         ("max_size", bounds.size),
     ):
         if value <= 0:
@@ -187,7 +187,7 @@ def bounds_of(given: dict[str, Any]) -> Bounds:
 def collect(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises ValueError, ProcessError and OSError."""
     given = module.params
-    subject, bounds = make_subject(given), bounds_of(given)
+    subject, bounds = make_subject(given), read_bounds(given)
     if module.check_mode:
         wanted = [probe.name for probe in probes(subject, find_disks(subject.store_dir), bounds.size)]
         return {"changed": True, "path": "", "size": 0, "files": wanted, "missing": [], "cut": []}

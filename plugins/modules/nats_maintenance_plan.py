@@ -122,7 +122,7 @@ lines:
   elements: str
   sample:
     - "n3-c1 goes out of service until 2026-11-24T20:00:00Z (by ops@ctl-1: new disk)"
-    - "while n3-c1 is away: streams and consumers that miss a replica: 31, that need another leader: 12"
+    - "while n3-c1 is stopped: 31 streams and consumers have reduced redundancy, 12 need a new leader"
 ok:
   description: Whether the maintenance may begin.
   returned: success

@@ -152,12 +152,12 @@ refusals:
   type: list
   elements: str
   sample:
-    - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+    - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), fewer than the required 3. Add servers first
 refusal:
   description: The same for people, limited to one screen.
   returned: success
   type: str
-  sample: without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+  sample: without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), fewer than the required 3. Add servers first
 lines:
   description: The plan for people.
   returned: success
@@ -169,7 +169,7 @@ warnings_found:
   returned: success
   type: list
   elements: str
-  sample: ['without n5-c1 the meta group has 4 members, which stand no more failures than 3 do']
+  sample: ['without n5-c1 the meta group has 4 members, which survive no more failures than 3 would']
 joining:
   description: Hosts on which servers will be installed and started.
   returned: success
@@ -241,7 +241,7 @@ problems:
       severity: error
       subject: meta group
       message: >-
-        without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+        without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), fewer than the required 3. Add servers first
       servers: []
 """
 

@@ -71,7 +71,7 @@ reason:
   description: Why it has not joined, or why its state could not be read. Empty if it has joined.
   returned: success
   type: str
-  sample: n3-c1 answers requests, and the meta leader n1-c1 has not heard from it since it was started
+  sample: n3-c1 answers requests, but the meta leader n1-c1 has received nothing from it since its start
 waited:
   description: Seconds waited.
   returned: success

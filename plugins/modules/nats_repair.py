@@ -42,7 +42,7 @@ options:
     type: list
     elements: str
     default: []
-  cures:
+  fixes:
     description:
       - Fixes that may be applied. V(recreate), V(reset) (nats-server 2.14 and newer) and V(delete) (not for durable
         consumers) apply to consumers, V(replace_replica), V(refill) and V(cancel_move) to streams.
@@ -115,7 +115,7 @@ EXAMPLES = r"""
 - name: Recreate a missing consumer at the ack floor from the last report
   natsops.jetstream.nats_repair:
     assets: [APP/ORDERS/worker]
-    cures: [recreate]
+    fixes: [recreate]
     floors: {APP/ORDERS/worker: 1200}
     account_users:
       - {account: APP, user: ops, password: "{{ app_ops_password }}"}
@@ -131,8 +131,8 @@ lines:
   type: list
   elements: str
   sample:
-    - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the members that are there and back, so that
-      the meta leader chooses further ones (refill, risk: none)"
+    - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the number of existing members and back,
+      which makes the meta leader choose the missing members (refill, risk: none)"
 screen:
   description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
   returned: success, and when a fix fails
@@ -148,7 +148,7 @@ steps:
       asset: APP/ORDERS/worker
       server: ''
       message: consumer APP/ORDERS/worker is in the meta group's log, but not on any server
-      cure: recreate
+      fix: recreate
       risk: redelivery
       does: recreate it with its configuration at its ack floor 1200
       refused: ''
@@ -183,7 +183,7 @@ done:
   type: list
   elements: dict
   sample:
-    - {asset: APP/ORDERS/worker, cure: recreate, seen: recreated; it delivers after 1200, changed: true}
+    - {asset: APP/ORDERS/worker, fix: recreate, seen: recreated; it delivers after 1200, changed: true}
 """
 
 from collections.abc import Sequence
@@ -192,7 +192,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import (
-    CURES,
+    FIXES,
     POSITION_LOST,
     Request,
     Step,
@@ -232,7 +232,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     params = module.params
     request = Request(
         params["assets"],
-        params["cures"],
+        params["fixes"],
         params["allow"],
         parse_floors(params["floors"]),
         frozenset(params["dead_servers"]),
@@ -273,7 +273,7 @@ def step_results(steps: Sequence[Step]) -> dict[str, Any]:
         "done": [],
         "diff": {
             "before": {step.finding.subject: step.finding.code for step in due},
-            "after": {step.finding.subject: step.cure for step in due},
+            "after": {step.finding.subject: step.fix for step in due},
         },
     }
 
@@ -282,7 +282,7 @@ def main() -> None:
     module = make_module(
         {
             "assets": {"type": "list", "elements": "str", "default": []},
-            "cures": {"type": "list", "elements": "str", "choices": list(CURES), "default": list(CURES)},
+            "fixes": {"type": "list", "elements": "str", "choices": list(FIXES), "default": list(FIXES)},
             "allow": {"type": "list", "elements": "str", "choices": [POSITION_LOST], "default": []},
             "floors": {"type": "dict", "default": {}},
             "dead_servers": {"type": "list", "elements": "str", "default": []},

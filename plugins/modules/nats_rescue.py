@@ -272,7 +272,7 @@ done:
     - step: remove
       server: n3-c1
       does: remove n3-c1 from the meta group and from every stream
-      seen: n3-c1 is no member any more
+      seen: n3-c1 is no longer a member
 """
 
 from collections.abc import Mapping, Sequence

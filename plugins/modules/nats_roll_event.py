@@ -302,7 +302,7 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 
 def mask_secrets(module: AnsibleModule) -> None:
-    """Mask the connection's secrets, whatever their source. A connection that cannot be resolved has none."""
+    """Mask the connection's secrets from options, contexts and the environment. An invalid connection has none."""
     try:
         module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:

@@ -200,7 +200,7 @@ lines:
   elements: str
   sample:
     - "batch 1 of 3: n2 (max_payload changed)"
-    - "while batch 1 is down: streams and consumers that miss a replica: 31, that need another leader: 12"
+    - "batch 1 takes 31 streams and consumers to reduced redundancy; 12 need a new leader"
 refusal:
   description: Why the restart must not begin, as the root causes of RV(errors). Empty if nothing prevents it.
   returned: success
@@ -308,7 +308,7 @@ problems:
     - code: roll_few_replicas
       severity: warning
       subject: stream APP/EVENTS
-      message: "stream APP/EVENTS (R1) is away while n2-c1 restart(s): 1 of 1 replicas make its quorum"
+      message: "stream APP/EVENTS (R1) is unavailable while n2-c1 restart(s): its quorum is 1 of 1 replicas"
       servers: [n2-c1]
 """
 

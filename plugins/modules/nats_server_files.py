@@ -193,7 +193,7 @@ def requested_directories(module: AnsibleModule) -> list[Directory]:
     ]
 
 
-def files_of(module: AnsibleModule) -> list[File]:
+def desired_files(module: AnsibleModule) -> list[File]:
     """Return the desired files in the order of their replacement."""
     found = [
         File(
@@ -312,7 +312,7 @@ def write(path: str, content: bytes) -> None:
 def ensure(module: AnsibleModule) -> dict[str, Any]:
     """Return the values of the module."""
     directories = [one for one in requested_directories(module) if one.differs()]
-    files = files_of(module)
+    files = desired_files(module)
     changed = [file for file in files if file.differs()]
     tried, digest = try_configuration(module, files)
     units = unit_files(files, module.params["unit"])

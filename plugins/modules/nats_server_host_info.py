@@ -269,7 +269,7 @@ certificate:
 tunings:
   description: >-
     For each of O(tunings), C(findings) (texts on possible improvements), C(settable) (whether it can be changed from
-    here), and what the change requires.
+    here), and the requirements of the change.
   type: dict
   returned: always
 """

@@ -112,7 +112,7 @@ options:
 notes:
   - "Failures before anything is created: V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name ends
     below its backup, as an interrupted restore leaves it) and V(unsupported). V(incomplete) and V(not_seen) mean that
-    the stream exists; the message lists what it lacks."
+    the stream exists; the message lists its missing parts."
   - From 2.15 on, a restored stream has lost the message ids of its duplicate window, and messages that were delivered
     but not acknowledged are delivered again. RV(caveats) lists both.
 seealso:

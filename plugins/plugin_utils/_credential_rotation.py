@@ -22,7 +22,7 @@ def host_credentials(host: Mapping[str, Any]) -> HostCredentials:
     return HostCredentials(
         running=boolean(host["running"]),
         loaded=normalise(host["loaded"]) if host.get("loaded") else None,
-        wanted=normalise(host["wanted"]),
+        desired=normalise(host["desired"]),
         given=normalise(host["given"]),
         restart_pending=boolean(host.get("restart_pending", False)),
     )

@@ -55,7 +55,7 @@ Work = Callable[[], tuple[int, str]]
 class Figures:
     """The medians of some runs, in seconds; `parts` is CPU time. `rows`: how many assets the result holds."""
 
-    what: str
+    operation: str
     streams: int
     rows: int
     elapsed: float
@@ -101,7 +101,7 @@ class Clock:
             yield
 
 
-def measure(what: str, streams: int, repeat: int, work: Work) -> Figures:
+def measure(operation: str, streams: int, repeat: int, work: Work) -> Figures:
     """Return the medians of some runs of the work, after one that does not count."""
     rows, _text = work()
     runs: list[tuple[float, float, dict[str, float]]] = []
@@ -115,7 +115,7 @@ def measure(what: str, streams: int, repeat: int, work: Work) -> Figures:
         parts["rest"] = cpu - sum(parts.values())
         runs.append((elapsed, cpu, parts))
     return Figures(
-        what,
+        operation,
         streams,
         rows,
         statistics.median(run[0] for run in runs),
@@ -237,7 +237,7 @@ def run(version: str, sizes: Sequence[int], repeat: int, consumer_replicas: int)
             before = size
             connections, measured = works(cluster)
             with connections:
-                figures += [measure(what, size, repeat, work) for what, work in measured.items()]
+                figures += [measure(operation, size, repeat, work) for operation, work in measured.items()]
             report = nats_report(cluster)
         return {"version": version, "figures": [figure.__dict__ for figure in figures], "nats_stream_report": report}
 
@@ -247,20 +247,20 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         f"### nats-server {result['version']}",
         "",
-        "| what | streams | elapsed s | CPU s | CPU s per 1000 | of the smallest size | client | JSON | model | rest |",
+        "| operation | streams | elapsed s | CPU s | CPU s per 1000 | of the smallest size | client | JSON | model | rest |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     first: dict[str, float] = {}
     for figure in result["figures"]:
         each = figure["cpu"] / figure["streams"] * 1000
-        ratio = each / first.setdefault(figure["what"], each)
+        ratio = each / first.setdefault(figure["operation"], each)
         shares = " | ".join(f"{figure['parts'][part] / figure['cpu']:.0%}" for part in PARTS)
         lines.append(
-            f"| {figure['what']} | {figure['streams']} | {figure['elapsed']:.2f} | {figure['cpu']:.3f} | {each:.3f} "
+            f"| {figure['operation']} | {figure['streams']} | {figure['elapsed']:.2f} | {figure['cpu']:.3f} | {each:.3f} "
             f"| ×{ratio:.2f} | {shares} |"
         )
     if result["nats_stream_report"] is not None:
-        last = next(item for item in reversed(result["figures"]) if item["what"] == "nats_stream_info (account)")
+        last = next(item for item in reversed(result["figures"]) if item["operation"] == "nats_stream_info (account)")
         ratio = last["elapsed"] / result["nats_stream_report"]
         lines += ["", f"nats_stream_info (account) takes ×{ratio:.2f} of the time of `nats stream report`."]
     return "\n".join(lines)
@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="250,500,1000", help="numbers of streams, such as 1000,10000")
     parser.add_argument("--versions", default="2.10.27,2.15.1", help="versions of nats-server")
     parser.add_argument("--consumer-replicas", type=int, default=1, help="replicas of each consumer: 1 or 3")
-    parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts")
+    parser.add_argument("--repeat", type=int, default=5, help="number of runs; the median is reported")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are ended too

@@ -39,7 +39,7 @@ RUNS = 5
 
 
 class _Known:
-    """Stands in for a sweeper and returns a given sweep."""
+    """A replacement for the sweeper that returns a given sweep."""
 
     def __init__(self, found: Exposition) -> None:
         self.current = lambda: found

@@ -145,7 +145,7 @@ class Bench:
             if self.cluster.varz(host)["max_payload"] != 2 * 1024 * 1024:
                 raise SystemExit(f"{host} does not have the new max_payload")
         if restarted := self.cluster.restarted(pids):
-            raise SystemExit(f"a changed max_payload restarted {', '.join(sorted(restarted))} in place of a reload")
+            raise SystemExit(f"a changed max_payload restarted {', '.join(sorted(restarted))} instead of a reload")
         facts += self.facts(times)
         return [figures("facts only", facts), *plays]
 
@@ -337,13 +337,17 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=100, help="number of streams, each with a publisher")
     parser.add_argument("--rate", type=float, default=5, help="messages a second of each publisher")
     parser.add_argument(
-        "--repeat", type=int, default=3, help="of the plays that change nothing, of which the median is taken"
+        "--repeat", type=int, default=3, help="number of runs of the plays that change nothing; the median is reported"
     )
     parser.add_argument("--forks", type=int, default=FORKS)
     parser.add_argument("--pipelining", action="store_true", help="with an inventory that sets ansible_pipelining")
-    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="what to measure")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="parts to measure")
     parser.add_argument(
-        "--slowest", type=int, default=0, metavar="COUNT", help="tell so many tasks of each play, on stderr"
+        "--slowest",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="number of slowest tasks of each play to print on stderr",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()

@@ -81,8 +81,8 @@ class Figures:
         settling = 2 * SPAN * self.batches
         needed = self.steps["stop"] + self.steps["start"] + max(0.0, self.steps["catch_up"] - SPAN * self.batches)
         took = self.wall - settling
-        beside = f"{took:.0f} s beside {settling} s of settle windows"
-        return f"{beside}, ×{took / needed:.2f} of stop, start and catch-up ({needed:.0f} s)"
+        duration = f"{took:.0f} s plus {settling} s of settle windows"
+        return f"{duration}, ×{took / needed:.2f} of stop, start and catch-up ({needed:.0f} s)"
 
 
 class Watch:

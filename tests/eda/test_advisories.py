@@ -49,7 +49,7 @@ def make_assets(cluster: NatsProcesses, *names: str) -> None:
 def created(rulebook: Rulebook) -> list[str]:
     """Return the streams whose creation was reported, in order."""
     return [
-        told["stream"] for told in typed_events(rulebook, "stream_action") if told["advisory"]["action"] == "create"
+        event["stream"] for event in typed_events(rulebook, "stream_action") if event["advisory"]["action"] == "create"
     ]
 
 
@@ -61,13 +61,18 @@ def test_a_step_down_reaches_an_action(cluster: NatsProcesses, start: Start, tmp
     rulebook = start(printing(tmp_path, "nats_advisories", connection="{{ nats }}"), {"nats": cluster.sys_connection()})
     rulebook.wait_for(LISTENS)
     leader = step_down(cluster)
-    rulebook.wait_until(lambda: typed_events(rulebook, "stream_leader_elected"), "told no election")
-    told = typed_events(rulebook, "stream_leader_elected")[-1]
-    assert (told["account"], told["stream"], told["asset"], told["leader"]) == ("APP", "ORDERS", "APP/ORDERS", leader)
-    assert told["subject"] == "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.ORDERS"
-    assert told["id"] == told["advisory"]["id"]
-    assert told["time"] == told["advisory"]["timestamp"]
-    assert "sequence" not in told
+    rulebook.wait_until(lambda: typed_events(rulebook, "stream_leader_elected"), "no event of the election")
+    event = typed_events(rulebook, "stream_leader_elected")[-1]
+    assert (event["account"], event["stream"], event["asset"], event["leader"]) == (
+        "APP",
+        "ORDERS",
+        "APP/ORDERS",
+        leader,
+    )
+    assert event["subject"] == "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.ORDERS"
+    assert event["id"] == event["advisory"]["id"]
+    assert event["time"] == event["advisory"]["timestamp"]
+    assert "sequence" not in event
 
 
 def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
@@ -76,20 +81,20 @@ def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start
     rulebook.wait_for(LISTENS)
     make_assets(cluster, "BEFORE1", "BEFORE2")
 
-    def told_all() -> bool:
+    def all_received() -> bool:
         """Return whether all stored advisories were received and acknowledged: nothing is in flight when the
         rulebook stops."""
         info = cluster.app_request("$JS.API.CONSUMER.INFO.ADVISORIES.restarted")
         left = info["num_pending"] + info["num_ack_pending"]
         return len(created(rulebook)) == 2 and not left and len(rulebook.events) == info["delivered"]["consumer_seq"]
 
-    rulebook.wait_until(told_all, "told less than two streams")
+    rulebook.wait_until(all_received, "fewer than two stream events")
     rulebook.stop()
     first = rulebook.events
     make_assets(cluster, "WHILE1", "WHILE2", "WHILE3")
     rulebook = start(book, {})
     make_assets(cluster, "AFTER")
-    rulebook.wait_until(lambda: "AFTER" in created(rulebook), "told not of the last stream")
+    rulebook.wait_until(lambda: "AFTER" in created(rulebook), "no event of the last stream")
     assert created(rulebook) == ["WHILE1", "WHILE2", "WHILE3", "AFTER"]
     events = [*first, *rulebook.events]
     sequences = [event["nats"]["sequence"] for event in events]
@@ -125,12 +130,13 @@ def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, sta
             cluster.start(name)
             form(cluster)
     rulebook.wait_until(
-        lambda: stored.keys() <= {event["sequence"] for event in typed_events(rulebook, "number")}, "told not of all"
+        lambda: stored.keys() <= {event["sequence"] for event in typed_events(rulebook, "number")},
+        "some events are missing",
     )
-    told = {event["sequence"]: event["advisory"]["number"] for event in typed_events(rulebook, "number")}
-    assert stored.items() <= told.items()
-    assert list(told) == sorted(told), "not in order"
-    assert len(told) == len(typed_events(rulebook, "number")), "repeated, though only the connection was lost"
+    received = {event["sequence"]: event["advisory"]["number"] for event in typed_events(rulebook, "number")}
+    assert stored.items() <= received.items()
+    assert list(received) == sorted(received), "not in order"
+    assert len(received) == len(typed_events(rulebook, "number")), "repeated, though only the connection was lost"
     assert "connected again" in rulebook.output
     assert "Traceback" not in rulebook.output
 
@@ -149,7 +155,7 @@ def test_arguments_that_cannot_work_are_named(cluster: NatsProcesses) -> None:
     cluster.add_consumer("ADVISORIES", "other", filter_subject="$JS.EVENT.ADVISORY.STREAM.>")
     app = cluster.app_connection()
     assert "there is no stream NONE in the account of this user" in why(**kept(cluster, "d", stream="NONE"))
-    assert "is no pull consumer with ack_policy explicit" in why(**kept(cluster, "unfit"))
+    assert "is not a pull consumer with ack_policy explicit" in why(**kept(cluster, "unfit"))
     assert "has the subjects $JS.EVENT.ADVISORY.STREAM.>" in why(**kept(cluster, "other"))
     assert "required together: stream, durable" in why(**app, stream="ADVISORIES")
     assert "durable: 'a b' is not the name of one asset" in why(**kept(cluster, "a b"))
@@ -172,7 +178,7 @@ def test_events_are_acknowledged_once_the_rules_processed_them(
     rulebook.wait_for(LISTENS)
     names = [f"CONFIRMED{number}" for number in range(5)]
     make_assets(cluster, *names)
-    rulebook.wait_until(lambda: created(rulebook) == names, "told not of all streams")
+    rulebook.wait_until(lambda: created(rulebook) == names, "events of some streams are missing")
     floor = rulebook.events[-1]["nats"]["sequence"]
 
     def acknowledged() -> bool:
@@ -215,7 +221,7 @@ tls {{ {certificate_files}, verify: true, handshake_first: true }}
         made = run_in_process("nats_stream", app, stream="SEEN", subjects=["seen"], num_replicas=1)
         assert made.get("changed"), made
         server.stop("n1")
-        rulebook.wait_until(lambda: typed_events(rulebook, "shutdown"), "told no shutdown")
+        rulebook.wait_until(lambda: typed_events(rulebook, "shutdown"), "no event of the shutdown")
         assert typed_events(rulebook, "shutdown")[0]["server"] == "n1"
     finally:
         server.kill()

@@ -25,7 +25,7 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 CAPTURED = yaml.safe_load((ROLES / "nats_insights/defaults/main.yml").read_text())["nats_insights_capture_subjects"]
 
 NAMES = ["n1", "n2", "n3"]
-TELL = str(Path(__file__).parent / "playbooks" / "told.yml")
+RECORD = str(Path(__file__).parent / "playbooks" / "record_event.yml")
 HEALTH = "nats_health - INFO - connected"
 ADVISORIES = "nats_advisories - INFO - connected"
 
@@ -59,7 +59,7 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
         "nats_connection": cluster.sys_connection(),
         "nats_advisories_connection": cluster.app_connection(),
         "nats_advisories_stream": "ADVISORIES",
-        "nats_leader_flapping_playbook": TELL,
+        "nats_leader_flapping_playbook": RECORD,
     }
     cluster.add_stream("ADVISORIES", 3, subjects=CAPTURED)
     cluster.add_stream("OTHER", 3)
@@ -69,25 +69,25 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
         step_down(cluster, "OTHER")
         step_down(cluster)
     step_down(cluster)
-    rulebook.wait_until(lambda: rulebook.told, "told nothing")
-    assert [told["event"]["nats"]["asset"] for told in rulebook.told] == ["APP/ORDERS"]
-    assert rulebook.told[0]["variables"] == ["nats_connection"]
-    assert rulebook.told[0]["event"]["nats"]["sequence"]
+    rulebook.wait_until(lambda: rulebook.recorded, "no event")
+    assert [run["event"]["nats"]["asset"] for run in rulebook.recorded] == ["APP/ORDERS"]
+    assert rulebook.recorded[0]["variables"] == ["nats_connection"]
+    assert rulebook.recorded[0]["event"]["nats"]["sequence"]
 
 
 def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     """An election is not a loss. The leader that lost its quorum reports it; for a group without a leader, the
     health does."""
     variables = {"nats_connection": cluster.sys_connection(), "nats_quorum_lost_seconds": 3600}
-    tell = {"nats_quorum_lost_playbook": TELL}
-    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
+    playbook = {"nats_quorum_lost_playbook": RECORD}
+    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **playbook})
     rulebook.wait_for(ADVISORIES)
     rulebook.wait_for(HEALTH)
     leader = step_down(cluster)
     cluster.kill(*(name for name in NAMES if name != leader))
-    rulebook.wait_until(lambda: rulebook.told, "told nothing of the leader's loss")
+    rulebook.wait_until(lambda: rulebook.recorded, "no event of the lost leader")
     # Events are in order: the election before did not fire.
-    assert str(rulebook.told[0]["event"]["nats"]["type"]).endswith("_quorum_lost")
+    assert str(rulebook.recorded[0]["event"]["nats"]["type"]).endswith("_quorum_lost")
     rulebook.stop()
 
     variables["nats_quorum_lost_seconds"] = 2
@@ -95,16 +95,16 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     assert "stream APP/ORDERS" in ran(rulebook, "Diagnose the cluster")
     rulebook.stop()
 
-    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
+    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **playbook})
 
     def health_alerts() -> list[dict[str, Any]]:
         # The leader may report it again, too.
-        return [told["event"]["nats"] for told in rulebook.told if "code" in told["event"]["nats"]]
+        return [run["event"]["nats"] for run in rulebook.recorded if "code" in run["event"]["nats"]]
 
-    rulebook.wait_until(health_alerts, "told nothing of the health")
-    told = health_alerts()[0]
-    assert told["code"] in ("meta_no_leader", "stream_no_leader", "stream_no_quorum", "meta_no_quorum")
-    assert told["seconds"] >= 2
+    rulebook.wait_until(health_alerts, "no health event")
+    event = health_alerts()[0]
+    assert event["code"] in ("meta_no_leader", "stream_no_leader", "stream_no_quorum", "meta_no_quorum")
+    assert event["seconds"] >= 2
 
 
 @pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
@@ -125,11 +125,11 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
         "capacity",
         [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}],
     )
-    rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": TELL})
+    rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": RECORD})
     # The harmless row precedes the other one, and its event would come first.
-    rulebook.wait_until(lambda: len(rulebook.told) == 2, "told not two")
-    assert [told["event"]["nats"]["row"]["name"] for told in rulebook.told] == ["soon", "now"]
-    assert rulebook.told[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
+    rulebook.wait_until(lambda: len(rulebook.recorded) == 2, "fewer than two events")
+    assert [run["event"]["nats"]["row"]["name"] for run in rulebook.recorded] == ["soon", "now"]
+    assert rulebook.recorded[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
     rulebook.stop()
 
     write_table(folder, "capacity", [{**growing, "name": "n1", "full_p10": 1.0}])
@@ -163,11 +163,11 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     connection = {**hosts.system(), "tls_ca_file": str(hosts.root / "ca" / "ca.crt")}
     before = certificates(hosts)
     rulebook = start(
-        "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": TELL}
+        "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": RECORD}
     )
-    rulebook.wait_until(lambda: rulebook.told, "told nothing of a certificate that ends in 10 days")
+    rulebook.wait_until(lambda: rulebook.recorded, "no event of a certificate that expires in 10 days")
     # Those of n1 and n2, which precede it in the same check, end later than in two weeks.
-    assert rulebook.told[0]["event"]["nats"]["server"] == "n3"
+    assert rulebook.recorded[0]["event"]["nats"]["server"] == "n3"
     rulebook.stop()
     del hosts.hosts["n3"]["nats_server_tls_cert_days"]
     hosts.variables["nats_server_tls_cert_days"] = 397
@@ -185,9 +185,9 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     plan = hosts.root / "plan.json"
     write_table(hosts.root, "balance", rows)
     proposal = {"nats_insights_report_fetch": str(hosts.root), "nats_rebalance_plan_file": str(plan)}
-    rulebook = start("natsops.jetstream.uneven_servers", {**proposal, "nats_rebalance_playbook": TELL})
-    rulebook.wait_until(lambda: rulebook.told, "told nothing of an uneven cluster")
-    assert [told["event"]["nats"]["row"] for told in rulebook.told] == [uneven]
+    rulebook = start("natsops.jetstream.uneven_servers", {**proposal, "nats_rebalance_playbook": RECORD})
+    rulebook.wait_until(lambda: rulebook.recorded, "no event of the uneven cluster")
+    assert [run["event"]["nats"]["row"] for run in rulebook.recorded] == [uneven]
     rulebook.stop()
     rulebook = start("natsops.jetstream.uneven_servers", proposal)
     assert "No move would balance the servers further" in ran(rulebook, "Rebalance a NATS cluster")

@@ -209,8 +209,8 @@ def test_health(secure: Secure) -> None:
         if secure.version.startswith("2.10"):
             assert (await event(code="certificate_unknown", server="n2"))["severity"] == "warning"
         else:
-            told = await event(code="certificate_expiring", server="n2")
-            assert told["message"].startswith("the certificate of n2 (server) ends in 1.0 days")
+            expiry = await event(code="certificate_expiring", server="n2")
+            assert expiry["message"].startswith("the certificate of n2 (server) ends in 1.0 days")
         secure.kill("n3")
         first = await event(code="server_missing", state="present", server="n3")
         assert first["severity"] == "error"
@@ -265,14 +265,14 @@ def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
     def write(generated: str, *rows: list[Any], number: int = 1) -> None:
         findings = {"columns": [["check", "check", "text"], ["value", "value", "number"]], "rows": rows}
-        told = {
+        report = {
             "format": number,
             "title": "t",
             "day": "2026-11-21",
             "generated": generated,
             "tables": {"findings": findings},
         }
-        path.with_suffix(".new").write_text(json.dumps(told))
+        path.with_suffix(".new").write_text(json.dumps(report))
         path.with_suffix(".new").rename(path)
 
     async def work(event: Callable[..., Awaitable[Any]]) -> None:

@@ -83,7 +83,7 @@ def test_all_errors_are_listed_on_one_screen(checks: Path) -> None:
         read_checks(checks.with_name("none.yml"))
 
 
-def test_the_example_changes_what_it_says(checks: Path) -> None:
+def test_the_example_changes_the_documented_checks(checks: Path) -> None:
     found = read_checks(EXAMPLE)
     assert [check.code for check in found.own] == ["PAY_001", "PAY_002"]
     assert found.registry.checks["STREAM_103"].severity == "warning"

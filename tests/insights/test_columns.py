@@ -31,11 +31,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Origin,
     Row,
     SnapshotWriter,
-    rows_of,
+    endpoint_rows,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.typed_columns import (
-    microseconds_of,
-    seconds_of,
+    epoch_microseconds,
+    go_seconds,
 )
 from support.snapshots import RECORDED, recorded
 
@@ -68,10 +68,10 @@ def test_long_texts_are_truncated_like_documents(endpoint: str, data: dict[str, 
     def read(value: Any) -> Any:
         return json.loads(bytes(value)) if json_text.is_text(value) else value
 
-    text_rows = [*rows_of(endpoint, json_text.document(reply(data), endpoint.upper())["data"])]
+    text_rows = [*endpoint_rows(endpoint, json_text.document(reply(data), endpoint.upper())["data"])]
     assert any(json_text.is_text(row.data) for row in text_rows)
     assert [(table, dict(keys), read(found)) for table, keys, found in text_rows] == [
-        (table, dict(keys), found) for table, keys, found in rows_of(endpoint, copy.deepcopy(data))
+        (table, dict(keys), found) for table, keys, found in endpoint_rows(endpoint, copy.deepcopy(data))
     ]
 
 
@@ -205,7 +205,7 @@ def test_rows_beyond_the_buffer_are_written(tmp_path: Path) -> None:
     [("350µs", 350e-6), ("1.5ms", 0.0015), ("1h2m3.5s", 3723.5), ("2d3h", 183600.0), ("0s", 0.0), ("soon", 0.0)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text) == pytest.approx(seconds, rel=1e-15)
+    assert go_seconds(text) == pytest.approx(seconds, rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_durations(text: str, seconds: float) -> None:
     ],
 )
 def test_times(text: str, micros: int | None) -> None:
-    assert microseconds_of(text) == micros
+    assert epoch_microseconds(text) == micros
 
 
 # --- failures
@@ -297,7 +297,7 @@ def test_kill_loses_only_the_unfinished_snapshot(tmp_path: Path, form: str) -> N
 def test_lines_are_readable_one_by_one(tmp_path: Path) -> None:
     """Quotes, newlines and HTML in a server's reply do not break the lines."""
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
-        for row in rows_of("raftz", json_text.document(reply({"A": {"g": {"id": 'x"\n<>'}}}), "RAFTZ")["data"]):
+        for row in endpoint_rows("raftz", json_text.document(reply({"A": {"g": {"id": 'x"\n<>'}}}), "RAFTZ")["data"]):
             writer.add(ORIGIN, row)
         writer.fail("raftz", Origin("", "n2"), NatsFailure("timeout", "no\nreply"))
         _path, manifest = writer.publish()

@@ -130,7 +130,7 @@ def test_findings_and_report_of_a_recorded_cluster(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ('{"server_003_cpus": 80}', "server_003_cpus"),
         ("[1]", "an object"),
@@ -139,12 +139,12 @@ def test_findings_and_report_of_a_recorded_cluster(
     ],
 )
 def test_unknown_thresholds_are_refused_before_reading(
-    tmp_path: Path, content: str | None, said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: str | None, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "thresholds.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(LakeError, match=said):
+    with pytest.raises(LakeError, match=reason):
         read_thresholds(path)
     with pytest.raises(SystemExit, match="2"):
         main(["findings", "--lake", "/nowhere", "--thresholds", str(path)])

@@ -65,11 +65,13 @@ def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
     return first
 
 
-def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
-    """Do the work, and kill it in the method `what` of the lake or its files, once `when` accepts the method's first
+def killed_at(
+    monkeypatch: pytest.MonkeyPatch, method_name: str, when: Callable[[str], bool], work: Callable[[], Any]
+) -> None:
+    """Do the work, and kill it in the method `method_name` of the lake or its files, once `when` accepts the method's first
     argument."""
-    owner = Lake if hasattr(Lake, what) else HadoopFiles
-    method = getattr(owner, what)
+    owner = Lake if hasattr(Lake, method_name) else HadoopFiles
+    method = getattr(owner, method_name)
 
     def dying(self: Lake | HadoopFiles, name: str, *more: Any) -> Any:
         if when(name):
@@ -77,7 +79,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], 
         return method(self, name, *more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(owner, what, dying)
+        patched.setattr(owner, method_name, dying)
         with pytest.raises(Killed):
             work()
 
@@ -218,17 +220,19 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
     assert files(lake, "bronze") == []
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, method_name: str, when: Callable[[str], bool], work: Callable[[], Any]
+) -> None:
     """Do the work once, just before that method of the lake's files that makes changes visible to other jobs."""
-    method = getattr(HadoopFiles, what)
+    method = getattr(HadoopFiles, method_name)
 
     def late(self: HadoopFiles, name: str, *more: Any) -> Any:
         if when(name):
-            monkeypatch.setattr(HadoopFiles, what, method)
+            monkeypatch.setattr(HadoopFiles, method_name, method)
             work()
         return method(self, name, *more)
 
-    monkeypatch.setattr(HadoopFiles, what, late)
+    monkeypatch.setattr(HadoopFiles, method_name, late)
 
 
 def test_hour_recomputed_during_compaction_keeps_its_new_rows(

@@ -27,7 +27,7 @@ CHANGE = {
     "Orders are on three servers",
     "Their consumer too",
     "Save the orders with their consumers",
-    "Restore a copy of the orders beside them",
+    "Restore a copy next to the orders",
     "Let another server lead ORDERS",
     "Let another server lead its consumer NEW",
     "Let another server lead the meta group",

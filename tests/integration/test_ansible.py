@@ -58,13 +58,13 @@ PLAY = """
         force: true
       check_mode: true
       register: elected
-    - name: Ask for what cannot be
+    - name: Request a stop that the gate refuses
       natsops.jetstream.nats_cluster_health:
         stop_servers: "{{ names }}"
         wait: false
       register: refused
       failed_when: refused is not failed
-    - name: Report what is wrong without failing
+    - name: Report the problems without failing
       natsops.jetstream.nats_check:
         fail_on: never
         checks:

@@ -266,9 +266,7 @@ def test_immutable_stream_settings_are_refused(change: Run, refused: Run, versio
     assert api.stream("FIXED")["config"] == config
 
 
-def test_features_that_the_servers_do_not_know_are_refused(
-    change: Run, refused: Run, version: str, api: JetStreamApi
-) -> None:
+def test_features_that_the_servers_lack_are_refused(change: Run, refused: Run, version: str, api: JetStreamApi) -> None:
     new = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1m", "allow_atomic": True, "allow_batched": True}
     if version == OLD:
         told = refused("stream", "unsupported", stream="NEW", **new)
@@ -441,8 +439,8 @@ def test_a_system_user_with_the_accounts_user(five: NatsProcesses, run_module: R
         "nats_stream", connection, stream="MINE", state="absent", account="OTHER", account_users=five.account_users()
     )
     assert gone["changed"], gone
-    told = run_module("nats_stream", connection, stream="MINE", account="NOBODY", account_users=five.account_users())
-    assert "no user for account NOBODY" in told["msg"]
+    refused = run_module("nats_stream", connection, stream="MINE", account="ABSENT", account_users=five.account_users())
+    assert "no user for account ABSENT" in refused["msg"]
 
 
 def test_two_operators_at_once(

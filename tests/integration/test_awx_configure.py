@@ -141,7 +141,7 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
 @pytest.mark.parametrize(
     "settings, why",
     [
-        ({"nats_awx_organization": "Nobody"}, 'There is no organization "Nobody"'),
+        ({"nats_awx_organization": "Absent"}, 'There is no organization "Absent"'),
         ({"nats_awx_image": ""}, "the execution environment"),
         ({"login": {"CONTROLLER_OAUTH_TOKEN": "wrong"}}, "HTTP 401"),
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),

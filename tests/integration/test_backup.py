@@ -82,7 +82,7 @@ def fill(accounts: Accounts, label: str) -> dict[str, Record]:
     return records
 
 
-def test_accounts_come_back_whole(accounts: Accounts, version: str) -> None:
+def test_accounts_are_restored_completely(accounts: Accounts, version: str) -> None:
     records = fill(accounts, "ALL")
     predicted = accounts.run("backup", check_mode=True)
     assert {row["name"] for row in predicted["streams"]} == set(records)
@@ -145,7 +145,7 @@ def test_one_stream_as_it_was_then_into_another_account(accounts: Accounts, vers
     assert "select the streams to restore" in accounts.refused("restore", "invalid_option", streams=[])
 
 
-def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -> None:
+def test_a_stream_with_newer_messages_is_skipped_on_request(accounts: Accounts) -> None:
     app = accounts.sites["APP"]
     for stream in ("AWAY", "LIVE"):
         app.add(stream, 1)
@@ -161,7 +161,7 @@ def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -
 
 
 def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts, version: str) -> None:
-    """A file in place of one stream's backup directory affects only this stream."""
+    """A file at the path of one stream's backup directory affects only this stream."""
     app = accounts.sites["APP"]
     for stream in ("FIRST", "LAST"):
         app.add(stream, 1)
@@ -322,7 +322,7 @@ def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accou
     app.assert_restored("SHELL", record)
 
 
-def test_a_stream_with_a_first_sequence_is_restored_whole(accounts: Accounts, version: str) -> None:
+def test_a_stream_with_a_first_sequence_is_restored_completely(accounts: Accounts, version: str) -> None:
     """nats-server 2.10.27 empties it as soon as it loads it, also in a restore."""
     app = accounts.sites["APP"]
     app.add("COUNTED", 1, first_seq=1000)

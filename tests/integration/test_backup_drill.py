@@ -139,7 +139,7 @@ def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:
         if result["backup"]["contents"]["messages"] == 10:
             return filled
         shutil.rmtree(result["path"])
-    raise AssertionError(f"what {stream} had was never saved within {BRIEF} s")
+    raise AssertionError(f"{stream} was not saved with its messages within {BRIEF} s")
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_newer_server_proves_an_older_archive_and_not_the_other_way_round(back
     assert load_catalogue(DirectoryStore(backups)).streams == {}
 
 
-def test_a_flipped_byte_is_found_and_the_next_run_goes_on(backups: Path, version: str) -> None:
+def test_a_flipped_byte_is_found_and_the_next_run_continues(backups: Path, version: str) -> None:
     archive = backup_path(backups, "AUDIT") / ARCHIVE
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 4
@@ -283,7 +283,7 @@ os._exit(3)
 """
 
 
-def test_a_server_that_ends_meanwhile(backups: Path, version: str, tmp_path: Path) -> None:
+def test_a_server_that_ends_during_a_drill(backups: Path, version: str, tmp_path: Path) -> None:
     """The server exits as soon as a client connects."""
     bad = tmp_path / "nats-server"
     bad.write_text(ENDS.format(python=sys.executable, real=binary(version)))

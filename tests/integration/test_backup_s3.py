@@ -464,7 +464,7 @@ def test_a_run_that_was_killed(
     assert not [key for key in storage.names() if key.endswith(".lock")]
 
 
-def test_a_storage_that_ends_meanwhile(cluster: NatsProcesses, run_module: Run, tmp_path: Path) -> None:
+def test_a_storage_that_stops_during_a_backup(cluster: NatsProcesses, run_module: Run, tmp_path: Path) -> None:
     storage = ObjectStorage(tmp_path)
     storage.start()
     accounts = InStorage(cluster, run_module, storage)

@@ -63,7 +63,7 @@ def accounts(cluster: NatsProcesses, tmp_path: Path, run_module: Run) -> Iterato
         site.client.close()
 
 
-SECRET_WORDS = b"what nobody may read " * 40
+SECRET_WORDS = b"a secret of the orders " * 40
 
 
 def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
@@ -128,7 +128,7 @@ def drilled(directory: Path, version: str, identity_file: Path | None) -> dict[s
     return run_in_process("nats_backup_drill", {}, directory=str(directory), binary=binary, **options)
 
 
-def test_a_drill_without_the_identity_starts_nothing_and_is_no_proof(
+def test_a_drill_without_the_identity_starts_nothing_and_records_no_proof(
     accounts: Accounts, identity: Identity, version: str, tmp_path: Path
 ) -> None:
     fill(accounts)

@@ -24,12 +24,12 @@ def test_the_benchmark_still_runs() -> None:
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), collections_path(), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env={**os.environ, **paths})
     result = json.loads(done.stdout)
-    measured = {(figure["what"].split()[0], figure["streams"]) for figure in result["figures"]}
+    measured = {(figure["operation"].split()[0], figure["streams"]) for figure in result["figures"]}
     assert measured == {
-        (what, size) for what in ("nats_cluster_info", "nats_stream_info", "nats_consumer_info") for size in (5, 20)
+        (module, size) for module in ("nats_cluster_info", "nats_stream_info", "nats_consumer_info") for size in (5, 20)
     }
     for figure in result["figures"]:
-        assert figure["rows"] == figure["streams"] * (2 if figure["what"].startswith("nats_consumer") else 1)
+        assert figure["rows"] == figure["streams"] * (2 if figure["operation"].startswith("nats_consumer") else 1)
         assert figure["parts"]["json"] > 0
         assert figure["parts"]["model"] > 0
 
@@ -70,10 +70,12 @@ def test_a_playbooks_journal_and_refusal_are_read(tmp_path: Path) -> None:
     batches, found = roll.read_journal(journal)
     assert (batches, found["catch_up"]) == (2, 24.0) and roll.read_journal(journal) == (0, {})
     figures = roll.Figures("playbook", False, 2, 0.4, 0.2, 1, 100, [], 72.0, 16.0, [], "", batches, found)
-    assert "32 s beside 40 s of settle windows, ×2.00 of stop, start and catch-up (16 s)" in roll.markdown([figures])
+    assert "32 s plus 40 s of settle windows, ×2.00 of stop, start and catch-up (16 s)" in roll.markdown([figures])
     assert "| playbook | - | 2 | 0.40 | ×2.0 | 1 | 100 | 0 | 72 | 16 | ×4.50 |" in roll.markdown([figures])
-    output = 'ok: [n1]\nfatal: [n1]: FAILED! => {"changed": false, "msg": "not \\"whole\\":\\n- n5 did not answer"}\n'
-    assert roll.parse_refusal(output) == 'not "whole":\n- n5 did not answer'
+    output = (
+        'ok: [n1]\nfatal: [n1]: FAILED! => {"changed": false, "msg": "not \\"complete\\":\\n- n5 did not answer"}\n'
+    )
+    assert roll.parse_refusal(output) == 'not "complete":\n- n5 did not answer'
 
 
 def test_host_time_is_counted_by_task_and_module(tmp_path: Path) -> None:

@@ -278,14 +278,14 @@ def test_bundle_without_a_running_server_has_the_hosts_data(
         expected_servers=["n1"],
     )
     assert (result["changed"], result["answered"]) == (True, [])
-    assert any(row["what"] == "servers" and "cannot be queried" in row["reason"] for row in result["missing"])
+    assert any(row["item"] == "servers" and "cannot be queried" in row["reason"] for row in result["missing"])
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
 
 
 def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_path: Path) -> None:
     """The parser's keys identify the secrets, and a file that cannot be parsed is left out."""
     config, log = tmp_path / "hand.conf", tmp_path / "server.log"
-    log.write_text("somebody came with hunter-22\n")
+    log.write_text("login with hunter-22\n")
 
     def collected(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
         config.write_text(text)
@@ -295,11 +295,11 @@ def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_
             return {one.name: archive.extractfile(one).read().decode() for one in archive}, told["missing"]  # type: ignore[union-attr]
 
     files, _missing = collected("ANYTHING = hunter-22\nport: 4222\nauthorization { token: $ANYTHING }\n")
-    assert "port: 4222" in files["configuration/hand.conf"] and "somebody came" in files["server.log"]
+    assert "port: 4222" in files["configuration/hand.conf"] and "login with" in files["server.log"]
     assert "hunter-22" not in str(files)
     files, missing = collected("ANYTHING = hunter-22\nauthorization { token: $ANYTHING")
     assert "configuration/hand.conf" not in files
-    assert "its secrets are unknown" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
+    assert "its secrets are unknown" in next(row["reason"] for row in missing if "hand.conf" in row["item"])
 
 
 def test_size_limit_is_kept_and_omitted_files_are_named(
@@ -325,9 +325,9 @@ def test_size_limit_is_kept_and_omitted_files_are_named(
     )
     assert result["answered"] == ["n1", "n2"]
     assert path.stat().st_size <= 1 << 20
-    named = [row for row in result["cut"] if row["what"] == "large.txt"]
+    named = [row for row in result["cut"] if row["item"] == "large.txt"]
     assert named == [
-        {"server": "n1", "what": "large.txt", "reason": "it was left out because the bundle would exceed 1.0 MiB"}
+        {"server": "n1", "item": "large.txt", "reason": "it was left out because the bundle would exceed 1.0 MiB"}
     ]
     tags = AuditArchive(path).tags
     assert "host/n1/small.txt" in tags

@@ -122,7 +122,7 @@ def test_bad_servers_and_groups(check: Check, version: str) -> None:
         {"server": {"server_name": "n1", "tls_required": True, "mem_critical": "1MB", "conn_warn": 1}},
         {"server": {"server_name": "n1", "tls_cert_warn": "1d"}},
         {"server": {"server_name": "n"}},
-        {"request": {"subject": "nobody.listens"}},
+        {"request": {"subject": "no.subscriber"}},
         timeout=1,
     )
     certificates = "UNKNOWN" if version == "2.10.27" else "CRITICAL"
@@ -278,7 +278,7 @@ def test_when_the_task_fails(check: Check, fail_on: str, bad: str, fails: bool) 
             [{"connection": {"rtt_warn": "2s"}}],
             r"checks\[0\].connection.rtt_warn, rtt_critical: critical .1. is reached before",
         ),
-        ([{"connection": {}}, {"jetstream": {"account": "NOBODY"}}], "no user for account NOBODY"),
+        ([{"connection": {}}, {"jetstream": {"account": "ABSENT"}}], "no user for account ABSENT"),
     ],
 )
 def test_invalid_checks_always_fail(check: Check, checks: list[dict[str, Any]], message: str) -> None:

@@ -66,7 +66,7 @@ def test_enough_good_samples_spanning_enough_time(healthy: NatsProcesses, run_mo
     assert result["meta_leader"] in healthy.names
 
 
-def test_one_look(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_a_single_sample(healthy: NatsProcesses, run_module: Runner) -> None:
     result = run_module("nats_cluster_health", healthy.sys_connection(), expected_servers=healthy.names, **NOW)
     assert (result["healthy"], result["samples"]) == (True, 1)
 
@@ -173,7 +173,7 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server(
         store.write_text("in the way")
     cluster.start()
     early = run_module("nats_cluster_health", connection, **soon, wait_timeout=5)
-    assert early["failed"], "a server that has just started may still make what it was assigned"
+    assert early["failed"], "a server that has just started may still create its assigned replicas"
     gate = gate_restarting_silent(cluster, connection, {**soon, "wait_timeout": 60}, run_module)
     passes(gate)
     healthz = run_module("nats_server_info", connection, endpoints=["healthz"])["servers"]
@@ -191,8 +191,8 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server(
     assert (plan["asset_faults"], plan["refusal"]) == (["consumer APP/ORDERS/worker"], "")
     # The command that the cause names: no member finds the consumer that it is to delete, and the log forgets it.
     cluster.app_request("$JS.API.CONSUMER.DELETE.ORDERS.worker")
-    cured = run_module("nats_cluster_health", connection, **soon, wait_timeout=30)
-    assert (cured["healthy"], cured["warnings_found"]) == (True, [])
+    recovered = run_module("nats_cluster_health", connection, **soon, wait_timeout=30)
+    assert (recovered["healthy"], recovered["warnings_found"]) == (True, [])
 
 
 def test_stopping_more_than_a_quorum_can_spare(healthy: NatsProcesses, run_module: Runner) -> None:
@@ -478,7 +478,7 @@ def test_a_replica_that_lost_its_files_and_is_called_current(
     assert any(victim in problem["servers"] for problem in result["problems"]), result["msg"]
     if cluster.version == "2.10.27":
         assert set(codes(result)) <= {"stream_replica_differs", "stream_replica_behind"}, result["msg"]
-        assert run_module("nats_cluster_info", connection)["problems"], "one look would find nothing"
+        assert run_module("nats_cluster_info", connection)["problems"], "a single sample found no problem"
 
 
 def test_a_stream_on_servers_at_their_limit(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:

@@ -96,7 +96,7 @@ no_auth_user: a
         "c.conf": "A: $LIMIT\nmax_connections: $A\nserver_name: $QUOTED\nmax_subscriptions: $ALIAS\n"
         "cluster { P: 7000, port: $P, name: x }\n"
     },
-    "an include in a block, and one that looks absolute": {
+    "an include in a block, and one with a leading slash": {
         "c.conf": "port: 4222\ncluster {\n  include sub/c.conf\n  port: 6000 }\ninclude '/sub/d.conf'\n",
         "sub/c.conf": 'name: "C"\ninclude ./e.conf\n',
         "sub/d.conf": "debug: off\n",

@@ -38,7 +38,7 @@ EVERY_VERSION = pytest.mark.parametrize("version", VERSIONS)
 AWKWARD = [
     "plain", "123", "-5", "1e5", "10k", "10GB", "1_000", "0x10", "1.5", "true", "on", "yes", "No", "null",
     "2024-01-01", "2024-01-01T00:00:00Z", "127.0.0.1:4222", "$HOME", "$2x", "${A}", "a$b", "# no comment", "// neither",
-    'say "hi"', "it's", "back\\slash", "\\n", "ends with \\", "tab\there", "line\nbreak", "cr\rhere", " leading", "trailing ",
+    'a "word"', "it's", "back\\slash", "\\n", "ends with \\", "tab\there", "line\nbreak", "cr\rhere", " leading", "trailing ",
     " ", "a,b", "a;b", "a=b", "a:b", "{curly}", "[square]", "(round)\n)\n", "include", "include x", "é", "日本", "😀", "\u2028",
     "\x00nul", "\x01\x1f\x7f", "\u0085", "\ufeff", "%41", "a@b/c", "`x`",
 ]  # fmt: skip
@@ -350,7 +350,7 @@ def test_reload_accepts_the_listed_changes(version: str, tmp_path: Path) -> None
         with running(version, old) as server:
             error = asyncio.run(reload(server, new))
         if bool(error) != (expected["action"] == "restart"):
-            wrong.append(f"{change}: we say {expected}, the server {error or 'accepted'}")
+            wrong.append(f"{change}: expected {expected}, the server: {error or 'accepted'}")
     assert wrong == []
 
 

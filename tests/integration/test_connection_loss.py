@@ -173,7 +173,7 @@ CALLS: dict[str, tuple[bytes, str | None, Callable[[Client], Any]]] = {
         lambda client: [raised(outcome) for outcome in client.request_many([ASKED, ASKED])],
     ),
     "gather": (b"PUB $SYS.REQ.SERVER.PING.IDZ", ASKED.subject, lambda client: gather(client, ASKED)),
-    "gather before it asks": (b"\r\nSUB _INBOX", ASKED.subject, lambda client: gather(client, ASKED)),
+    "gather before its request": (b"\r\nSUB _INBOX", ASKED.subject, lambda client: gather(client, ASKED)),
     "publish": (b"PUB natsops.lost", "natsops.lost", publish),
     "observe": (b"SUB natsops.seen", "natsops.seen", observe),
     "latency, its ping": (b"PING\r\nPING", None, Client.latency),
@@ -185,7 +185,7 @@ READS: dict[str, tuple[bytes, Callable[[Client], Any]]] = {
     "request": (b"PUB $SYS.REQ.SERVER.PING.IDZ", lambda client: request(client, idempotent=True)),
     "gather": (b"PUB $SYS.REQ.SERVER.PING.STATSZ", lambda client: gather(client, STATSZ)),
     "discover": (b"PUB $SYS.REQ.SERVER.PING.STATSZ", lambda client: SystemApi(client).discover(["n1", "n2", "n10"])),
-    "ask": (b"VARZ", lambda client: SystemApi(client).ask(SystemApi(client).discover().servers, "VARZ")),
+    "query": (b"VARZ", lambda client: SystemApi(client).ask(SystemApi(client).discover().servers, "VARZ")),
     "account statistics": (
         b"ACCOUNT.PING.STATZ",
         lambda client: SystemApi(client).account_statistics(SystemApi(client).discover().servers),
@@ -355,9 +355,9 @@ def listen(proxy: Proxy, work: Callable[[Listener], Any], timeout: float = 2) ->
     ("fate", "code"), [(CLOSED, "connection_lost"), (RESET, "connection_lost"), (SILENT, "timeout")]
 )
 def test_subscribing(proxy: Proxy, fate: str, code: str) -> None:
-    proxy.arm(b"SUB natsops.heard", fate)
-    failure, _seconds = listen(proxy, lambda listener: listener.subscribe(["natsops.heard"]))
-    assert (failure.code, failure.subject) == (code, "natsops.heard")
+    proxy.arm(b"SUB natsops.sent", fate)
+    failure, _seconds = listen(proxy, lambda listener: listener.subscribe(["natsops.sent"]))
+    assert (failure.code, failure.subject) == (code, "natsops.sent")
 
 
 @pytest.mark.parametrize("fate", [CLOSED, RESET])
@@ -369,10 +369,10 @@ def test_delivery_passes_on_received_messages_and_ends(proxy: Proxy, healthy: Na
 
     def send() -> list[NatsFailure | None]:
         with Client(ConnectionOptions(tuple(healthy.urls[:1]), APP_USER, APP_PASSWORD)) as sender:
-            return sender.publish([Call("natsops.heard", b"%d" % number) for number in range(3)])
+            return sender.publish([Call("natsops.sent", b"%d" % number) for number in range(3)])
 
     async def work(listener: Listener) -> None:
-        await listener.subscribe(["natsops.heard"])
+        await listener.subscribe(["natsops.sent"])
         assert await asyncio.to_thread(send) == [None] * 3
         await listener.subscribe(["natsops.after"])  # everything that the server sent before it has arrived
         proxy.arm(b"SUB natsops.last", fate)

@@ -19,19 +19,19 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 
 class Clients:
-    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server. `told`
-    counts the lame duck notices that they received."""
+    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server.
+    `notices` counts the lame duck notices that they received."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self.cluster = cluster
         self.loop = asyncio.new_event_loop()
         self.clients: list[NatsPyClient] = []
         self.closed: list[asyncio.Event] = []
-        self.told = 0
+        self.notices = 0
 
     def connect(self, count: int, server: str, name: str, user: str = "app", reconnect: bool = False) -> None:
         async def told() -> None:
-            self.told += 1
+            self.notices += 1
 
         async def tell(closed: asyncio.Event) -> None:
             closed.set()
@@ -138,7 +138,7 @@ def test_figures_order_and_secrets(five: NatsProcesses, clients: Clients, versio
     clients.connect(2, "n1", "alpha")
 
     async def publish() -> None:
-        await clients.clients[1].publish("nobody.listens", b"x" * 500)
+        await clients.clients[1].publish("no.subscriber", b"x" * 500)
         await clients.clients[1].flush()
 
     clients.loop.run_until_complete(publish())
@@ -182,7 +182,7 @@ def test_kicks_are_throttled_and_limited(five: NatsProcesses, clients: Clients, 
     started = time.monotonic()
     done = run_module("nats_connection_kick", five.sys_connection(), name="victim", rate=4, max_kicks=3)
     assert time.monotonic() - started >= 0.5
-    assert (len(done["kicked"]), clients.alive(), clients.told) == (3, 1, 0)
+    assert (len(done["kicked"]), clients.alive(), clients.notices) == (3, 1, 0)
 
 
 def test_clients_get_a_notice_before_they_are_kicked(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
@@ -191,7 +191,7 @@ def test_clients_get_a_notice_before_they_are_kicked(five: NatsProcesses, client
     started = time.monotonic()
     done = run_module("nats_connection_kick", five.sys_connection(), name="victim", rate=10, notice=1)
     assert time.monotonic() - started >= 1.2
-    assert (len(done["kicked"]), clients.alive(), clients.told) == (3, 1, 3)
+    assert (len(done["kicked"]), clients.alive(), clients.notices) == (3, 1, 3)
 
 
 def test_clients_that_come_back_to_the_same_server_are_kicked_again(

@@ -191,7 +191,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
     )
 
 
-def test_a_consumer_never_begins_behind_what_the_site_lost(pair: SitePair, version: str) -> None:
+def test_a_consumer_never_starts_after_messages_that_the_site_lost(pair: SitePair, version: str) -> None:
     """Its origin acknowledged messages that the site never got; the next ones there have their sequences."""
     fill(pair)
     pair.link.cut()
@@ -251,7 +251,7 @@ def test_without_a_checkpoint_nothing_is_promoted_on_its_own_name(pair: SitePair
 
 
 @pytest.mark.parametrize("records", [2, 3, 4])
-def test_a_failover_that_was_cut_off_goes_on(
+def test_an_interrupted_failover_resumes(
     pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     """Right after each of its steps, before it could record that."""
@@ -317,7 +317,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     assert pair.status(max_drill_age=60, **options)["drill"] is None
     assert "no failover drill" in pair.status(max_drill_age=60, **options)["problems"][-1]
 
-    with pair.listening(pair.west, "orders.>", "to.clients") as heard:
+    with pair.listening(pair.west, "orders.>", "to.clients") as received:
         done = pair.done("nats_dr_drill", **options)
     (row,) = done["streams"]
     drill = row["drill"]
@@ -325,7 +325,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     assert (row["compared"], drill["consumers"]) == (27, 3) and drill["proven"] == drill["time"]
     assert drill["method"] == ("end mirror" if version >= "2.12" else "take over")
     assert "west can take over" in done["lines"][0]
-    assert heard == []
+    assert received == []
     assert untouched(pair) == before
     shown = pair.status(max_drill_age=3600, **options)
     assert shown["drill"] == drill and shown["drill_age"] < 600
@@ -339,7 +339,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     assert failed["failure"]["code"] == "not_proven" and "has replaced the origin" in failed["msg"]
 
 
-def test_a_drill_during_load_compares_what_does_not_stand_still(pair: SitePair, version: str) -> None:
+def test_a_drill_during_load_compares_a_moving_stream(pair: SitePair, version: str) -> None:
     fill(pair)
     pair.done("nats_dr_checkpoint")
     producer = Producer(pair.east.url("e1"))
@@ -375,7 +375,7 @@ def test_a_drill_that_fails_is_a_problem_until_one_succeeds(pair: SitePair, vers
 
 
 @pytest.mark.parametrize("fault", ["messages", "contents", "floor"])
-def test_a_drill_finds_what_is_wrong_with_a_copy(
+def test_a_drill_finds_the_faults_of_a_copy(
     pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """Each fault is made in the throw-away copy before it is compared."""
@@ -483,7 +483,7 @@ def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: 
 # --- failback -----------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> None:
+def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) -> None:
     """After a loss, with messages that only the origin has, and with ids that both sides stored."""
     fill(pair)
     assert "has not replaced the origin" in pair.refused("nats_dr_failback", "no_failback")

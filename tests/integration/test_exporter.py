@@ -138,7 +138,7 @@ def test_silent_server_does_not_block_a_scrape(healthy: NatsProcesses, start: St
         assert late["natsops_up",] == 0
 
 
-def test_scrapes_do_not_ask_the_servers(healthy: NatsProcesses, start: Start) -> None:
+def test_scrapes_do_not_query_the_servers(healthy: NatsProcesses, start: Start) -> None:
     exporter = start(healthy.sys_connection(), interval=3600.0)
     first = exporter.until(lambda found: found.get(("natsops_up",)) == 1)
     took, every = first["natsops_sweep_duration_seconds",], first["natsops_sweep_interval_seconds",]

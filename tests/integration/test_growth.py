@@ -46,7 +46,7 @@ def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object
     asyncio.run(connected())
 
 
-def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
+def test_streams_survive_as_documented(tmp_path: Path) -> None:
     """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 s. Before that,
     its first accounts would have locked out the clients that used none."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")

@@ -267,7 +267,7 @@ def test_a_stale_pid_file_with_a_reused_number_does_no_harm(host: Host) -> None:
         bystander.wait()
 
 
-def test_a_server_that_does_not_start_says_why(host: Host) -> None:
+def test_a_server_that_does_not_start_reports_the_reason(host: Host) -> None:
     host.write_config('no_such_option: "x"')
     output = host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"), fails=True)
     assert "exited right after its start" in output
@@ -277,7 +277,7 @@ def test_a_server_that_does_not_start_says_why(host: Host) -> None:
     assert "X?[31mRED" in output and "\x1b" not in output
 
 
-def test_a_server_that_ended_before_its_turn_says_why(host: Host) -> None:
+def test_a_server_that_ended_before_its_turn_reports_the_reason(host: Host) -> None:
     """Such as a server that panics on an upgraded member's data: the next server may do the same, so the roll must
     stop."""
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))

@@ -56,9 +56,9 @@ def test_errors_are_the_servers_own(api: JetStreamApi) -> None:
     assert (refused.value.code, refused.value.err_code, refused.value.account) == ("api_error", 10059, "APP")
     assert refused.value.description == "stream not found: APP/NOTHERE (JetStream error 10059)"
     assert api.find_stream("NOTHERE") is None
-    assert api.find_consumer("ORDERS", "nobody") is None
+    assert api.find_consumer("ORDERS", "absent") is None
     with pytest.raises(NatsFailure):
-        api.find_consumer("NOTHERE", "nobody")
+        api.find_consumer("NOTHERE", "absent")
 
 
 def test_silence_names_its_likely_causes(healthy: NatsProcesses) -> None:
@@ -83,8 +83,8 @@ def test_accounts_have_users_of_their_own(healthy: NatsProcesses) -> None:
     with Connections(own, account_users(own, healthy.account_users())) as connections:
         assert [info["config"]["name"] for info in connections.account("EXTRA1").streams().rows] == ["LOG1"]
         with pytest.raises(NatsFailure) as unknown:
-            connections.account("NOBODY")
-    assert "no user for account NOBODY" in unknown.value.description
+            connections.account("ABSENT")
+    assert "no user for account ABSENT" in unknown.value.description
     twice = [*healthy.account_users(), {"account": "APP", "user": "x", "password": "y"}]
     with pytest.raises(NatsFailure, match="two users for account APP"):
         account_users(own, twice)

@@ -104,7 +104,7 @@ def test_streams_of_both_domains_are_managed_from_either_side(sites: RoleCluster
     assert "no JetStream of the domain nowhere answers" in nowhere["msg"]
 
 
-def test_a_mirror_across_domains_tells_its_lag(sites: RoleCluster, run_module: Runner) -> None:
+def test_a_mirror_across_domains_reports_its_lag(sites: RoleCluster, run_module: Runner) -> None:
     mirror = {"name": "OF_branch", "external": {"api": "$JS.branch.API"}}
     run_module("nats_stream", application(sites, "n1"), stream="COPY", mirror=mirror, num_replicas=3)
     (copy,) = run_module("nats_stream_info", application(sites, "n1"), stream="COPY")["streams"]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
 OPERATOR = [{"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}]
-FOREIGN = {"owner": "somebody@elsewhere process 1", "purpose": "upgrade", "since": 1}
+FOREIGN = {"owner": "ops@elsewhere process 1", "purpose": "upgrade", "since": 1}
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     for lock in locks:
         lock.write_text(json.dumps(FOREIGN))
     one: dict[str, Any] = {"nats_cluster_streams": streams("ORDERS", 1)}
-    assert "locked by somebody@elsewhere process 1 for upgrade until" in refused(cluster, "replica_count", **one)
+    assert "locked by ops@elsewhere process 1 for upgrade until" in refused(cluster, "replica_count", **one)
     for lock in locks:
         lock.write_text("")
     assert "APP/ORDERS: R3 to R1" in cluster.playbook("replica_count", "--check", **one).output
@@ -418,7 +418,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         while not (journal.exists() and "run_done" in journal.read_text()):
             assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
             time.sleep(0.05)
-        assert lock.read_text(), "the roll of the others gave back the lock of the whole operation"
+        assert lock.read_text(), "the roll of the other servers released the lock of the operation"
         output = process.communicate()[0]
         assert process.returncode == 0, output
         assert lock.read_text() == ""

@@ -61,7 +61,7 @@ def test_a_raft_silent_server_is_found_and_goes_first(
     assert info["raft_silent"] == [victim]
     hosts = {f"host-{name}": name for name in cluster.names}
     plan = run_module(
-        "nats_roll_plan", login, hosts=hosts, reasons={"host-n1": ["asked for"]}, expected_servers=cluster.names
+        "nats_roll_plan", login, hosts=hosts, reasons={"host-n1": ["requested"]}, expected_servers=cluster.names
     )
     assert plan["raft_silent"] == [victim] and plan["refusal"] == ""
     assert plan["batches"][0] == [f"host-{victim}"]
@@ -85,14 +85,14 @@ def test_a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_to_refuse(
     negative = run_module("nats_meta_peer_info", login, server_name="n1", wait_timeout=-1)
     assert negative["failure"]["code"] == "invalid_option"
 
-    options: dict[str, Any] = {"hosts": {"a": "n1", "b": "n2"}, "reasons": {"b": ["asked for"]}}
+    options: dict[str, Any] = {"hosts": {"a": "n1", "b": "n2"}, "reasons": {"b": ["requested"]}}
     refused = run_module("nats_roll_plan", login, **options)
     assert refused["failed"] and refused["failure"]["code"] == "authorization"
     assert refused["msg"].startswith("The health gate cannot read the cluster: ")
-    assert "No server was touched. To be restarted: a, b (asked for)." in refused["msg"]
+    assert "No server was touched. To be restarted: a, b (requested)." in refused["msg"]
     ungated = run_module("nats_roll_plan", login, **options, gate=False)
     assert (ungated["batches"], ungated["lower_bound"], ungated["ok"]) == ([["a"], ["b"]], 2, True)
-    assert ungated["lines"] == ["batch 1 of 2: a", "batch 2 of 2: b (asked for)"]
+    assert ungated["lines"] == ["batch 1 of 2: a", "batch 2 of 2: b (requested)"]
     (unchecked,) = ungated["causes"]
     assert "could not check whether streams in memory would lose their messages: " in unchecked["title"]
     both = run_module("nats_roll_plan", login, server_names=["n1"], hosts={"a": "n1"})

@@ -108,21 +108,21 @@ def test_a_ghost_consumer_is_recreated_at_its_floor(
     other = repair(assets=["APP/EVENTS"])
     assert other["steps"] == []
     assert "is not ACCOUNT/STREAM/CONSUMER: SEQUENCE" in repair(floors={"worker": 12})["msg"]
-    assert "was not requested" in repair(cures=["reset"], floors={WORKER: 12})["refused"][0]
+    assert "was not requested" in repair(fixes=["reset"], floors={WORKER: 12})["refused"][0]
 
-    cured = repair(floors={WORKER: 12})
+    repaired = repair(floors={WORKER: 12})
     if cluster.version.startswith("2.10."):
         # The file stays in the way: the worker is deleted, cannot be made, and is not forgotten.
-        assert cured["failure"]["err_code"] == 10012, cured
+        assert repaired["failure"]["err_code"] == 10012, repaired
         (record,) = tmp_path.glob("repair-*.json")
-        assert str(record) in cured["msg"]
+        assert str(record) in repaired["msg"]
         assert json.loads(record.read_text())["config"]["max_ack_pending"] == 77
         for path in in_the_way:
             path.unlink(missing_ok=True)
-        cured = repair()
-        assert [step["finding"] for step in cured["steps"]] == ["consumer_missing"]
-    assert not cured.get("failed"), cured
-    assert cured["done"][0]["seen"].startswith("recreated; it delivers after 12")
+        repaired = repair()
+        assert [step["finding"] for step in repaired["steps"]] == ["consumer_missing"]
+    assert not repaired.get("failed"), repaired
+    assert repaired["done"][0]["seen"].startswith("recreated; it delivers after 12")
     assert list(tmp_path.glob("repair-*.json")) == []
     info = cluster.app_request("$JS.API.CONSUMER.INFO.ORDERS.worker", members=3)
     assert info["config"]["max_ack_pending"] == 77
@@ -165,7 +165,7 @@ def wait_for(repair: Callable[..., dict[str, Any]], wanted: list[tuple[str, str]
     return seen.value
 
 
-def cured_by(repair: Callable[..., dict[str, Any]], **asked: Any) -> dict[str, Any]:
+def repair_result(repair: Callable[..., dict[str, Any]], **asked: Any) -> dict[str, Any]:
     """Return the result of the run that repaired the fault. It does nothing while another replica is briefly out of
     step."""
     seen = wait_until(lambda: repair(**asked), lambda said: said.get("failed") or said["done"], 60)
@@ -180,24 +180,24 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
 ) -> None:
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
-    cluster.add_stream("WANTED", 3, retention="interest")
+    cluster.add_stream("INTEREST", 3, retention="interest")
     cluster.add_stream("OTHER", 3)
     cluster.add_consumer("ORDERS", "worker", max_ack_pending=77)
-    cluster.add_consumer("WANTED", "only")
+    cluster.add_consumer("INTEREST", "only")
     asyncio.run(_publish(cluster, 20, take=12))
     groups = raft_groups(form(cluster, run_module), run_module)
     repair = make_repair(cluster, run_module, tmp_path)
-    let_no_member_win(cluster, [groups[name] for name in ("ORDERS/worker", "WANTED/only", "OTHER")])
-    leaderless = [("consumer_leaderless", WORKER), ("consumer_leaderless", "APP/WANTED/only")]
+    let_no_member_win(cluster, [groups[name] for name in ("ORDERS/worker", "INTEREST/only", "OTHER")])
+    leaderless = [("consumer_leaderless", WORKER), ("consumer_leaderless", "APP/INTEREST/only")]
     wait_for(repair, [*leaderless, ("stream_leaderless", "APP/OTHER")])
 
-    cured = repair()
-    assert not cured.get("failed"), cured
-    assert [(step["asset"], step["cure"], step["floor"]) for step in cured["done"]] == [(WORKER, "recreate", 12)]
-    assert "pending rolled back to the floor" in cured["done"][0]["does"]
-    assert cured["left"] == ["consumer APP/WANTED/only", "stream APP/OTHER"]
-    assert "retention interest, which drops the messages" in cured["refused"][1]
-    assert "Restart its members (n1, n2, n3)" in cured["refused"][0]
+    repaired = repair()
+    assert not repaired.get("failed"), repaired
+    assert [(step["asset"], step["fix"], step["floor"]) for step in repaired["done"]] == [(WORKER, "recreate", 12)]
+    assert "pending rolled back to the floor" in repaired["done"][0]["does"]
+    assert repaired["left"] == ["consumer APP/INTEREST/only", "stream APP/OTHER"]
+    assert "retention interest, which drops the messages" in repaired["refused"][1]
+    assert "Restart its members (n1, n2, n3)" in repaired["refused"][0]
     info = cluster.app_request("$JS.API.CONSUMER.INFO.ORDERS.worker", members=3)
     assert info["config"]["max_ack_pending"] == 77
     assert asyncio.run(_sequences(cluster, 8)) == list(range(13, 21))
@@ -214,7 +214,7 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
     assert "the floor 21 is beyond the end of its stream (20)" in beyond["refused"][0]
     reset = repair(**ahead, floors={WORKER: 15})
     assert not reset.get("failed"), reset
-    assert [(step["cure"], step["seen"]) for step in reset["done"]] == [("reset", "reset; it delivers from 16")]
+    assert [(step["fix"], step["seen"]) for step in reset["done"]] == [("reset", "reset; it delivers from 16")]
     assert asyncio.run(_sequences(cluster, 5)) == list(range(16, 21))
     assert repair(**ahead)["steps"] == []
 
@@ -249,8 +249,8 @@ def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_
     cluster.start(broken)
     orders = {"assets": ["APP/ORDERS"]}
     wait_for(repair, [("replica_missing", "APP/ORDERS")], **orders)
-    cured = cured_by(repair, **orders)
-    assert (cured["done"][0]["cure"], cured["done"][0]["server"]) == ("replace_replica", broken)
+    repaired = repair_result(repair, **orders)
+    assert (repaired["done"][0]["fix"], repaired["done"][0]["server"]) == ("replace_replica", broken)
     assert set(member_names(cluster, "ORDERS")) == {leader, other, spare}
     assert asyncio.run(_sequences(cluster, 4)) == list(range(13, 17))
     store.unlink(missing_ok=True)
@@ -260,8 +260,8 @@ def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_
         with pytest.raises(AssertionError, match="peer"):
             cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": member_names(cluster, "ALL")[1]}, seconds=5)
         wait_for(repair, [("group_short", "APP/ALL")])
-        cured = cured_by(repair)
-        assert (cured["done"][0]["cure"], len(member_names(cluster, "ALL"))) == ("refill", 4)
+        repaired = repair_result(repair)
+        assert (repaired["done"][0]["fix"], len(member_names(cluster, "ALL"))) == ("refill", 4)
 
     gone = member_names(cluster, "ORDERS")[1]
     cluster.kill(gone)
@@ -271,11 +271,11 @@ def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_
     assert f"dead_servers: '{gone}x' is not a server of the cluster, which has " in mistyped["msg"], mistyped
     # The server may come back, so there is nothing to repair once other members lead.
     wait_for(repair, [], **orders)
-    cured = cured_by(repair, **dead)
-    assert [(step["asset"], step["cure"]) for step in cured["done"]] == [("APP/ORDERS", "replace_replica")]
+    repaired = repair_result(repair, **dead)
+    assert [(step["asset"], step["fix"]) for step in repaired["done"]] == [("APP/ORDERS", "replace_replica")]
     assert gone not in member_names(cluster, "ORDERS")
-    assert cured["left"] == ["stream APP/ALL"]
-    assert "no other server can take" in cured["refused"][0]
+    assert repaired["left"] == ["stream APP/ALL"]
+    assert "no other server can take" in repaired["refused"][0]
     assert asyncio.run(_sequences(cluster, 4)) == list(range(17, 21))
 
 
@@ -361,9 +361,9 @@ def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, 
         assert moved.done, moved.value
         repair = make_repair(cluster, run_module, tmp_path)
         wait_for(repair, [("move_stuck", "APP/ORDERS")], **asked)
-        cured = cured_by(repair, **asked)
-        assert cured["done"][0]["cure"] == "cancel_move"
-        assert cured["done"][0]["seen"].removeprefix("its members are ").split(", ") == sorted(before)
+        repaired = repair_result(repair, **asked)
+        assert repaired["done"][0]["fix"] == "cancel_move"
+        assert repaired["done"][0]["seen"].removeprefix("its members are ").split(", ") == sorted(before)
     finally:
         cluster.kill()
 

@@ -156,7 +156,7 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     before = cluster.pids()
     locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
     held = {
-        "owner": "somebody@elsewhere process 1",
+        "owner": "ops@elsewhere process 1",
         "purpose": "upgrade",
         "since": 1,
         "expires": int(time.time()) + 600,
@@ -164,7 +164,7 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     for lock in locks[:2]:
         lock.write_text(json.dumps(held))
     run = cluster.playbook("restart", fails=True)
-    assert "locked by somebody@elsewhere process 1 for upgrade until" in run.output
+    assert "locked by ops@elsewhere process 1 for upgrade until" in run.output
     assert locks[2].read_text() == ""
     run = cluster.playbook(
         "restart", fails=True, nats_cluster_lock_break=True, nats_cluster_not_after="2020-01-01T00:00:00Z"
@@ -324,7 +324,7 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
         change = {"nats_server_http": f"127.0.0.1:{taken.getsockname()[1]}", "nats_server_start_timeout": 10}
         run = cluster.playbook("deploy", fails=True, nats_cluster_on_failure="rollback", **change)
     after = cluster.pids()
-    for said in ("address already in use", "was put back", "Not touched: ", "run the same command again"):
+    for said in ("address already in use", "was rolled back", "Not touched: ", "run the same command again"):
         assert said in run.output, run.output
     assert len([name for name in NAMES if after[name] != before[name]]) == 1
     assert min(after.values()) > 0

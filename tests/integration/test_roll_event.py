@@ -22,7 +22,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_p
 EVENT = {"event": "batch_done", "run": "r1", "cluster": "C1"}
 
 
-def heard(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tuple[Any, list[str]]:
+def messages_received(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tuple[Any, list[str]]:
     """Return the work's result, and the messages that it published. It publishes to the first server, where the
     subscription is already active, so all messages have arrived when it ends."""
 
@@ -59,7 +59,7 @@ def test_event_is_written_and_published(healthy: NatsProcesses, run_module: Runn
         first = {**healthy.app_connection(), "servers": healthy.urls[:1]}
         return run_module("nats_roll_event", first, **options, subjects=["ops.a", "ops.b"], _ansible_diff=True)
 
-    result, messages = heard(healthy, "ops.>", work)
+    result, messages = messages_received(healthy, "ops.>", work)
     line = journal.read_text()
     assert result["changed"] and result["published"] == ["ops.a", "ops.b"] and result["unpublished"] == []
     assert messages == [line.strip()] * 2
@@ -77,7 +77,7 @@ def test_check_mode_writes_and_publishes_nothing(healthy: NatsProcesses, run_mod
         first = {**healthy.app_connection(), "servers": healthy.urls[:1]}
         return run_module("nats_roll_event", first, check_mode=True, **options)
 
-    result, messages = heard(healthy, "ops.>", work)
+    result, messages = messages_received(healthy, "ops.>", work)
     assert result["changed"] and messages == [] and not journal.exists()
 
 

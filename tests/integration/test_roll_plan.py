@@ -231,7 +231,7 @@ def test_version_obstacles_are_reported(features: NatsProcesses, run_module: Run
         }
 
 
-def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Runner) -> None:
+def test_an_upgrade_resumes_from_a_mixed_cluster(tmp_path: Path, run_module: Runner) -> None:
     names = ["n1", "n2", "n3"]
     cluster = NatsProcesses("2.9.10", tmp_path, names)
     cluster.start()

@@ -85,7 +85,7 @@ def test_changed_key_is_not_disclosed(pair: NatsProcesses, run_module: Runner) -
     with Client(options) as client:
         server_id = SystemApi(client).discover().named("n10").id
         reply = client.request(Call(f"$SYS.REQ.SERVER.{server_id}.RELOAD"))
-    assert b"jetstream-secret" in reply.body, "the server does not tell the key any more: the masking can go"
+    assert b"jetstream-secret" in reply.body, "the server no longer returns the key: remove the masking"
     result = run_module("nats_server_reload", pair.sys_connection(), server_name="n10")
     assert result["failure"]["code"] == "reload_rejected"
     assert "jetstream-secret" not in json.dumps(result)

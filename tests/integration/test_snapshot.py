@@ -296,7 +296,7 @@ def test_playbook_reads_facts_of_hosts(healthy: NatsProcesses, tmp_path: Path) -
     assert "hosts" not in taken(nats_insights_read_hosts=False)
 
 
-def test_a_lake_that_the_jobs_do_not_know_is_refused_before_the_snapshot(tmp_path: Path) -> None:
+def test_a_lake_not_set_for_the_host_of_the_jobs_is_refused_before_the_snapshot(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     servers_group = {"hosts": {"n1": {}}, "vars": {"nats_insights_lake": str(tmp_path / "lake")}}
     inventory.write_text(json.dumps({"nats": servers_group}))

@@ -352,9 +352,9 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     for name in ("worker", "other"):
         assert current_leader(five, "SD", name) not in away
     assert not step("nats_consumer_stepdown", stream="SD", away_from=away)["changed"]
-    missing = step("nats_consumer_stepdown", stream="SD", consumer="nobody", force=True)
+    missing = step("nats_consumer_stepdown", stream="SD", consumer="absent", force=True)
     assert missing["failure"]["err_code"] == 10014
-    assert "consumer nobody of stream SD (account APP): consumer not found" in missing["msg"]
+    assert "consumer absent of stream SD (account APP): consumer not found" in missing["msg"]
 
 
 # --- servers that are down, and tags ----------------------------------------------------------------------------------

@@ -407,29 +407,6 @@ def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..
     nothing_pends()
 
 
-@pytest.mark.parametrize("retention", ["limits", "interest"])
-@pytest.mark.parametrize("stored", [0, 20])
-def test_messages_before_the_first_delivery_stay_pending(
-    site: Site, save: Callable[..., Path], retention: str, stored: int
-) -> None:
-    """An archive of 2.10 has no position for consumers that were created on an empty stream."""
-    name = f"FRESH{stored}{retention}"
-    site.add(name, 3, retention=retention)
-    site.produce(some_messages(name, stored))
-    policies = ["new"] if stored else ["new", "last"]
-    for policy in policies:
-        site.cluster.add_consumer(name, policy, deliver_policy=policy)
-    site.produce([(f"{name}.new", {}, b"x")] * 5)
-
-    def pending() -> dict[str, int]:
-        return {row["name"]: row["num_pending"] for row in site.api.consumers(name).rows}
-
-    wanted = dict.fromkeys(policies, 5)
-    assert wait_until(pending, wanted.__eq__, 20).done, pending()
-    restore(site, save(name), name)
-    assert wait_until(pending, wanted.__eq__, 20).done, pending()
-
-
 def test_copy_next_to_the_original(site: Site, save: Callable[..., Path], version: str) -> None:
     site.add("ORIGINAL", 1)
     site.cluster.add_consumer("ORIGINAL", "worker")
@@ -963,18 +940,18 @@ def test_late_receiver_gets_everything_in_order(site: Site) -> None:
 
     async def take(_connection: NatsPy, message: Any) -> None:
         seen.append(message.data)
-        await message.respond(b"" if message.data else b"whole")
+        await message.respond(b"" if message.data else b"complete")
 
     chunks = [bytes([number]) * 10 for number in range(40)]
     with Peer(site, "late.chunks", take, wait=0.7):
         reply = site.client.upload("late.chunks", chunks, Upload(lambda reply: None, idle=10, finish=10))
-    assert (seen, reply.body) == ([*chunks, b""], b"whole")
+    assert (seen, reply.body) == ([*chunks, b""], b"complete")
     nobody = Upload(lambda reply: None, idle=0.5, finish=1)
     with pytest.raises(NatsFailure, match="no longer accepts the chunks"):
-        site.client.upload("nobody.there", chunks, nobody)
+        site.client.upload("no.subscriber", chunks, nobody)
 
 
-def test_sender_without_interest_is_asked_again(site: Site) -> None:
+def test_sender_without_interest_gets_another_request(site: Site) -> None:
     asked: list[str] = []
 
     async def send(connection: NatsPy, message: Any) -> None:
@@ -1044,7 +1021,7 @@ from support.module_runs import run_in_process
 name, connection, options = json.loads(sys.argv[1])
 result = run_in_process(name, connection, **options)
 assert not result.get("failed"), result
-# What getrusage tells is at least what the parent had when it forked.
+# getrusage reports at least the memory that the parent had when it forked.
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
 print(json.dumps([peak, result.get("path"), result["bytes"]]))
 """

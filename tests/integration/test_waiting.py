@@ -61,7 +61,7 @@ def play(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
 def waiting(gate: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the play that waits, and prints the version of ansible-core."""
     return play(
-        {"name": "Say who runs", "ansible.builtin.debug": {"var": "ansible_version.full"}},
+        {"name": "Show the version of Ansible", "ansible.builtin.debug": {"var": "ansible_version.full"}},
         {"name": "Wait", "natsops.jetstream.nats_cluster_health": gate},
     )
 
@@ -137,7 +137,7 @@ def test_lines_while_a_gate_waits(gate: dict[str, Any], tmp_path: Path) -> None:
         said_at = [counter for counter, line in lines if LINE.match(line)]
         assert state == "failed" and len(said_at) >= 5, shown
         end = next(counter for counter, line in lines if "is not healthy after" in line)
-        assert max(said_at) < end, "whatever is shown while a task runs is an event at once"
+        assert max(said_at) < end, "output of a running task becomes an event at once"
 
 
 def failure(output: str, task: str = "Wait") -> list[str]:

@@ -125,7 +125,7 @@ def minimal_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
 
 
 @pytest.fixture
-def whole(cluster: Any) -> Iterator[None]:
+def intact_cluster(cluster: Any) -> Iterator[None]:
     """Hold every test of a module's cluster (lab_cluster.Cluster) to its promise to leave it healthy."""
     yield
     cluster.restore()

@@ -84,9 +84,9 @@ class Host:
     address: str
     release: str
     machine: str
-    """The name nspawn knows it by: short, unique on this machine, and the end of its interface's name."""
+    """Its name in nspawn: short, unique on this machine, and the last part of its interface's name."""
     site: str = ""
-    """The site it stands in; a lab without sites is one network."""
+    """Its site; a lab without sites is one network."""
 
     @property
     def interface(self) -> str:
@@ -463,7 +463,7 @@ def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
     if not planned:
         raise LabError("a lab needs at least one host")
     if len({bool(host.site) for host in planned}) > 1:
-        raise LabError("either all hosts of a lab stand in sites, or none")
+        raise LabError("either all hosts of a lab have a site, or none")
     return planned
 
 
@@ -824,7 +824,7 @@ def _cli_list(_args: argparse.Namespace) -> None:
 
 def _cli_down(args: argparse.Namespace) -> None:
     if args.all == bool(args.name):
-        raise LabError("down: say --name NAME or --all")
+        raise LabError("down: --name NAME or --all is required")
     for name in labs() if args.all else [args.name]:
         down(name)
 
@@ -846,7 +846,7 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("host")
         return one
 
-    verb("check", "say whether a lab can be built here; exit 3 with the reason when not", lambda _args: check(), False)
+    verb("check", "print whether a lab can be built here; exit 3 with the reason if not", lambda _args: check(), False)
     one = verb("up", "build and boot a lab", _cli_up, False)
     one.add_argument("--name", required=True, metavar="LAB")
     one.add_argument(

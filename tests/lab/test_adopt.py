@@ -267,7 +267,7 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(
         taken_over(cluster, version)
 
 
-def test_a_restart_waits_for_the_take_over_whose_unit_has_what_the_old_one_had(
+def test_a_restart_waits_for_the_take_over_and_the_unit_keeps_the_old_settings(
     controller: Controller, tmp_path: Path
 ) -> None:
     cluster = Foreign(controller)

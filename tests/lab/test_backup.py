@@ -130,7 +130,7 @@ async def load_differences(client: Client, ledgers: Sequence[Ledger], before: Se
             f"{ledger.subject}: {count} written down before the backup, {len(found)} there, {len(ledger.acknowledged)} in all"
         )
         if found != ledger.acknowledged[: len(found)] or len(found) < count:
-            wrong.append(f"{ledger.subject}: not what was written down")
+            wrong.append(f"{ledger.subject}: not the acknowledged messages")
     return wrong
 
 

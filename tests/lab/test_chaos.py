@@ -22,7 +22,7 @@ from support.controller import Controller, Run
 from support.lab_cluster import HOSTS, Cluster
 from support.updates import have_package, offer_update
 
-pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("intact_cluster")]
 
 STORE = "/nats/storage"
 #: The environment that `make test-chaos` makes.
@@ -207,7 +207,7 @@ def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path
             nats_server_version="2.10.28", nats_server_file_src=str(binary), nats_cluster_on_failure="rollback"
         )
     assert run.status != 0
-    for words in ("no luck today", "was put back", "the same command again"):
+    for words in ("no luck today", "was rolled back", "the same command again"):
         assert words in said(run), run.output
     assert len(cluster.restarted(before)) == 1
     assert {cluster.varz(host)["version"] for host in HOSTS} == {"2.10.27"}

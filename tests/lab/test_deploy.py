@@ -22,7 +22,7 @@ from support.controller import Controller, Cost, Run, download_wheels
 from support.lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, TUNINGS, Cluster
 from support.load import publish_stored
 
-pytestmark = pytest.mark.usefixtures("whole")
+pytestmark = pytest.mark.usefixtures("intact_cluster")
 
 TUNE = """
 - hosts: all

@@ -38,7 +38,7 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
 
 
 @pytest.fixture(autouse=True)
-def whole(cluster: Cluster) -> Iterator[None]:
+def intact_cluster(cluster: Cluster) -> Iterator[None]:
     """Leave the cluster healthy."""
     yield
     for host in HOSTS:

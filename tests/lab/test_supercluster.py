@@ -23,7 +23,7 @@ from support.lab_cluster import Cluster
 from support.load import Load, patiently
 from support.quorum_watch import META, watching
 
-pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("intact_cluster")]
 
 SITES = ["east", "central", "west"]
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
@@ -210,7 +210,10 @@ def test_lost_site_is_named_and_the_others_continue(cluster: Supercluster, tmp_p
         assert members(made) == set(cluster.groups[left[1]])
         stored = {site: load.report().acknowledged for site, load in loads.items()}
 
-        until(lambda: meta_leader(cluster) not in cluster.groups[lost], "the meta leader is still told to be there")
+        until(
+            lambda: meta_leader(cluster) not in cluster.groups[lost],
+            "the meta leader is still reported in the lost cluster",
+        )
         gate = "\n".join(cluster.health().errors)
         report = told(cluster.play("report"))
         restart = cluster.play("restart", limit=cluster.groups[left[0]][0], nats_cluster_gate_timeout=15)
@@ -259,7 +262,9 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
     with cluster.loads(*SITES):
         cluster.controller.lab.link("east", "west", None)
         until(
-            lambda: meta_leader(cluster) in cluster.groups["central"], "no leader of the meta group that all hear", 120
+            lambda: meta_leader(cluster) in cluster.groups["central"],
+            "not all servers report the same meta leader",
+            120,
         )
         for site in SITES:
             assert members(cluster.stored(site, f"{site.upper()}_ALONE", near=site)) == set(cluster.groups[site])
@@ -268,7 +273,7 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
         for site, other in (("east", "west"), ("west", "east")):
             assert missing_from(site) >= set(cluster.groups[other])
         cut_off = {*cluster.groups["east"], *cluster.groups["west"]}
-        until(lambda: missing_from("central") == cut_off, "central's gate does not see what the others lack")
+        until(lambda: missing_from("central") == cut_off, "central's gate does not report the servers cut off from it")
         assert cluster.mirror()["state"]["messages"] == before < origin
         central = {**system, "servers": cluster.urls(*cluster.groups["central"])}
         diagnosis = told(cluster.play("diagnose", extra_vars={"nats_connection": central}))

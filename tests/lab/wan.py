@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The network between the sites of a lab: a router that delays what it forwards, or drops it. ``wan.py DEVICE SOCKET``.
+"""The network between the sites of a lab: a router that delays or drops packets. ``wan.py DEVICE SOCKET``.
 
 The kernel's own netem is missing on many machines. Here the lab's namespace routes packets from one site to another
 into a tun device; this process holds them back for the delay of that pair of sites, and writes them to the same device,

@@ -98,7 +98,7 @@ def check_survey(survey: Object) -> None:
         ):
             raise Refused(400, error=f"no answer: {default!r} to {question}")
         if variables.count(question["variable"]) > 1 or not all(isinstance(choice, str) for choice in choices):
-            raise Refused(400, error=f"twice, or choices that are no texts: {question}")
+            raise Refused(400, error=f"duplicate variable, or choices that are not texts: {question}")
 
 
 def check_credential_type(body: Object) -> None:

@@ -26,10 +26,10 @@ _REPORTING = """
     @SCRIPT@
     fetch("@HERE@", { method: "POST", mode: "no-cors", body: JSON.stringify(seen) });
   };
-  const look = () => { if (root.dataset.ready) { watch.disconnect(); setTimeout(report); } };
-  const watch = new MutationObserver(look);
+  const check = () => { if (root.dataset.ready) { watch.disconnect(); setTimeout(report); } };
+  const watch = new MutationObserver(check);
   watch.observe(root, { attributes: true });
-  look();
+  check();
 """
 
 

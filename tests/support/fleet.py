@@ -84,7 +84,7 @@ class Outage:
 @dataclass(frozen=True)
 class Fleet:
     """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds
-    within which they answer, one after the other. `whole`: streams and consumers have all recorded fields, and the
+    within which they answer, one after the other. `realistic`: streams and consumers have all recorded fields, and the
     members of their Raft groups."""
 
     servers: int = 3
@@ -96,7 +96,7 @@ class Fleet:
     cluster: str = "C1"
     prefix: str = "n"
     apart: float = 0.0
-    whole: bool = False
+    realistic: bool = False
 
     @cached_property
     def assets(self) -> tuple[Stream, ...]:
@@ -205,7 +205,7 @@ class Fleet:
             "state": {"messages": messages, "bytes": messages * stream.size, "first_seq": first, "last_seq": last},
             "consumer_detail": [consumer],
         }
-        return _as_recorded(detail, timestamp(START + timedelta(seconds=at))) if self.whole else detail
+        return _as_recorded(detail, timestamp(START + timedelta(seconds=at))) if self.realistic else detail
 
     def _peers(self, others: Sequence[int], at: float) -> list[dict[str, Any]]:
         """Return a leader's view of the other members."""
@@ -311,7 +311,7 @@ class Fleet:
             more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
             for consumer in consumers:
                 yield Row("jsz_consumers", {**keys, **more}, consumer)
-            if self.whole:
+            if self.realistic:
                 others = [self.name(other) for other in stream.replicas if other != server]
                 member = raft_member(detail["cluster"].get("leader", ""), others, detail["state"]["last_seq"])
                 for kind in "SC":

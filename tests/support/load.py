@@ -129,7 +129,7 @@ def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
         problems.append(f"{ledger.subject}: the messages are out of order")
     extra = found.difference(wanted)
     if len(extra) > 1:
-        problems.append(f"{ledger.subject}: {len(extra)} messages are there that nobody sent or acknowledged")
+        problems.append(f"{ledger.subject}: {len(extra)} unexpected messages, neither sent nor acknowledged")
     return problems
 
 

@@ -309,7 +309,7 @@ listen: "127.0.0.1:{self.ports[name]}"
                         await connection.request(one, headers={"Nats-Expected-Stream": "none"}, timeout=2)
                         return
                     except (nats.errors.TimeoutError, nats.errors.NoRespondersError):
-                        assert time.monotonic() < deadline, f"{name} knows nobody who takes {one}"
+                        assert time.monotonic() < deadline, f"{name} has no route to a subscriber of {one}"
                     await asyncio.sleep(0.05)
 
         await asyncio.gather(*(known(name) for name in self.processes))

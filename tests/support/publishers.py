@@ -64,17 +64,17 @@ class Publishers(Load):
             time.sleep(0.1)
 
     def during(
-        self, work: Callable[[], Result], meanwhile: contextlib.AbstractContextManager[object] | None = None
+        self, work: Callable[[], Result], context: contextlib.AbstractContextManager[object] | None = None
     ) -> tuple[Result, float, Waits]:
         """Do the work while the publishers run; return its result, its seconds and the publishers' waits.
 
-        `meanwhile` is entered before the work and left LEAD seconds after it.
+        `context` is entered before the work and left LEAD seconds after it.
         """
         self._wait_for_all()
         begun = time.monotonic()
         time.sleep(LEAD)
         started = time.monotonic()
-        with meanwhile or contextlib.nullcontext():
+        with context or contextlib.nullcontext():
             result = work()
             seconds = time.monotonic() - started
             time.sleep(LEAD)

@@ -141,7 +141,7 @@ def watching(
             process.stdin.close()
             began = time.monotonic()
             while not any(not any(sample["away"].values()) for sample in _written(samples)):
-                assert time.monotonic() < began + 60, f"the watch sees nobody: {(folder / 'errors').read_text()}"
+                assert time.monotonic() < began + 60, f"the watch reached no server: {(folder / 'errors').read_text()}"
                 time.sleep(1)
             began = time.monotonic()
             yield found

@@ -39,7 +39,7 @@ TASKS = """
     dest: "{{ output }}/{{ inventory_hostname }}.{{ item }}"
     mode: "0600"
   loop: [nats-server.conf, secrets.conf]
-- name: Keep what the rules say
+- name: Record the configuration problems
   ansible.builtin.copy:
     content: "{{ nats_server__config_wanted | natsops.jetstream.nats_config_problems(nats_server__context) | to_json }}"
     dest: "{{ output }}/{{ inventory_hostname }}.problems"

@@ -29,13 +29,13 @@ MARK = "EVENT "
 
 
 class Rulebook:
-    """A running ansible-rulebook. `told` has the variables that the playbook told.yml received."""
+    """A running ansible-rulebook. `recorded` has the variables that the playbook record_event.yml received."""
 
     def __init__(self, folder: Path, rulebook: str, variables: Mapping[str, Any], *arguments: str) -> None:
-        self.told_file = folder / "told"
+        self.events_file = folder / "events"
         self.log = folder / "rulebook.log"
         # The output of an earlier rulebook does not count.
-        for left in (self.told_file, self.log):
+        for left in (self.events_file, self.log):
             left.unlink(missing_ok=True)
         (folder / "variables.yml").write_text(yaml.safe_dump(dict(variables)))
         inventory = folder / "inventory.json"
@@ -50,7 +50,7 @@ class Rulebook:
             "ANSIBLE_NOCOLOR": "true",
             "XDG_CACHE_HOME": str(folder / "cache"),
             "PYTHONUNBUFFERED": "1",
-            "TOLD": str(self.told_file),
+            "EVENTS_FILE": str(self.events_file),
         }
         command = [str(bin_folder / "ansible-rulebook"), "--rulebook", rulebook, "--inventory", str(inventory)]
         with self.log.open("wb") as log:
@@ -67,8 +67,12 @@ class Rulebook:
         return self.log.read_text(errors="replace")
 
     @property
-    def told(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.told_file.read_text().splitlines()] if self.told_file.exists() else []
+    def recorded(self) -> list[dict[str, Any]]:
+        return (
+            [json.loads(line) for line in self.events_file.read_text().splitlines()]
+            if self.events_file.exists()
+            else []
+        )
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -83,7 +87,9 @@ class Rulebook:
             time.sleep(0.2)
 
     def wait_for(self, pattern: str, times: int = 1) -> None:
-        self.wait_until(lambda: len(re.findall(pattern, self.output)) >= times, f"never said {times} times: {pattern}")
+        self.wait_until(
+            lambda: len(re.findall(pattern, self.output)) >= times, f"the output lacks {times} times: {pattern}"
+        )
 
     def end(self) -> int:
         """Wait until it ends by itself; return its exit status."""

@@ -230,14 +230,14 @@ class SitePair:
     @contextlib.contextmanager
     def listening(self, side: NatsProcesses, *subjects: str) -> Iterator[list[str]]:
         """Yield the subjects of the messages that an application at that side receives inside the context."""
-        heard: list[str] = []
+        received: list[str] = []
         ready, stop = threading.Event(), threading.Event()
 
         async def work() -> None:
             connection = await nats.connect(side.urls, user=APP_USER, password=APP_PASSWORD)
 
             async def note(message: Any) -> None:
-                heard.append(message.subject)
+                received.append(message.subject)
 
             for subject in subjects:
                 await connection.subscribe(subject, cb=note)
@@ -252,7 +252,7 @@ class SitePair:
         thread.start()
         assert ready.wait(20)
         try:
-            yield heard
+            yield received
         finally:
             stop.set()
             thread.join(20)

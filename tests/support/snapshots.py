@@ -24,8 +24,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     Row,
     SnapshotWriter,
+    endpoint_rows,
     message_origin,
-    rows_of,
     servers_summary,
 )
 
@@ -186,11 +186,11 @@ def write_snapshot(
             reported = {**server.as_dict(), "clock_offset": 0.25}
             del reported["js"], reported["health"]
             writer.add(origin, Row("servers", {}, reported))
-            for row in rows_of("jsz", copy.deepcopy(replies["jsz"][server.id])):
+            for row in endpoint_rows("jsz", copy.deepcopy(replies["jsz"][server.id])):
                 writer.add(origin, row)
             writer.add(origin, Row("healthz", {}, replies["healthz"][server.id]))
             for endpoint, answer in replies.get("more", {}).items():
-                for row in rows_of(endpoint, copy.deepcopy(answer)):
+                for row in endpoint_rows(endpoint, copy.deepcopy(answer)):
                     writer.add(origin, row)
         asked = dict.fromkeys(("jsz", "healthz", *replies.get("more", ())), 0.0)
         summary = servers_summary(servers, (), writer.failures)

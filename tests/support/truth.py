@@ -232,7 +232,7 @@ class Part(Fleet):
     """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the number of the
     server or stream. Streams: `recreated` in between, `electing` another leader between two answers, `filtered`:
     their consumer reads few messages. Servers: `dead` stay down, `crashed` are up again, `rolled` were restarted as the
-    journal records. `looks`: the times of the hours' last snapshots."""
+    journal records. `last_snapshots`: the time of the last snapshot of each hour."""
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()
@@ -242,7 +242,7 @@ class Part(Fleet):
     dead: tuple[int, ...] = ()
     crashed: tuple[int, ...] = ()
     rolled: tuple[int, ...] = ()
-    looks: tuple[float, ...] = ()
+    last_snapshots: tuple[float, ...] = ()
 
     @cached_property
     def server_faults(self) -> dict[int, list[Fault]]:
@@ -282,7 +282,7 @@ class Part(Fleet):
         if leader is None or self.numbers[stream.name] not in self.electing:
             return leader
         living = [server for server in stream.replicas if not self.down(server, at)]
-        return living[sum(at >= look + self.apart / 2 for look in self.looks) % len(living)]
+        return living[sum(at >= look + self.apart / 2 for look in self.last_snapshots) % len(living)]
 
     # --- the servers' replies
     # -------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ class Part(Fleet):
 
     def _overfull(self) -> Iterator[int]:
         """Yield servers on which, by chance, more than twice the mean is stored when the last snapshot of an hour is taken."""
-        for look in self.looks:
+        for look in self.last_snapshots:
             stored = dict.fromkeys(range(self.servers), 0)
             for stream in self.assets:
                 for server in stream.replicas:
@@ -515,7 +515,7 @@ def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: i
     """Return a fleet of so many servers, three quarters of them in a hub and the others at an edge, with each fault once for 40
     servers, at least once."""
     moments = tuple(BEGIN + number * STEP for number in range(snapshots))
-    looks = tuple(
+    last_snapshots = tuple(
         at for at, following in zip(moments, (*moments[1:], moments[-1] + 3600)) if at // 3600 < following // 3600
     )
     edge = max(5, servers // 4)
@@ -524,19 +524,29 @@ def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: i
     for number, ((domain, prefix), size) in enumerate(sizes.items()):
         hub = number == 0
         times = max(1, servers // 40) if hub else 1
-        parts.append(_part(domain, prefix, size, apart, seed + number, times, looks, hub))
+        parts.append(_part(domain, prefix, size, apart, seed + number, times, last_snapshots, hub))
     return Truth(tuple(parts), moments)
 
 
 def _part(
-    domain: str, prefix: str, size: int, apart: float, seed: int, times: int, looks: tuple[float, ...], hub: bool
+    domain: str,
+    prefix: str,
+    size: int,
+    apart: float,
+    seed: int,
+    times: int,
+    last_snapshots: tuple[float, ...],
+    hub: bool,
 ) -> Part:
     """Return a part. In the hub, one server dies, one crashes, and two are restarted on purpose."""
     dead, rolled, crashed = ((size - 1,), (size - 2, size - 3), (size - 4,)) if hub else ((), (), ())
     outages = [Outage(server, BEGIN + STEP / 2, 1e9) for server in dead]
     # One is down while the last snapshot of an hour is taken, the other between two snapshots.
-    outages += [Outage(server, at, at + 90, "2.15.2") for server, at in zip(rolled, (looks[0] - 20, looks[-1] - 300))]
-    outages += [Outage(server, looks[-1] - 900, looks[-1] - 810) for server in crashed]
+    outages += [
+        Outage(server, at, at + 90, "2.15.2")
+        for server, at in zip(rolled, (last_snapshots[0] - 20, last_snapshots[-1] - 300))
+    ]
+    outages += [Outage(server, last_snapshots[-1] - 900, last_snapshots[-1] - 810) for server in crashed]
     streams = max(5 * len(STREAM_FAULTS) * times, size * 3)
     bare = Part(
         *(size, streams, seed, 4, tuple(outages)),
@@ -547,7 +557,7 @@ def _part(
         dead=dead,
         crashed=crashed,
         rolled=rolled,
-        looks=looks,
+        last_snapshots=last_snapshots,
     )
     away = {*dead, *rolled, *crashed}
     whole = [

@@ -42,7 +42,7 @@ async def roundtrip(args: argparse.Namespace) -> str:
         acks = [await jetstream.publish("molecule", payload) for payload in sent]
         read = [(await jetstream.get_msg("MOLECULE", ack.seq)).data for ack in acks]
         if read != sent:
-            raise ValueError("what was read is not what was acknowledged")
+            raise ValueError("the messages read differ from the acknowledged ones")
         cluster = info.cluster
         peers = (
             sorted([cluster.leader or "?", *(peer.name or "?" for peer in cluster.replicas or [])]) if cluster else []

@@ -57,9 +57,9 @@ def parse_time(text: str) -> datetime:
     """
     stamp, day = _STAMP.fullmatch(text), _DAY.fullmatch(text)
     if stamp:
-        year, month, of_month, hour, minute, second, fraction = stamp.groups()
+        year, month, month_day, hour, minute, second, fraction = stamp.groups()
         text = (
-            f"{year}-{month}-{of_month}T{hour}:{minute}:{second or '59'}{(fraction or '.999999').ljust(7, '0')}+00:00"
+            f"{year}-{month}-{month_day}T{hour}:{minute}:{second or '59'}{(fraction or '.999999').ljust(7, '0')}+00:00"
         )
     elif day:
         text = "-".join(day.groups()) + "T23:59:59.999999+00:00"

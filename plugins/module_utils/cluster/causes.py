@@ -236,7 +236,7 @@ def _confined(groups: Iterable[tuple[str, Collection[str], int]], limits: Mappin
     )
 
 
-def problem_of(data: Mapping[str, Any]) -> Problem:
+def parse_problem(data: Mapping[str, Any]) -> Problem:
     """Return the problem that a result holds as a dictionary."""
     return Problem(
         data["code"],
@@ -561,7 +561,7 @@ def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     """Yield the cause for servers that are reading their streams after a start: leaders receive nothing from them yet,
-    whatever their routes and version."""
+    even if their routes and version are correct."""
     names = {problem.subject for problem in left if _says(problem, _RECOVERING_WORDS)}
     taken = left.take(_explained_by(names, left)) if names else ()
     if taken:
@@ -582,10 +582,10 @@ def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
             continue
         many, commands = len(names) > 1, _ROUTE_COMMANDS
         if kind == VERSION_DEFECT:
-            versions, cure = _named({scene.versions[name] for name in names}), RAFT_SILENT.cured[0]
+            versions, fix = _named({scene.versions[name] for name in names}), RAFT_SILENT.fixed[0]
             what = (
                 f"{_named(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} (fixed in "
-                f"{cure})"
+                f"{fix})"
             )
             commands = (
                 f"systemctl restart nats-server  # on {_named(names)}, one after another",
@@ -703,9 +703,9 @@ def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
         assets = sorted({problem.subject for problem in taken})
-        cure = RESTORED_UNHEALTHY.cured[0]
+        fix = RESTORED_UNHEALTHY.fixed[0]
         what = f"healthz has reported {_named(assets)} unhealthy since the restore"
-        title = f"{what}, a defect of their version (fixed in {cure})"
+        title = f"{what}, a defect of their version (fixed in {fix})"
         commands = (
             f"ansible-playbook natsops.jetstream.restart  # of {_named(servers)}: the restart clears it",
             "ansible-playbook natsops.jetstream.upgrade",

@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     RootCause,
-    problem_of,
+    parse_problem,
     root_causes,
     scene_of_info,
 )
@@ -211,7 +211,7 @@ def diagnose(
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):
-        left, _excused = split_tolerated([problem_of(one) for one in info["problems"]], marks)
+        left, _excused = split_tolerated([parse_problem(one) for one in info["problems"]], marks)
         info = {**info, "problems": [problem.as_dict() for problem in left]}
     evidence = Evidence(
         info=info,
@@ -250,7 +250,7 @@ def _causes(evidence: Evidence) -> list[RootCause]:
     """Return the root causes of the problems of the health rules, of missing members of the meta group, and of a
     cluster that cannot be queried."""
     info = evidence.info
-    problems = [problem_of(one) for one in info.get("problems") or ()]
+    problems = [parse_problem(one) for one in info.get("problems") or ()]
     if "servers" not in info:
         problems = [Problem("unreachable", ERROR, "cluster", info.get("msg") or "no answer")]
     missing = {name for problem in problems if problem.code in _NOT_THERE for name in problem.servers}

@@ -167,6 +167,6 @@ def plan_line(name: str, site: str, method: str, size: int, replicas: int, consu
     )
 
 
-def size_of(info: Optional[Mapping[str, Any]]) -> int:
+def stream_bytes(info: Optional[Mapping[str, Any]]) -> int:
     """Return the bytes of a stream."""
     return int(((info or {}).get("state") or {}).get("bytes") or 0)

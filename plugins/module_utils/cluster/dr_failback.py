@@ -60,19 +60,19 @@ def returning_floor(
     at_site: int,
     failover: Failover,
     origin_last: int,
-    source_of: Callable[[int], int],
-    sequence_of: Callable[[int], int],
+    find_copied: Callable[[int], int],
+    find_written: Callable[[int], int],
 ) -> Floor:
     """Return a consumer's position at the origin. The origin's stream has three parts in order: messages that the site
     has, too (up to `position`), messages that only the origin has (up to `origin_last`), and the site's writes.
 
     A consumer that has not acknowledged all of the second part receives it and the third part again, so nothing is
-    skipped. `source_of(seq)`: the origin's sequence of a message that the site copied from it. `sequence_of(seq)`: the
+    skipped. `find_copied(seq)`: the origin's sequence of a message that the site copied from it. `find_written(seq)`: the
     origin's sequence of a message written at the site.
     """
     if at_site <= failover.last_copied:
-        return Floor(max(source_of(at_site), at_origin), 0)
-    reached = sequence_of(at_site)
+        return Floor(max(find_copied(at_site), at_origin), 0)
+    reached = find_written(at_site)
     if origin_last <= failover.position or at_origin >= origin_last:
         return Floor(reached, 0)
     return Floor(max(failover.position, at_origin), reached - origin_last)

@@ -149,7 +149,7 @@ ANY = Limits()
 
 
 def copy_kind(config: Info, stream: str) -> str:
-    """Return how this configuration copies `stream`: MIRROR, SOURCES, or empty if it does not."""
+    """Return the kind of copy of `stream` that this configuration defines: MIRROR, SOURCES, or empty."""
     if (config.get("mirror") or {}).get("name") == stream:
         return MIRROR
     return SOURCES if any(entry.get("name") == stream for entry in config.get("sources") or ()) else ""
@@ -299,10 +299,8 @@ def _problems(
     elif state == DISCONNECTED:
         error = (upstream(site.info or {}, protected.stream).get("error") or {}).get("description")
         contact = last_contact(site.info or {}, protected.stream)
-        heard = "never" if contact is None else f"last {human_seconds(contact)} ago"
-        found.append(
-            f"the site receives nothing from the origin, although the origin answers ({error or f'heard {heard}'})"
-        )
+        seen = "no contact yet" if contact is None else f"last contact {human_seconds(contact)} ago"
+        found.append(f"the site receives nothing from the origin, although the origin answers ({error or seen})")
     if origin.problem:
         found.append(f"the origin does not answer for stream {protected.stream}: {origin.problem}")
     if state == BEHIND or not loss.known:

@@ -133,8 +133,8 @@ class _Assignment:
                 return best[1:]
         return None
 
-    def _exchanges(self, source: str, target: str, wanted: float, dearest: int) -> Iterable[tuple[int, int]]:
-        """Yield for each group of the source the group of the target with the rate difference closest to `wanted`."""
+    def _exchanges(self, source: str, target: str, difference: float, dearest: int) -> Iterable[tuple[int, int]]:
+        """Yield for each group of the source the group of the target with the rate difference closest to `difference`."""
         for back_cost, backs in self._ways.get((target, source), {}).items():
             ordered = sorted((self._groups[index].rate, index) for index in backs)
             if not ordered:
@@ -143,7 +143,7 @@ class _Assignment:
                 if there_cost + back_cost > dearest:
                     continue
                 for there in outward:
-                    at = bisect_left(ordered, (self._groups[there].rate - wanted, -1))
+                    at = bisect_left(ordered, (self._groups[there].rate - difference, -1))
                     for _rate, back in ordered[max(0, at - 1) : at + 1]:
                         yield there, back
 

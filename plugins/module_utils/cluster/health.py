@@ -602,9 +602,7 @@ def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, t
     if peer.offline:
         return "is offline", ("offline", 0)
     if peer.active > limits.max_active:
-        silence = (
-            f"has been silent for {peer.active:.0f} s" if peer.active < NEVER_HEARD else "has not been heard from yet"
-        )
+        silence = f"has been silent for {peer.active:.0f} s" if peer.active < NEVER_HEARD else "has not been seen yet"
         answers = peer.name in answered
         return f"{silence}, although it answers requests" if answers else silence, ("silent", int(answers))
     if peer.name not in answered:

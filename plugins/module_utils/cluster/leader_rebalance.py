@@ -59,8 +59,8 @@ class ServerLeads:
 
 @dataclass(frozen=True)
 class LeaderPlan:
-    """The moves in their order, any prefix of which makes the leaders more even; each server's leaders before and
-    after; and the reasons why groups with other members stay: reason → subjects."""
+    """The moves in their order; each move makes the leaders more even. Each server's leaders before and after, and
+    the reasons why groups with other members stay: reason → subjects."""
 
     moves: tuple[LeaderMove, ...]
     before: dict[str, ServerLeads]

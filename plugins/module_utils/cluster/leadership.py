@@ -200,8 +200,8 @@ def _no_leader(group: RaftGroup) -> str:
 def _state(peer: Peer, servers: Mapping[str, Server]) -> str:
     if peer.offline or peer.name not in servers:
         return f"{peer.name} is offline" if peer.offline else f"{peer.name} did not answer"
-    heard = f"last heard from {peer.active:.1f} s ago" if peer.active < NEVER_HEARD else "not heard from yet"
-    return f"{peer.name} is not current ({peer.lag} entries behind, {heard})"
+    seen = f"last seen {peer.active:.1f} s ago" if peer.active < NEVER_HEARD else "not seen yet"
+    return f"{peer.name} is not current ({peer.lag} entries behind, {seen})"
 
 
 def _lower(tags: Iterable[str]) -> list[str]:

@@ -22,8 +22,8 @@ Holder = Optional[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LockRequest:
-    """A request to the lock of one host. `release`: give it back. `break_foreign`: whoever holds it. `take_over_from`:
-    an owner that has ended, whose lock is therefore free."""
+    """A request to the lock of one host. `release`: release the lock instead of acquiring it. `break_foreign`: even if
+    another owner holds it. `take_over_from`: an owner whose process has ended, so its lock is free."""
 
     owner: Owner
     purpose: str = ""

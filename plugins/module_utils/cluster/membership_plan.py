@@ -424,7 +424,7 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
                 "severity": "error",
                 "option": "nats_server_cluster_members",
                 "message": f"the running cluster {facts['cluster']} has servers that are not in the inventory: "
-                f"{_sorted(unknown)}. Run with the whole inventory (no job slicing), or remove these servers first.",
+                f"{_sorted(unknown)}. Run with the complete inventory (no job slicing), or remove these servers first.",
             }
         )
     if outside and not facts["running"] and not live:

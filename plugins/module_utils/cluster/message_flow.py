@@ -61,14 +61,14 @@ class StreamTest:
 class Flow:
     """The observations of a smoke test. `expected`: names of the expected servers. `announced`: from each server that
     was reached. `unreached`: the reason by URL. `addresses`: the further addresses advertised to clients. `endpoints`:
-    the connections that exchanged messages; `heard`: for each one, the endpoints whose messages arrived."""
+    the connections that exchanged messages; `received`: for each one, the endpoints whose messages arrived."""
 
     expected: frozenset[str] = frozenset()
     announced: tuple[Announcement, ...] = ()
     unreached: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
     endpoints: tuple[str, ...] = ()
-    heard: Mapping[str, Collection[str]] = field(default_factory=dict)
+    received: Mapping[str, Collection[str]] = field(default_factory=dict)
     stream: StreamTest = StreamTest()
 
     @property
@@ -80,7 +80,7 @@ class Flow:
     @property
     def broken_pairs(self) -> list[tuple[str, str]]:
         """Return the pairs whose message did not arrive."""
-        return [(sender, receiver) for sender, receiver in self.pairs if sender not in self.heard.get(receiver, ())]
+        return [(sender, receiver) for sender, receiver in self.pairs if sender not in self.received.get(receiver, ())]
 
     @property
     def names(self) -> frozenset[str]:

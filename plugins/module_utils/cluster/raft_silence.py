@@ -36,11 +36,11 @@ class MetaContact:
 def raft_silent_servers(cluster: Cluster) -> list[str]:
     """Return the sorted names of the servers that answer but have had no contact with a leader for too long: the meta
     leader or, if streams and consumers were read, the leader of any of their groups. A single group may be silent."""
-    silent = set(_not_heard(cluster))
+    silent = set(_silent_for_leader(cluster))
     return sorted(server.name for server in cluster.servers if server.name in silent and server.uptime > STARTED_FOR)
 
 
-def _not_heard(cluster: Cluster) -> Iterator[str]:
+def _silent_for_leader(cluster: Cluster) -> Iterator[str]:
     if cluster.meta is not None:
         yield from (peer.name for peer in cluster.meta.group.peers if peer.active > SILENT_AFTER)
     for stream in cluster.streams:

@@ -124,8 +124,8 @@ _DONE = "All moves of the plan are done"
 
 @dataclass(frozen=True)
 class RebalancePlan:
-    """The moves in their order, any prefix of which makes the servers more even; each server's load before and after;
-    the reasons why streams stay: reason → subjects. `idle`: why a plan without moves has none."""
+    """The moves in their order; each move makes the servers more even. Each server's load before and after, and the
+    reasons why streams stay: reason → subjects. `idle`: why a plan without moves has none."""
 
     moves: tuple[ReplicaMove, ...]
     before: dict[str, ServerLoad]

@@ -53,7 +53,7 @@ RECREATE, RESET, DELETE = "recreate", "reset", "delete"
 REPLACE_REPLICA, REFILL, CANCEL_MOVE = "replace_replica", "refill", "cancel_move"
 #: A step that an operator must perform.
 BY_HAND = "by_hand"
-CURES = (RECREATE, RESET, DELETE, REPLACE_REPLICA, REFILL, CANCEL_MOVE)
+FIXES = (RECREATE, RESET, DELETE, REPLACE_REPLICA, REFILL, CANCEL_MOVE)
 
 #: The risk of a repair. Redelivery also happens after a restart of a consumer's client; losing a position must be
 #: allowed.
@@ -134,7 +134,7 @@ class Step:
     reports during the repair, for a stream also its consumers."""
 
     finding: Finding
-    cure: str
+    fix: str
     risk: str
     does: str
     refused: str = ""
@@ -150,7 +150,7 @@ class Step:
             "asset": finding.label,
             "server": finding.server,
             "message": finding.message,
-            "cure": self.cure,
+            "fix": self.fix,
             "risk": self.risk,
             "does": self.does,
             "refused": self.refused,
@@ -165,7 +165,7 @@ class Request:
     return."""
 
     assets: Sequence[str] = ()
-    cures: Collection[str] = CURES
+    fixes: Collection[str] = FIXES
     allow: Collection[str] = ()
     floors: Mapping[str, int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
@@ -194,8 +194,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         identity = late.find_account(account)
         found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
     # This also explains the replicas that are behind on a server that cannot write.
-    heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
-    sight = _Sight(late.names, heard, _listing(early) & _listing(late) & heard, request.dead, expected.limits)
+    in_step = _in_step(late, expected.limits).difference(name for name, _subject in _write_errors(late))
+    sight = _Sight(late.names, in_step, _listing(early) & _listing(late) & in_step, request.dead, expected.limits)
     for item in late.streams:
         earlier = before.get((item.account, item.name))
         if earlier is not None:
@@ -256,7 +256,7 @@ def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
     }
 
 
-def _heard(cluster: Cluster, limits: Limits) -> frozenset[str]:
+def _in_step(cluster: Cluster, limits: Limits) -> frozenset[str]:
     """Return the servers that answer and are in step for the meta leader: they do not cause the faults of their
     replicas."""
     if cluster.meta is None:
@@ -273,11 +273,11 @@ def _listing(cluster: Cluster) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Sight:
-    """The servers in two samples. `answered`: those in the later sample; `heard`: see `_heard`; `listing`: those that
+    """The servers in two samples. `answered`: those in the later sample; `in_step`: see `_in_step`; `listing`: those that
     listed their streams in both; `dead`: those that will not return."""
 
     answered: frozenset[str]
-    heard: frozenset[str]
+    in_step: frozenset[str]
     listing: frozenset[str]
     dead: frozenset[str]
     limits: Limits
@@ -334,12 +334,12 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
         elif earlier and peer.name in sight.listing.difference(early.group.hosts, group.hosts):
             message = f"{peer.name} is a member of {group.subject} and answers, but does not have its replica"
             yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
-        elif peer.name in sight.heard and earlier and _stays_behind(earlier, peer, sight.limits):
+        elif peer.name in sight.in_step and earlier and _stays_behind(earlier, peer, sight.limits):
             message = (
                 f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind and is not catching up"
             )
             yield Finding(REPLICA_BEHIND, message, *name, server=peer.name)
-        elif peer.name in differing and peer.name in sight.heard:
+        elif peer.name in differing and peer.name in sight.in_step:
             yield Finding(REPLICA_BEHIND, differing[peer.name], *name, server=peer.name)
     if len(group.members) < group.size and len(early.group.members) < early.group.size:
         message = f"{group.subject} has {len(group.members)} of {group.size} replicas: {_names(group.members)}"
@@ -410,8 +410,8 @@ def plan(
 
 
 def _not_asked(step: Step, request: Request) -> str:
-    if step.cure not in request.cures:
-        return f"the fix {step.cure} was not requested"
+    if step.fix not in request.fixes:
+        return f"the fix {step.fix} was not requested"
     if step.risk == POSITION_LOST and POSITION_LOST not in request.allow:
         return (
             f"its position is unknown. Set it from the last report or snapshot with floors ({step.finding.label}: "
@@ -454,16 +454,16 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
     if floor is None and finding.code != CONSUMER_AHEAD:
         floor = known.floor
     reset = finding.code == CONSUMER_AHEAD and api_level >= LEVEL_RESET and known.config.get("deliver_policy") == "all"
-    cure = RESET if reset else RECREATE
+    fix = RESET if reset else RECREATE
     if floor is None and known.retention == "workqueue":
         does = "reset it to the first message" if reset else f"{recreate}; acknowledgements are lost"
-        return Step(finding, cure, REDELIVERY, does, floor=0, config=known.config)
+        return Step(finding, fix, REDELIVERY, does, floor=0, config=known.config)
     verb = "reset it" if reset else recreate
     refused = _loses_interest(finding, known)
     if floor is None:
         count = max(0, known.last_seq - max(known.first_seq, 1) + 1)
         does = f"{verb}, and deliver everything again: {count} messages from {known.first_seq} to {known.last_seq}"
-        return Step(finding, cure, POSITION_LOST, does, refused, config=known.config)
+        return Step(finding, fix, POSITION_LOST, does, refused, config=known.config)
     if floor > known.last_seq:
         refused = (
             f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, but would "
@@ -472,7 +472,7 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
     pending = max(0, known.delivered - floor) if finding.code != CONSUMER_AHEAD else max(0, known.last_seq - floor)
     what = "messages delivered but not acknowledged" if not pending else f"up to {pending} messages after it"
     does = f"{verb} at its ack floor {floor}; redelivered: {what} (pending rolled back to the floor)"
-    return Step(finding, cure, REDELIVERY, does, refused, floor, known.config)
+    return Step(finding, fix, REDELIVERY, does, refused, floor, known.config)
 
 
 def _loses_interest(finding: Finding, known: Evidence) -> str:
@@ -537,7 +537,7 @@ def repair_page(steps: Sequence[Step]) -> Page:
         return page("Nothing to repair.")
     written = []
     for step in steps:
-        done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.cure}, risk: {step.risk})"
+        done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.fix}, risk: {step.risk})"
         written.append(
             f"{step.finding.subject}: {step.finding.message.removeprefix(step.finding.subject + ' ')} → {done}"
         )

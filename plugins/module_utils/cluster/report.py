@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     Scene,
-    problem_of,
+    parse_problem,
     root_causes,
     scene_of_info,
 )
@@ -90,7 +90,7 @@ class Table:
 @dataclass(frozen=True)
 class Source:
     """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its row
-    of nats_server_info, `asked`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
+    of nats_server_info, `requested`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
     `route_compression`: the configuration of the servers."""
 
     info: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Source:
     streams: Sequence[Mapping[str, Any]]
     absent: Sequence[str] = ()
     endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     account: str | None = None
     catalogue: Catalogue | None = None
     route_compression: str | Mapping[str, Any] | None = None
@@ -123,7 +123,7 @@ class Source:
         """Yield each server with its reply to one endpoint, None without one.
 
         Raises ValueError if nats_server_info was not called with it."""
-        if endpoint not in self.asked and self.servers:
+        if endpoint not in self.requested and self.servers:
             raise ValueError(
                 f"{endpoint} is missing: server_info must be a result of nats_server_info with this endpoint"
             )
@@ -773,7 +773,7 @@ def report_data(
     wanted = None if server_names is None else set(server_names)
     server_info = server_info or {}
     endpoints = {server["name"]: server for server in server_info.get("servers", ())}
-    asked = {key for row in endpoints.values() for key in row} | {
+    requested = {key for row in endpoints.values() for key in row} | {
         one["endpoint"] for one in server_info.get("incomplete", ())
     }
     source = Source(
@@ -792,7 +792,7 @@ def report_data(
         ],
         absent=sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
         endpoints=endpoints,
-        asked=frozenset(asked),
+        requested=frozenset(requested),
         account=account,
         catalogue=None if catalogue is None else parse_catalogue(catalogue),
         route_compression=route_compression,
@@ -801,7 +801,7 @@ def report_data(
     marks, now = marks or {}, time.time()
     away = mark_texts(marks, now)
     scene = Scene(answered=_online(info)) if "view" in info else scene_of_info(info, maintenance=away)
-    problems, _excused = split_tolerated([problem_of(one) for one in info.get("problems") or ()], marks)
+    problems, _excused = split_tolerated([parse_problem(one) for one in info.get("problems") or ()], marks)
     problems += known_problems(marks.values(), now, answering)
     causes = root_causes(problems, scene)
     return {

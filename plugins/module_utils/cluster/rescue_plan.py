@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     blocks,
-    first_of,
+    first_items,
     listing,
     names_line,
     page,
@@ -91,8 +91,8 @@ class Host:
 @dataclass(frozen=True)
 class Request:
     """The options of a rescue. `dead`: servers that will not return. `lost`: patterns of ACCOUNT/STREAM and
-    ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue, some of which may
-    have been removed. `copies`: the directory for the transferred copies of stores."""
+    ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue; it may already have
+    removed some of them. `copies`: the directory for the transferred copies of stores."""
 
     dead: frozenset[str]
     lost: Sequence[str] = ()
@@ -336,7 +336,7 @@ def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozen
     unknown = meta.group.size - len(members)
     if unknown > 0:
         what = f"{counted(unknown, 'member')} of the meta group {'is' if unknown == 1 else 'are'}"
-        yield f"{what} unknown to all answering servers: start the servers that know their names"
+        yield f"{what} unknown to all answering servers: start servers that list their names"
     for name in sight.silent:
         yield f"{name} answers but does not report its streams"
     counts = {name: size for name, size in meta.sizes.items() if name in members}
@@ -348,7 +348,7 @@ def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozen
     answering = members & _answering(sight.cluster)
     if meta.group.leader and meta.quorum_needed > len(answering):
         yield (
-            f"{meta.group.leader} still leads the meta group, of which {meta.quorum_needed} must be up and "
+            f"{meta.group.leader} still leads the meta group, which needs {meta.quorum_needed} members, but only "
             f"{len(answering)} answer: check again in ten seconds"
         )
     foreign = {view for view in meta.views.values() if view} - sight.cluster.names
@@ -458,8 +458,8 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
         shown = sight.shown(account)
         if not sight.is_lost(f"{account}/*", request.lost):
             yield (
-                f"it is unknown what only dead servers had of account {shown}, which has no user here: set a user, or "
-                f"list {shown}/* as lost"
+                f"account {shown} has no user here, so it is unknown which of its streams only dead servers had: set a "
+                f"user, or list {shown}/* as lost"
             )
     here = {(fate.account, fate.stream): fate for fate in fates if fate.holders}
     for name in sorted(request.dead):
@@ -721,7 +721,7 @@ def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
         f"({_names(made.survivors)})"
     )
     found += names_line("Not a member of the meta group: ", sorted(_answering(sight.cluster) - members))
-    found += first_of([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
+    found += first_items([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
     found += _stream_page(made) + names_line("Lost, only dead servers had a replica: ", made.lost)
     if not made.lost and made.fresh and sight.assigned is None:
         found += page("The data of dead servers without other replicas is lost; its extent is unknown")

@@ -81,13 +81,13 @@ class _Limit:
     most: int
 
 
-def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str], rules: RollRules) -> RollPlan:
-    """Return the batches in which the `wanted` servers are restarted; the same input gives the same plan.
+def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str], rules: RollRules) -> RollPlan:
+    """Return the batches in which the `chosen` servers are restarted; the same input gives the same plan.
 
     `zones`: server → zone, for those that have one. Raft-silent servers come first, one by one: no quorum depends on
     them. Then servers that are already down, together: starting them reduces no redundancy. The meta leader is in
     the last batch."""
-    names = sorted(set(wanted), key=lambda name: (zones.get(name, ""), name))
+    names = sorted(set(chosen), key=lambda name: (zones.get(name, ""), name))
     silent = [name for name in raft_silent_servers(cluster) if name in names]
     down = [name for name in names if name not in cluster.names]
     running = [name for name in names if name in cluster.names and name not in silent]

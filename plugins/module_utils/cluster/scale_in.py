@@ -56,7 +56,7 @@ class ScaleInPlan:
 def plan_scale_in(
     cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
 ) -> ScaleInPlan:
-    """Return how the servers can leave one after another, with every reason against it.
+    """Return the order in which the servers can leave, and every reason against their leaving.
 
     Servers that are down leave first: while they are members, they count for the size of the quorum but not as members
     that are up. `lost`: assets without a leader (a server that is down may have the only replica of each), `unread`:

@@ -69,14 +69,14 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each range
-    with it. `cured`: the first version of each series without it; later series are also fixed. `needs`: the
+    """A defect of some versions. `effect`: a sentence without its full stop. `affected`: first and last version of each range
+    with it. `fixed`: the first version of each series without it; later series are also fixed. `needs`: the
     configuration key without which it cannot occur."""
 
     name: str
-    what: str
+    effect: str
     affected: tuple[tuple[str, str], ...]
-    cured: tuple[str, ...]
+    fixed: tuple[str, ...]
     source: str
     needs: str = ""
 
@@ -85,10 +85,10 @@ class Defect:
         have = reported_version(version)
         return any(parse_version(first) <= have <= parse_version(last) for first, last in self.affected)
 
-    def cures(self, versions: Iterable[str]) -> list[str]:
+    def fixes(self, versions: Iterable[str]) -> list[str]:
         """Return the fixed versions that are newer than any of these."""
         oldest = min(reported_version(version) for version in versions)
-        return [version for version in self.cured if parse_version(version) > oldest]
+        return [version for version in self.fixed if parse_version(version) > oldest]
 
 
 RAFT_SILENT = Defect(
@@ -140,7 +140,7 @@ DEFECTS = (
     ),
     Defect(
         "snapshot_drift",
-        "while a stream is backed up, its leader rejects deletes and purges that the followers apply, so that replicas differ",
+        "while a stream is backed up, its leader rejects deletes and purges that the followers apply, so the replicas differ",
         (("2.9.0", "2.11.11"), ("2.12.0", "2.12.2")),
         ("2.11.12", "2.12.3"),
         "nats-server#7655",
@@ -241,7 +241,7 @@ def version_warnings(versions: Iterable[str], config: Mapping[str, Any] | None =
     for defect in DEFECTS:
         names = [version for version in known if defect.affects(version)]
         if names and (not defect.needs or (config or {}).get(defect.needs)):
-            lines.append(f"nats-server {_list(names)}: {defect.what}; fixed in {_list(defect.cures(names))}")
+            lines.append(f"nats-server {_list(names)}: {defect.effect}; fixed in {_list(defect.fixes(names))}")
     return lines
 
 

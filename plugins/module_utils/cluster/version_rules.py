@@ -139,14 +139,14 @@ def skipped_minors(version: str, target: str) -> list[str]:
 
 
 def version_problems(
-    cluster: Cluster, wanted: Iterable[str], rules: VersionRules, stopped: Mapping[str, str] | None = None
+    cluster: Cluster, chosen: Iterable[str], rules: VersionRules, stopped: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return the obstacles to running `rules.target` on the `wanted` servers; empty if they all run it.
+    """Return the obstacles to running `rules.target` on the `chosen` servers; empty if they all run it.
 
     `stopped`: the installed version of each server that is not running, empty for a new server. Raises ValueError if
     the target is not a version."""
     target = parse(rules.target)
-    names = frozenset(wanted)
+    names = frozenset(chosen)
     starting = {name: version for name, version in (stopped or {}).items() if name in names - cluster.names}
     joining = frozenset(name for name, version in starting.items() if not version)
     is_oldest = any(target < _reported(server.version) for server in cluster.servers)

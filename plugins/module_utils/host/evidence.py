@@ -30,7 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: The archive member that lists the missing parts.
 INDEX = "evidence.json"
 
-#: Maximum bytes of an output, from its end; logs may be as large as the whole archive.
+#: Maximum bytes of an output, from its end; logs may be as large as the archive.
 _OUTPUT = 2 << 20
 #: Entries of the listing of the store.
 _LISTED = 50_000
@@ -68,10 +68,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Bounds:
-    """`command`: seconds of each command, `whole`: of all together. `size`: bytes of everything kept."""
+    """`command`: seconds of each command, `total`: of all commands. `size`: bytes of everything kept."""
 
     command: float = 20.0
-    whole: float = 120.0
+    total: float = 120.0
     size: int = 64 << 20
 
 
@@ -223,7 +223,7 @@ class Collector:
         self._archive = archive
         self._redactor = redactor
         self._bounds = bounds
-        self._deadline = time.monotonic() + bounds.whole
+        self._deadline = time.monotonic() + bounds.total
         self._left = bounds.size
         self.evidence = Evidence()
 
@@ -262,7 +262,7 @@ class Collector:
     def _probe(self, probe: Probe) -> None:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            self._miss(probe.name, f"the host's {self._bounds.whole:.3g} s limit was reached")
+            self._miss(probe.name, f"the host's {self._bounds.total:.3g} s limit was reached")
             return
         limit = min(probe.limit, self._left)
         if limit <= 0:
@@ -326,7 +326,7 @@ class Collector:
             return
         self._add("store.txt", "".join(lines))
         if not whole:
-            self.evidence.cut.append({"what": "store.txt", "reason": f"it has more than {len(lines)} files"})
+            self.evidence.cut.append({"item": "store.txt", "reason": f"it has more than {len(lines)} files"})
 
     def _add(self, name: str, text: str, clean: Callable[[str], str] | None = None) -> None:
         content = self._redactor.text(clean(text) if clean else text).encode()
@@ -342,12 +342,12 @@ class Collector:
         member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
         self._archive.addfile(member, io.BytesIO(content))
 
-    def _miss(self, what: str, reason: str) -> None:
-        self.evidence.missing.append({"what": what, "reason": reason})
+    def _miss(self, item: str, reason: str) -> None:
+        self.evidence.missing.append({"item": item, "reason": reason})
 
-    def _cut(self, what: str, kept: int, dropped: int) -> None:
+    def _cut(self, item: str, kept: int, dropped: int) -> None:
         reason = f"the last {human_bytes(kept)} of {human_bytes(kept + dropped)} are kept"
-        self.evidence.cut.append({"what": what, "reason": reason})
+        self.evidence.cut.append({"item": item, "reason": reason})
 
 
 def store_listing(store_dir: str) -> Iterator[str]:

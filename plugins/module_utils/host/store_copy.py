@@ -84,7 +84,7 @@ def _require_stopped(wanted: WantedCopy) -> None:
 
 
 def _require_room(source: Path, directory: Path, reserve: int) -> None:
-    needed = size_of(source)
+    needed = folder_bytes(source)
     free = shutil.disk_usage(directory).free
     if free < needed + reserve:
         raise StoreError(
@@ -93,7 +93,7 @@ def _require_room(source: Path, directory: Path, reserve: int) -> None:
         )
 
 
-def size_of(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Return the bytes of all files below a folder, which must be there. Raises OSError."""
     folder.stat()
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -567,15 +567,15 @@ class AmbiguousAccount(ValueError):
     """A name that several accounts have."""
 
 
-def account_named(names: Mapping[str, str], wanted: str) -> str:
-    """Return the identity of the account that a user selects by identity or name, `wanted` itself if there is none.
+def account_named(names: Mapping[str, str], selected: str) -> str:
+    """Return the identity of the account that a user selects by identity or name, `selected` itself if there is none.
     `names`: by identity. Raises AmbiguousAccount."""
-    found = [wanted] if wanted in names else sorted(key for key, name in names.items() if name == wanted)
+    found = [selected] if selected in names else sorted(key for key, name in names.items() if name == selected)
     if len(found) > 1:
         raise AmbiguousAccount(
-            f"{len(found)} accounts are named {wanted}: {', '.join(found)}. Specify the account by its public key."
+            f"{len(found)} accounts are named {selected}: {', '.join(found)}. Specify the account by its public key."
         )
-    return found[0] if found else wanted
+    return found[0] if found else selected
 
 
 def with_identity(pattern: str, names: Mapping[str, str]) -> str:

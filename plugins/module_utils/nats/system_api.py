@@ -178,13 +178,13 @@ class SystemApi:
             self._account_ids[account] = one_account(self._account_names(servers, account), account)
         return self._account_ids[account]
 
-    def _account_names(self, servers: Sequence[Server], wanted: str) -> dict[str, str]:
-        """Return the names of the accounts of JWTs by identity, if none is named `wanted`."""
+    def _account_names(self, servers: Sequence[Server], account: str) -> dict[str, str]:
+        """Return the names of the accounts of JWTs by identity; empty if an account has the identity `account`."""
         listing: dict[str, Server] = {}
         for server, answer in zip(servers, self.ask(servers, "ACCOUNTZ").values()):
             if not isinstance(answer, NatsFailure):
                 listing.update(dict.fromkeys(map(str, answer.get("accounts") or ()), server))
-        if wanted in listing:
+        if account in listing:
             return {}
         keys = [key for key in listing if is_account_key(key)]
         calls = [

@@ -318,7 +318,7 @@ def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions)
         plan = _plan(asset, info, desired)
         if not plan.keys and info is not None:
             if not run_options.check_mode and rules.in_progress(asset.group(info)):
-                info = _see(asset, plan.new, desired, run_options, whole=True)
+                info = _see(asset, plan.new, desired, run_options, group_too=True)
             config = rules.clean(info["config"])
             return _result(False, config, config, {}, {}, started, [])
         _refuse(asset, plan.dangers, run_options)
@@ -409,7 +409,7 @@ def _create(asset: Asset, plan: Plan, run_options: RunOptions) -> Info:
                 "conflict", "another client has since created it with a different configuration"
             ) from failure
         raise
-    return _see(asset, plan.new, plan.desired, run_options, whole=True)
+    return _see(asset, plan.new, plan.desired, run_options, group_too=True)
 
 
 def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> Info:
@@ -424,13 +424,13 @@ def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> In
                 failure.description += f" (already changed: {', '.join(done)})"
             raise
         done += keys
-        info = _see(asset, plan.new, done, run_options, whole=bool(set(keys) & set(asset.own_steps)))
+        info = _see(asset, plan.new, done, run_options, group_too=bool(set(keys) & set(asset.own_steps)))
     return info
 
 
-def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, whole: bool) -> Info:
-    """Return the asset's INFO once it has these values of `keys`; with `whole`, once its group is also complete and in
-    step.
+def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, group_too: bool) -> Info:
+    """Return the asset's INFO once it has these values of `keys`; with `group_too`, once its group is also complete and
+    in step.
 
     Raises NatsFailure conflict or not_seen.
     """
@@ -443,7 +443,7 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunO
         return [f"{key} is {seen[key]}, not {new[key]}" for key in wanted if seen[key] != new[key]]
 
     def done(info: Info | None) -> bool:
-        return info is not None and not differing(info) and not (whole and asset.incomplete(info))
+        return info is not None and not differing(info) and not (group_too and asset.incomplete(info))
 
     seen = wait_until(asset.find, done, run_options.wait_timeout)
     if seen.done and seen.value is not None:

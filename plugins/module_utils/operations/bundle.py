@@ -110,8 +110,8 @@ def bundle(
                 raise
             writer.miss("servers", f"the cluster cannot be queried: {failure.description}")
         if redactor.too_short:
-            what = f"{redactor.too_short} secrets"
-            writer.miss("redaction", f"{what} are too short to search for; they are redacted only by their keys")
+            reason = f"{redactor.too_short} secrets are too short to search for; they are redacted only by their keys"
+            writer.miss("redaction", reason)
         _add_journal(writer, contents)
         for host in contents.hosts:
             _add_host(writer, contents.work, host)
@@ -183,20 +183,20 @@ class _Servers:
         endpoint: str,
         options: Mapping[str, Any],
         write: Callable[[Server, dict[str, Any]], None],
-        what: str = "",
+        item: str = "",
     ) -> None:
         """Write each page of each server's answer, or the reason of its failure."""
         try:
             for server, page in self._api.pages(servers, endpoint, options):
                 if isinstance(page, NatsFailure):
-                    self._writer.miss(what or endpoint, page.description, server.name)
+                    self._writer.miss(item or endpoint, page.description, server.name)
                 else:
                     write(server, page)
         except NatsFailure as failure:
             if failure.code == "bundle":
                 raise
             for server in servers:
-                self._writer.miss(what or endpoint, failure.description, server.name)
+                self._writer.miss(item or endpoint, failure.description, server.name)
 
     def _write_page(self, artifact: str, server: Server, page: dict[str, Any]) -> None:
         if artifact == "accounts":
@@ -364,9 +364,9 @@ def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
 
 def _add_evidence(writer: BundleWriter, server: str, reported: Mapping[str, Any]) -> None:
     for one in reported.get("missing") or ():
-        writer.miss(str(one.get("what")), str(one.get("reason")), server)
+        writer.miss(str(one.get("item")), str(one.get("reason")), server)
     for one in reported.get("cut") or ():
-        writer.note_cut(str(one.get("what")), str(one.get("reason")), server)
+        writer.note_cut(str(one.get("item")), str(one.get("reason")), server)
 
 
 def summary(index: Mapping[str, Any], path: Path, size: int) -> list[str]:
@@ -383,7 +383,7 @@ def summary(index: Mapping[str, Any], path: Path, size: int) -> list[str]:
 
 
 def _is_silent(index: Mapping[str, Any], host: str) -> bool:
-    return any(one["what"] == "host" and one["server"] == host for one in index["missing"])
+    return any(one["item"] == "host" and one["server"] == host for one in index["missing"])
 
 
 #: Lines of the summary for missing parts, and for truncated parts.
@@ -394,12 +394,12 @@ def _grouped(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Return a line for each part and reason, with all its servers; complete servers and hosts come first."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        found.setdefault((row["what"], row["reason"]), []).append(row["server"])
+        found.setdefault((row["item"], row["reason"]), []).append(row["server"])
     order = sorted(found.items(), key=lambda item: (item[0][0] not in ("servers", "server", "host"), item[0]))
     lines = []
-    for (what, reason), servers in order:
+    for (item, reason), servers in order:
         where = ", ".join(sorted({server for server in servers if server}))
-        lines.append(f"{title}: {what}{' of ' + where if where else ''}: {reason}"[:200])
+        lines.append(f"{title}: {item}{' of ' + where if where else ''}: {reason}"[:200])
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"{title}: {len(lines) - _LINES + 1} more, see capture/misc/bundle.json"]
     return lines

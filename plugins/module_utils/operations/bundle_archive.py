@@ -47,13 +47,13 @@ _RESERVED, _PER_FILE = 64 << 10, 640
 class Missing:
     """A file that the bundle lacks or includes only partly (`cut`), with its server or host and the reason."""
 
-    what: str
+    item: str
     reason: str
     server: str = ""
 
     def as_dict(self) -> dict[str, str]:
         """Return the entry as in the index and the module's result."""
-        return {"server": self.server, "what": self.what, "reason": self.reason}
+        return {"server": self.server, "item": self.item, "reason": self.reason}
 
 
 def component(value: str) -> str:
@@ -119,10 +119,10 @@ class BundleWriter:
         """Write an answer as the next page of its artifact."""
         folder = server_folder(tags)
         number = self._pages.get(folder, 0) + 1
-        what = f"{tags['artifact_type']}{' of ' + tags['account'] if 'account' in tags else ''}"
+        item = f"{tags['artifact_type']}{' of ' + tags['account'] if 'account' in tags else ''}"
         if number > _PAGES:
-            self.cut.append(Missing(what, f"it has more than {_PAGES} pages", tags["server"]))
-        elif self._json(f"{folder}/{number:04d}.json", document, tags, what, tags["server"]):
+            self.cut.append(Missing(item, f"it has more than {_PAGES} pages", tags["server"]))
+        elif self._json(f"{folder}/{number:04d}.json", document, tags, item, tags["server"]):
             self._pages[folder] = number
 
     def profile(self, tags: Mapping[str, str], content: bytes) -> None:
@@ -137,19 +137,19 @@ class BundleWriter:
         """Write a document of the bundle itself below `capture/misc`."""
         self._json(f"{MISC}/{name}.json", document, {"special": name}, name, "")
 
-    def text(self, path: str, text: str, what: str, server: str = "") -> None:
+    def text(self, path: str, text: str, item: str, server: str = "") -> None:
         """Write a text at any path."""
         special = path.rpartition(".")[0].replace("/", "__")
         content = self._redactor.text(text).encode()
-        self._add(path, content, _listed({"special": special}), what, server)
+        self._add(path, content, _listed({"special": special}), item, server)
 
-    def miss(self, what: str, reason: str, server: str = "") -> None:
+    def miss(self, item: str, reason: str, server: str = "") -> None:
         """Record a missing file. The reason is external text, so it is redacted."""
-        self.missing.append(Missing(what, self._redactor.text(reason), server))
+        self.missing.append(Missing(item, self._redactor.text(reason), server))
 
-    def note_cut(self, what: str, reason: str, server: str) -> None:
+    def note_cut(self, item: str, reason: str, server: str) -> None:
         """Record a file that is included only partly."""
-        self.cut.append(Missing(what, self._redactor.text(reason), server))
+        self.cut.append(Missing(item, self._redactor.text(reason), server))
 
     def publish(self, metadata: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
         """Write metadata, index and manifest, move the bundle into place, and return its index. Raises NatsFailure."""
@@ -184,17 +184,17 @@ class BundleWriter:
         self._complete = True
         return index
 
-    def _json(self, path: str, document: Any, tags: Mapping[str, str], what: str, server: str) -> bool:
-        return self._add(path, _json(self._redactor.tree(document)), _listed(tags), what, server)
+    def _json(self, path: str, document: Any, tags: Mapping[str, str], item: str, server: str) -> bool:
+        return self._add(path, _json(self._redactor.tree(document)), _listed(tags), item, server)
 
-    def _add(self, path: str, content: bytes, tags: list[dict[str, str]], what: str, server: str) -> bool:
+    def _add(self, path: str, content: bytes, tags: list[dict[str, str]], item: str, server: str) -> bool:
         """Write a file if it may be written, and return whether it was."""
         if self._redactor.finds(content) or self._redactor.finds(path.encode()):
-            self.miss(what, "it was left out because it still contains a secret", server)
+            self.miss(item, "it was left out because it still contains a secret", server)
             return False
         if not self._has_room(content):
             reason = f"it was left out because the bundle would exceed {human_bytes(self._max_size)}"
-            self.cut.append(Missing(what, reason, server))
+            self.cut.append(Missing(item, reason, server))
             return False
         try:
             self._store(path, content, tags)

@@ -41,9 +41,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Origin,
     Row,
     SnapshotWriter,
+    endpoint_rows,
     message_origin,
     meta_members,
-    rows_of,
     servers_summary,
     timestamp,
 )
@@ -260,11 +260,11 @@ class _Pass:
         origin = self._origin(server, self._api.arrived.get(server.id))
         if endpoint == "jsz" and first:
             self._members |= meta_members(page, server.name)
-        for row in rows_of(endpoint, page, first):
+        for row in endpoint_rows(endpoint, page, first):
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
             elif row.table == "jsz_streams" and self._wanted.backups is not None and origin.domain == self._backed_up:
-                name = json_text.name_of(row.data) if json_text.is_text(row.data) else row.data["name"]
+                name = json_text.read_name(row.data) if json_text.is_text(row.data) else row.data["name"]
                 self._streams.add((row.keys["account"], name or ""))
             self._writer.add(origin, row)
 
@@ -321,7 +321,7 @@ def _write_artifacts(
             if endpoint == "jsz":
                 members |= meta_members(data, server.name)
                 new_accounts(data, accounts.setdefault(server.id, set()))
-            rows = list(rows_of(endpoint, data, first))
+            rows = list(endpoint_rows(endpoint, data, first))
         except (*UNREADABLE, zipfile.BadZipFile) as error:
             failure = NatsFailure("bad_reply", f"{path} cannot be read: {error}")
             writer.fail(endpoint, Origin("", name, cluster), failure)

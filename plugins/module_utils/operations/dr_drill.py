@@ -32,7 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_drill
     no_room,
     plan_line,
     sample,
-    size_of,
+    stream_bytes,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
     DEAD,
@@ -82,7 +82,7 @@ _INTERVAL = 0.3
 #: Seconds to wait until a throw-away copy is gone.
 _GONE = 30.0
 #: Placeholder for an origin that is not queried.
-_NOT_ASKED = Reading(problem="a drill does not ask the origin")
+_NOT_ASKED = Reading(problem="a drill does not query the origin")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, 
         left = api.find_stream(drill_name(protected.stream))
         if left is not None and not is_left(left["config"], protected.stream):
             raise Refusal("exists", f"stream {drill_name(protected.stream)} exists and was not created by a drill")
-        full = no_room(api.info(), config, size_of(site.info))
+        full = no_room(api.info(), config, stream_bytes(site.info))
         if full:
             raise Refusal("no_room", full)
     except Refusal as refusal:
@@ -159,7 +159,7 @@ def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
             one.protected.name,
             pair.site.name,
             one.plan.method,
-            size_of(one.row.site.info),
+            stream_bytes(one.row.site.info),
             ((one.row.site.info or {}).get("config") or {}).get("num_replicas") or 1,
             [entry["name"] for entry in durable(one.plan.consumers)],
         )

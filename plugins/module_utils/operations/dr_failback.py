@@ -283,12 +283,12 @@ class _Run:
     def _move_consumers(self, record: Failback) -> list[dict[str, Any]]:
         last = int(self._origin.stream(self._stream)["state"]["last_seq"])
 
-        def sequence_of(sequence: int) -> int:
+        def find_written(sequence: int) -> int:
             return last_at_or_before(
                 lambda number: next_source(self._origin, self._stream, number), record.origin_last + 1, last, sequence
             )
 
-        def source_of(sequence: int) -> int:
+        def find_copied(sequence: int) -> int:
             if self._failover.method == END_MIRROR or not sequence:
                 return sequence
             found = next_source(self._site, self._target, sequence)
@@ -301,7 +301,7 @@ class _Run:
             entry = saved_consumer(info)
             name, at_site = entry["name"], entry["ack_floor"]["stream_seq"]
             moved = returning_floor(
-                record.floors.get(name, 0), at_site, self._failover, record.origin_last, source_of, sequence_of
+                record.floors.get(name, 0), at_site, self._failover, record.origin_last, find_copied, find_written
             )
             config = {**without_server_metadata(entry["config"])}
             for key in ("opt_start_seq", "opt_start_time"):

@@ -307,7 +307,7 @@ class FailoverRun:
         if seen.done or self._wanted.allow_loss:
             return origin, site
         lacking = (
-            origin.problem or f"it lacks what the origin stored after sequence {site.position}, up to {origin.last_seq}"
+            origin.problem or f"it lacks the origin's messages after sequence {site.position}, up to {origin.last_seq}"
         )
         undone = "the origin continues as before"
         if plan.fence == SUBJECTS:
@@ -453,18 +453,18 @@ class FailoverRun:
 
 
 def last_at_or_before(
-    source_of: Callable[[int], Optional[tuple[int, int]]], first: int, last: int, sequence: int
+    find_source: Callable[[int], Optional[tuple[int, int]]], first: int, last: int, sequence: int
 ) -> int:
     """Return the last sequence of this stream whose message had at most that sequence at its source; without one, the
     sequence before the first.
 
-    `source_of(number)`: this stream's and the source's sequence of the first message at or after a number, None without
+    `find_source(number)`: this stream's and the source's sequence of the first message at or after a number, None without
     one from a source. Both sequences increase together, so a binary search works.
     """
     low, high = max(first, 1) - 1, last
     while low < high:
         middle = (low + high + 1) // 2
-        found = source_of(middle)
+        found = find_source(middle)
         if found is not None and found[1] <= sequence:
             low = max(middle, found[0])
         else:

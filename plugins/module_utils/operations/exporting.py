@@ -94,12 +94,12 @@ class _Document(Generic[T]):
 
 
 class Sweeper:
-    """Sweeps in its own thread, and passes a line to `say` when an input starts or stops failing."""
+    """Sweeps in its own thread, and passes a line to `log` when an input starts or stops failing."""
 
-    def __init__(self, options: ConnectionOptions, wanted: SweepOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, options: ConnectionOptions, wanted: SweepOptions, log: Callable[[str], None]) -> None:
         self._options = options
         self._wanted = wanted
-        self._say = say
+        self._log = log
         self._client: Optional[Client] = None
         self._isolation: Optional[Isolation] = None
         self._earlier = Earlier()
@@ -255,9 +255,9 @@ class Sweeper:
         """Report a failure when it starts or changes, and its end."""
         before = self._failing.get(what, "")
         if text and text != before:
-            self._say(text)
+            self._log(text)
         elif before and not text:
-            self._say(f"{what}: works again")
+            self._log(f"{what}: works again")
         self._failing[what] = text
 
     def _disconnect(self) -> None:
@@ -267,7 +267,7 @@ class Sweeper:
                 client.close()
             except Exception:
                 # Closing a broken connection may fail in any way; the next sweep makes a new one.
-                self._say(f"the connection could not be closed: {traceback.format_exc(limit=1)}")
+                self._log(f"the connection could not be closed: {traceback.format_exc(limit=1)}")
 
 
 def _journal_of(text: str) -> Journal:

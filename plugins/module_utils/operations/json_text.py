@@ -100,7 +100,7 @@ def read(text: Text) -> Any:
     return _read(text)
 
 
-def name_of(text: Text) -> str | None:
+def read_name(text: Text) -> str | None:
     """Return the `name` of an object, None when it has none."""
     name: str | None = msgspec.json.decode(text, type=_Named).name
     return name

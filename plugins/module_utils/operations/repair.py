@@ -201,7 +201,7 @@ class Repair:
             rules.REPLACE_REPLICA: self._replace,
             rules.REFILL: self._refill,
             rules.CANCEL_MOVE: self._cancel,
-        }[step.cure](step)
+        }[step.fix](step)
 
     def _recreate(self, step: Step) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)

@@ -416,7 +416,7 @@ def restore_page(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], plan
         if any(row[key] for row in rows)
     ]
     total = (f"{len(changed):,} of {len(rows):,}", "", messages, human_bytes(size), ", ".join(others))
-    columns = ("Stream", "As of", "Messages", "Bytes", "What")
+    columns = ("Stream", "As of", "Messages", "Bytes", "Result")
     worst = {place for place, row in enumerate(rows) if row["problem"] or _deviates(row)}
     return table_page(title, columns, shown, [total] if len(rows) > 1 else (), worst)
 

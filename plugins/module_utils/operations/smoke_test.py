@@ -151,7 +151,7 @@ class _Endpoint:
     def __init__(self, label: str, listener: Listener) -> None:
         self.label = label
         self.listener = listener
-        self.heard: set[str] = set()
+        self.received: set[str] = set()
 
 
 async def exchange(options: ConnectionOptions, expected: frozenset[str], subject: str, timeout: float) -> Flow:
@@ -200,7 +200,7 @@ async def exchange(options: ConnectionOptions, expected: frozenset[str], subject
             unreached,
             tuple(led),
             tuple(endpoints),
-            {label: frozenset(endpoint.heard) for label, endpoint in endpoints.items()},
+            {label: frozenset(endpoint.received) for label, endpoint in endpoints.items()},
         )
 
 
@@ -211,13 +211,13 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
     waiting = set(labels)
     if not subject:
         for endpoint in endpoints:
-            endpoint.heard.update(labels)
+            endpoint.received.update(labels)
         return
 
     async def listen(endpoint: _Endpoint) -> None:
         async def note(message: Message) -> None:
-            endpoint.heard.add(message.body.decode(errors="replace"))
-            if labels <= endpoint.heard:
+            endpoint.received.add(message.body.decode(errors="replace"))
+            if labels <= endpoint.received:
                 waiting.discard(endpoint.label)
             if not waiting:
                 complete.set()

@@ -45,9 +45,9 @@ __all__ = [
     "Origin",
     "Row",
     "SnapshotWriter",
+    "endpoint_rows",
     "message_origin",
     "meta_members",
-    "rows_of",
     "servers_summary",
     "timestamp",
     "with_limits",
@@ -90,7 +90,7 @@ def message_origin(server: Server, domain: str, arrived: datetime | None = None)
     return Origin(server.id, server.name, server.cluster, server.version, received, domain)
 
 
-def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
+def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
     """Yield the rows of a server's reply, or of a page of it; `first`: whether the figures of the server itself are
     new.
 
@@ -172,7 +172,7 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
         replicas, retention = json_text.replicas_and_retention(stream.get("config", b"{}"))
         stream_settings = {"stream_replicas": replicas, "stream_retention": retention}
         for consumer in consumers:
-            group = raft_groups_by_name.get(json_text.name_of(consumer))
+            group = raft_groups_by_name.get(json_text.read_name(consumer))
             yield Row("jsz_consumers", {"account": account, "raft_group": group, **stream_settings}, consumer)
 
 

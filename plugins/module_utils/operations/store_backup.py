@@ -32,7 +32,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
     stored_streams,
     undeleted,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import (
+    StoreError,
+    folder_bytes,
+    load_alone,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     JetStreamApi,
@@ -217,7 +221,7 @@ def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica
         name: Path(wanted.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
     }
     others = {name: held[name] for name in folders if name != server}
-    return _Replica(server, best, others, folders, size_of(folders[server]))
+    return _Replica(server, best, others, folders, folder_bytes(folders[server]))
 
 
 def _elsewhere(replica: _Replica) -> tuple[Mapping[str, Any], ...]:
@@ -445,7 +449,7 @@ def _page(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool
         for row in rows
     ]
     title = f"{'To be saved' if planned else 'Saved'} from {len(wanted.copies)} copies to {wanted.store.place()}"
-    columns = ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "What")
+    columns = ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "Result")
     total = (f"{len(rows):,} streams", "", "", sum(row["messages"] or 0 for row in rows), "", "", "")
     worst = {place for place, row in enumerate(rows) if row["problem"] or row["caveats"]}
     return table_page(title, columns, shown, [total] if len(rows) > 1 else (), worst)

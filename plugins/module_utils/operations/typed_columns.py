@@ -36,8 +36,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Type,
     config_type,
     effective,
+    field_tree,
     parse_type,
-    tree_of,
 )
 
 #: Rows that are held as objects, and as columns, until they are written.
@@ -79,7 +79,7 @@ def libraries() -> tuple[Any, Any]:
     return msgspec, pyarrow
 
 
-def seconds_of(text: str) -> float:
+def go_seconds(text: str) -> float:
     """Return the seconds of a duration as Go and the server's uptime write it, as fields.go_seconds of the pipeline does."""
     if text[-2:] in _SHORT and text[:1].isdigit():
         try:
@@ -95,7 +95,7 @@ def seconds_of(text: str) -> float:
     return sum((found[unit] for unit in _UNITS if unit in found), 0.0)
 
 
-def microseconds_of(text: str) -> int | None:
+def epoch_microseconds(text: str) -> int | None:
     """Return the microseconds since 1970 of a time in a server's notation, truncated; None for Go's zero time.
     Raises ValueError for anything else."""
     match = _MOMENT.fullmatch(text)
@@ -119,7 +119,7 @@ class _Document:
     def __init__(self, fields: Sequence[Field], others: bool = True) -> None:
         self._msgspec, _pyarrow = libraries()
         self._others = others
-        self.tree = tree_of(fields)
+        self.tree = field_tree(fields)
         self._types = {field.name: parse_type(field.type) for field in fields}
         #: Undeclared keys, by the path of their object.
         self._learned: dict[tuple[str, ...], dict[str, str]] = {}
@@ -342,7 +342,7 @@ def _is_of(kind: str, value: Any) -> bool:
         return isinstance(value, bool)
     if kind == "timestamp" and isinstance(value, str):
         try:
-            microseconds_of(value)
+            epoch_microseconds(value)
         except ValueError:
             return False
     return isinstance(value, str)
@@ -378,9 +378,9 @@ class _Columns:
             return pa.array([None if value is None else _plain(value) for value in values], pa.string())
         if field.reported == NANOSECONDS:
             return pa.compute.divide(pa.array(values, pa.int64()).cast(pa.float64(), safe=False), 1e9)
-        return self.of_type(Type("duration") if field.reported == DURATION else parse_type(field.type), values)
+        return self.convert_values(Type("duration") if field.reported == DURATION else parse_type(field.type), values)
 
-    def of_type(self, type_: Type, values: Sequence[Any]) -> Any:
+    def convert_values(self, type_: Type, values: Sequence[Any]) -> Any:
         pa = self._pa
         if values.count(None) == len(values):
             return pa.nulls(len(values), self.type(type_))
@@ -391,7 +391,7 @@ class _Columns:
             for (_name, member), found in zip(type_.members, self._transposed(there, len(type_.members))):
                 each = iter(found)
                 whole = [None if gone else next(each) for gone in missing] if len(there) < len(values) else found
-                members.append(self.of_type(member, whole))
+                members.append(self.convert_values(member, whole))
             names = [name for name, _member in type_.members]
             return pa.StructArray.from_arrays(members, names, mask=pa.array(missing) if any(missing) else None)
         if type_.item is not None:
@@ -406,14 +406,14 @@ class _Columns:
                     keys += value if type_.kind == "map" else ()
                     total = len(items)
             places = pa.array([*offsets, total], pa.int32())
-            inner = self.of_type(type_.item, items)
+            inner = self.convert_values(type_.item, items)
             if type_.kind == "map":
                 return pa.MapArray.from_arrays(places, pa.array(keys, pa.string()), inner)
             return pa.ListArray.from_arrays(places, inner)
         if type_.kind == "timestamp":
             return self._moments(values)
         if type_.kind == "duration":
-            return pa.array([None if value is None else seconds_of(value) for value in values], pa.float64())
+            return pa.array([None if value is None else go_seconds(value) for value in values], pa.float64())
         return pa.array(values, self.type(type_))
 
     def convert_tree(self, tree: Tree, found: Sequence[Any]) -> dict[str, Any]:
@@ -438,7 +438,7 @@ class _Columns:
         try:
             return known.cast(pa.timestamp("ns", tz="UTC")).cast(self._moment, safe=False)
         except pa.ArrowInvalid:
-            moments = [None if value is None else microseconds_of(value) for value in values]
+            moments = [None if value is None else epoch_microseconds(value) for value in values]
             return pa.array(moments, pa.int64()).cast(self._moment)
 
 
@@ -562,7 +562,7 @@ class TypedTable(Table):
         found = make.convert_tree(self._document.tree, self._found)
         columns += [found[field.name] for field in self._declared.fields]
         extras = [None if extra is None else extra.decode() for extra in self._extras]
-        columns += [self._pa.array(extras, self._pa.string()), make.of_type(self._failure, self._failures)]
+        columns += [self._pa.array(extras, self._pa.string()), make.convert_values(self._failure, self._failures)]
         return [*columns, self._configurations.of(found["config"])] if self._configurations else columns
 
     def _write(self) -> None:

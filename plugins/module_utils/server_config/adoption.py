@@ -157,7 +157,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _store_refusals(one)
     if isinstance(config.get("cluster"), Mapping) and not get_cluster_name(config):
-        yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
+        yield "cluster.name is not set, and JetStream needs the same cluster name on all servers: set it, and restart the servers"
     for file in one["tls_files"]:
         if not file["path"].startswith("/"):
             yield (
@@ -486,10 +486,10 @@ def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dic
     }
 
 
-def difference(wanted: Mapping[str, Any], made: Mapping[str, Any], key: Key | None = SCHEMA) -> dict[str, Any]:
-    """Return the addition to `made` with which Ansible's recursive `combine` produces `wanted`: nulls remove keys."""
+def difference(desired: Mapping[str, Any], made: Mapping[str, Any], key: Key | None = SCHEMA) -> dict[str, Any]:
+    """Return the dictionary that Ansible's recursive `combine` must add to `made` to produce `desired`: nulls remove keys."""
     patch: dict[str, Any] = {}
-    for name, value in wanted.items():
+    for name, value in desired.items():
         child = key.child(name) if key else None
         if name not in made:
             patch[name] = value
@@ -499,7 +499,7 @@ def difference(wanted: Mapping[str, Any], made: Mapping[str, Any], key: Key | No
                 patch[name] = inner
         elif canonical(value, child) != canonical(made[name], child):
             patch[name] = value
-    patch.update({name: None for name in made if name not in wanted})
+    patch.update({name: None for name in made if name not in desired})
     return patch
 
 

@@ -37,14 +37,14 @@ class HostCredentials:
 
     `running`: whether its nats-server runs
     `loaded`: the configuration that the running process has loaded; None if unknown
-    `wanted`: the configuration of the inventory, with hashed passwords
+    `desired`: the configuration of the inventory, with hashed passwords
     `given`: the same with the original passwords
     `restart_pending`: whether the service definition is newer than the process
     """
 
     running: bool
     loaded: Mapping[str, Any] | None
-    wanted: Mapping[str, Any]
+    desired: Mapping[str, Any]
     given: Mapping[str, Any]
     restart_pending: bool = False
 
@@ -103,8 +103,8 @@ def credential_rotation(
     users, routes = {}, {}
     for name, host in hosts.items():
         if host.running and host.loaded is not None:
-            users[name] = user_plan(host.loaded, host.wanted, host.given, options.remove_users, same_password)
-            routes[name] = route_plan(host.loaded, host.wanted)
+            users[name] = user_plan(host.loaded, host.desired, host.given, options.remove_users, same_password)
+            routes[name] = route_plan(host.loaded, host.desired)
     changes = Changes(
         added=_unique(user for plan in users.values() for user in plan["added"]),
         removed=_unique(user for plan in users.values() for user in plan["removed"]),
@@ -341,7 +341,7 @@ def configured_users(config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str
 
 def user_plan(
     loaded: Mapping[str, Any],
-    wanted: Mapping[str, Any],
+    desired: Mapping[str, Any],
     given: Mapping[str, Any],
     remove: Sequence[str],
     same_password: Callable[[str, str], bool],
@@ -354,10 +354,10 @@ def user_plan(
         sides and without the old ones; `loaded`, `during` and `after`, the names of the users in each; `known`, account,
         user and password of users with a known password
     """
-    before, after, plain = configured_users(loaded), configured_users(wanted), configured_users(given)
+    before, after, plain = configured_users(loaded), configured_users(desired), configured_users(given)
     named = set(remove)
     leaving = [name for name in before if name not in after or name in named]
-    both, new = copy.deepcopy(dict(wanted)), copy.deepcopy(dict(wanted))
+    both, new = copy.deepcopy(dict(desired)), copy.deepcopy(dict(desired))
     for account, holder in user_lists(both):
         entries = [entry for entry in holder.get("users") or () if _name(entry) not in named - before.keys()]
         kept = [before[name][1] for name in leaving if name not in after and before[name][0] == account]
@@ -381,7 +381,7 @@ def user_plan(
             [name for name in staying if _changed(before[name][1], after[name][1], plain[name][1], same_password)],
             after,
         ),
-        "other": _other_changes(loaded, wanted) + other,
+        "other": _other_changes(loaded, desired) + other,
         "add_users": both,
         "remove_users": new,
         "loaded": list(before),
@@ -426,7 +426,7 @@ def _changed(
     return old != new and not (old and plain and same_password(plain, old))
 
 
-def _other_changes(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def _other_changes(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
     """Return the paths that differ apart from users and route credentials."""
 
     def rest(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -438,20 +438,20 @@ def _other_changes(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
                 stripped["cluster"].pop(key, None)
         return stripped
 
-    return list(config_change(rest(loaded), rest(wanted), "2.10.0")["keys"])
+    return list(config_change(rest(loaded), rest(desired), "2.10.0")["keys"])
 
 
 # --- The routes of one server -----------------------------------------------------------------------------------------
 
 
-def route_plan(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def route_plan(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between the route credentials of one server, and its configuration after each step.
 
     Its keys: `credentials` is `same`, `open` (the server requires none at present) or `other`; `urls` is `same` or
         `other`; `unknown_routes`, whether more than the credentials in the URLs differs; `open_routes`, `renew_routes`
         and `close_routes`, the configurations of the three steps
     """
-    now, then = loaded.get("cluster") or {}, wanted.get("cluster") or {}
+    now, then = loaded.get("cluster") or {}, desired.get("cluster") or {}
     asked, asks = now.get("authorization"), then.get("authorization")
     opened = {key: value for key, value in then.items() if key != "authorization"}
     keep_urls = {"routes": now["routes"]} if "routes" in now else {}
@@ -459,9 +459,9 @@ def route_plan(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
         "credentials": "same" if asked == asks else "other" if asked else "open",
         "urls": "same" if _routes(now) == _routes(then) else "other",
         "unknown_routes": sorted(map(_place, _routes(now))) != sorted(map(_place, _routes(then))),
-        "open_routes": {**wanted, "cluster": {**opened, **keep_urls}},
-        "renew_routes": {**wanted, "cluster": opened},
-        "close_routes": dict(wanted),
+        "open_routes": {**desired, "cluster": {**opened, **keep_urls}},
+        "renew_routes": {**desired, "cluster": opened},
+        "close_routes": dict(desired),
     }
 
 

@@ -290,7 +290,7 @@ class _File:
             if after and after in "-." and not match[2]:
                 raise self._error("a date or a fraction is expected")
             if after and after not in _END_OF_NUMBER and (match[2] or not after.isdigit()):
-                # nats-server treats the character after the number as part of the text, whatever it is.
+                # nats-server treats any character after the number as part of the text.
                 if not match[2]:
                     self.at += 1
                 return self._word(start)

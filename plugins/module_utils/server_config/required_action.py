@@ -29,7 +29,7 @@ def required_action(
     running: dict[str, Any],
     varz: dict[str, Any],
     recorded: dict[str, Any],
-    wanted: dict[str, Any],
+    desired: dict[str, Any],
 ) -> dict[str, Any]:
     """Return `{action, reasons, keys}`; the action is one of none, start, reload, restart.
 
@@ -37,7 +37,7 @@ def required_action(
         raft_silent (answers requests, but without contact to the meta leader), maintenance (the mark of a host in maintenance)
     `varz`: the server's own VARZ data, empty when it could not be read
     `recorded`: running.json: instance of a process and the structured config that it loaded; may be empty
-    `wanted`: version, binary, config (structured), digest (of `nats-server -t`, empty before 2.11),
+    `desired`: version, binary, config (structured), digest (of `nats-server -t`, empty before 2.11),
         config_changed_at and tls_changed_at (epoch seconds of the newest file, 0 when unknown),
         config_differs (a rendered file differs from the one on the host)
     """
@@ -49,10 +49,10 @@ def required_action(
 
     reasons: list[str] = []
     version = varz.get("version") or running.get("version")
-    if version and wanted.get("version") and version != wanted["version"]:
-        reasons.append(f"runs version {version}, expected {wanted['version']}")
-    elif wanted.get("binary") and running.get("binary") and running["binary"] != wanted["binary"]:
-        reasons.append(f"runs {running['binary']}, wanted {wanted['binary']}")
+    if version and desired.get("version") and version != desired["version"]:
+        reasons.append(f"runs version {version}, expected {desired['version']}")
+    elif desired.get("binary") and running.get("binary") and running["binary"] != desired["binary"]:
+        reasons.append(f"runs {running['binary']}, desired {desired['binary']}")
     if running.get("unit_changed_after_start"):
         reasons.append("the service definition is newer than the process")
     if running.get("raft_silent"):
@@ -61,33 +61,35 @@ def required_action(
 
     keys: list[str] = []
     reload = False
-    if not _loaded(running, varz, recorded, wanted):
+    if not _loaded(running, varz, recorded, desired):
         if not recorded.get("config"):
             restart = True
-            reasons.append("the configuration differs, and there is no record of what the process has loaded")
+            reasons.append(
+                "the configuration differs, and the configuration that the process has loaded was not recorded"
+            )
         else:
-            change = config_change(recorded["config"], wanted["config"], str(version or wanted.get("version") or ""))
+            change = config_change(recorded["config"], desired["config"], str(version or desired.get("version") or ""))
             keys = change["keys"]
-            reasons += change["reasons"] or ["the configuration file is newer than what the process loaded"]
+            reasons += change["reasons"] or ["the configuration file is newer than the loaded configuration"]
             restart = restart or change["action"] == "restart"
             reload = True
-    elif _loaded_at(running, varz) < float(wanted.get("tls_changed_at") or 0):
-        reasons.append("a certificate, key or .creds file is newer than what the process loaded")
+    elif _loaded_at(running, varz) < float(desired.get("tls_changed_at") or 0):
+        reasons.append("a certificate, key or .creds file is newer than the loaded one")
         reload = True
 
     action = "restart" if restart else "reload" if reload else "none"
     return {"action": action, "reasons": reasons, "keys": keys}
 
 
-def reload_first(running: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+def reload_first(running: dict[str, Any], recorded: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration to reload before a restart, so the gateway already has TLS then.
 
     Empty if no TLS is added, or if the loaded configuration is unknown. Arguments as for `required_action`. Raises
     ConfigError."""
     known = recorded.get("config") and recorded.get("instance") == running.get("instance")
-    if not (running.get("running") and known and wanted.get("config")):
+    if not (running.get("running") and known and desired.get("config")):
         return {}
-    return gateway_tls_first(recorded["config"], wanted["config"])
+    return gateway_tls_first(recorded["config"], desired["config"])
 
 
 def _loaded_at(running: dict[str, Any], varz: dict[str, Any]) -> float:
@@ -97,13 +99,13 @@ def _loaded_at(running: dict[str, Any], varz: dict[str, Any]) -> float:
     return float(running.get("started") or 0)
 
 
-def _loaded(running: dict[str, Any], varz: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> bool:
+def _loaded(running: dict[str, Any], varz: dict[str, Any], recorded: dict[str, Any], desired: dict[str, Any]) -> bool:
     """Return whether the process runs the desired configuration."""
-    if varz.get("config_digest") and wanted.get("digest"):
-        return bool(varz["config_digest"] == wanted["digest"])
-    if wanted.get("config_differs"):
+    if varz.get("config_digest") and desired.get("digest"):
+        return bool(varz["config_digest"] == desired["digest"])
+    if desired.get("config_differs"):
         return False
     if varz.get("config_load_time"):
-        return _loaded_at(running, varz) >= float(wanted.get("config_changed_at") or 0)
+        return _loaded_at(running, varz) >= float(desired.get("config_changed_at") or 0)
     same_process = recorded.get("instance") == running.get("instance")
-    return bool(same_process and recorded.get("config") == wanted.get("config"))
+    return bool(same_process and recorded.get("config") == desired.get("config"))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The properties of each configuration key of nats-server, as data. Pure: no I/O.
 
-Source: server/opts.go (names, aliases, types), server/reload.go (what a reload accepts) and release tags (since), checked
+Source: server/opts.go (names, aliases, types), server/reload.go (keys that a reload accepts) and release tags (since), checked
 by RELOAD against real servers in tests/integration/test_config_real.py.
 
 A row of the table reads `name type reload since extras`; indentation nests; the order of rows is the order of output.

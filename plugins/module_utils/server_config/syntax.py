@@ -5,7 +5,7 @@
 
 The rules of the syntax are those of nats-server's conf/lex.go and conf/parse.go. Three of them decide how we write:
 an unquoted word may be a variable, a number with a suffix, a date or a boolean, so every string is quoted; inside double
-quotes only `\\\\ \\" \\n \\r \\t \\xNN` are escapes; a quoted *key* knows no escapes at all.
+quotes only `\\\\ \\" \\n \\r \\t \\xNN` are escapes; a quoted *key* has no escapes at all.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def members(
         if name not in hostvars:
             raise ValueError(
                 f"nats_server_cluster_members lists {name}, which is not in the inventory: "
-                "run with the whole inventory, or correct the list"
+                "run with the complete inventory, or correct the list"
             )
         found.append(
             _member(_Variables(hostvars[name], name), name, {**shared, "cluster": _home(hostvars[name], seen)})

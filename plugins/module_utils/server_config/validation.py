@@ -1011,7 +1011,7 @@ def auth_callout(case: Case) -> Iterator[ConfigProblem]:
         yield error(
             option,
             f"lacks {needed or ' and '.join(system)} of the system account: while the callout's service is down, and at each "
-            "start of the whole cluster, the health gate and every other playbook could not log in. Add it, or leave the account "
+            "start of all servers, the health gate and every other playbook could not log in. Add it, or leave the account "
             "out of allowed_accounts",
         )
     delegated = {name for account in case.accounts if account != case.system_account for name in refused(account)}

@@ -7,7 +7,7 @@
 until it has as many rows, in as many files as a real one; that is not measured. Each job is the command that users run,
 on one and on two cores, with its start: wall time, CPU time, largest memory of all its processes, and Spark's peak use
 of disk outside the lake. It has only the cores of its master: otherwise the JVM's compiler and garbage collector would
-use the second one. With `--whole` documents are as large as recorded ones, and members of Raft groups are reported,
+use the second one. With `--realistic` documents are as large as recorded ones, and members of Raft groups are reported,
 two for each row. With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that
 they wrote. At the end one aggregate is computed from the same bronze files plainly in Spark, DuckDB and pandas, and
 must be the same. The figures are ratios. With ``--lakes`` the bronze files are kept, and a later run uses them.
@@ -133,7 +133,7 @@ def show_tables(logs: Path) -> None:
 
 def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
     """Run the jobs; return of how many rows, and the CPU seconds of all by the first master."""
-    rows, minutes = generate(Fleet(given.servers, given.streams, whole=given.whole), lake, rows, given.format)
+    rows, minutes = generate(Fleet(given.servers, given.streams, realistic=given.realistic), lake, rows, given.format)
     size = folder_size(lake / "bronze")
     files = sum(1 for path in (lake / "bronze").rglob("*") if path.is_file() and path.suffix != ".json")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--together", action="store_true", help="run the jobs in one session, as playbook and timer do")
     parser.add_argument("--tables", action="store_true", help="show the cost of the tasks by the table that they wrote")
-    parser.add_argument("--whole", action="store_true", help="documents as large as recorded ones, and Raft groups")
+    parser.add_argument("--realistic", action="store_true", help="documents as large as recorded ones, and Raft groups")
     parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")
     parser.add_argument(
         "--engines",
@@ -199,7 +199,7 @@ def main() -> None:
     made = []
     for rows in given.rows:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            name = f"{given.servers}-{given.streams}-{rows}-{given.format}{'-whole' * given.whole}"
+            name = f"{given.servers}-{given.streams}-{rows}-{given.format}{'-realistic' * given.realistic}"
             made.append(run((given.lakes or Path(folder)) / name, rows, given))
     for (few, less), (many, more) in zip(made, made[1:]):
         each = (more - less) / (many - few)

@@ -60,7 +60,7 @@ class CallbackModule(CallbackBase):
         self.v2_playbook_on_task_start(task, False)
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        # The process of the task on this host is forked next. This tells it the host of its module executions.
+        # The process of the task on this host is forked next. It attributes its module executions to this host.
         self._host = host.get_name()
         _write(host=self._host)
 

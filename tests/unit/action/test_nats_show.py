@@ -97,7 +97,7 @@ def test_backup(tmp_path: Path) -> None:
         wanted, [*rows, row(STREAMS[-1])], ["old"] * 1000, [f"LATER{name}" for name in STREAMS], [], None
     )
     lines = shown(tmp_path / "show", found.as_dict())
-    assert "S0998b" in lines[5] and "no space" in lines[5], "what failed is the first row"
+    assert "S0998b" in lines[5] and "no space" in lines[5], "the failed stream is in the first row"
     assert any("1,000 saved" in line and "10000" in line and "1000.0 KiB" in line for line in lines), lines
     assert "… and 991 more rows" in lines and "1000 old backups removed" in lines
     assert "not begun: LATERS0000, LATERS0001, LATERS0002, LATERS0003, LATERS0004 and 995 more" in lines

@@ -176,7 +176,7 @@ def test_topology_lists_become_links() -> None:
 
 
 def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:
-    assert nats_required_action({"running": False}, wanted={"version": "2.10.27"}) == {
+    assert nats_required_action({"running": False}, desired={"version": "2.10.27"}) == {
         "required_action": {"action": "start", "reasons": ["no nats-server process is running"], "keys": []},
         "untouched": False,
         "reload_first": {},
@@ -218,8 +218,8 @@ def test_listeners_are_those_that_the_configuration_names() -> None:
 @pytest.mark.parametrize(("record", "untouched"), [({"instance": "1", "config": {}}, True), ({"instance": "2"}, False)])
 def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str, Any], untouched: bool) -> None:
     running = {"running": True, "version": "2.15.1", "instance": "1", "started": 100.0}
-    wanted = {"version": "2.15.1", "config": {}, "record": record}
-    decided = nats_required_action(running, {}, {"instance": "1", "config": {}}, wanted)
+    desired = {"version": "2.15.1", "config": {}, "record": record}
+    decided = nats_required_action(running, {}, {"instance": "1", "config": {}}, desired)
     assert decided["required_action"]["action"] == "none", decided
     assert decided["untouched"] == untouched
 
@@ -228,7 +228,7 @@ def test_a_server_that_is_held_needs_no_start() -> None:
     mark = {"server": "n3", "by": "ops", "since": 1.0, "until": 2.0}
     held, loose = (
         nats_required_action(
-            {"running": False, "maintenance": {**mark, "held": kept}}, wanted={"record": {"instance": ""}}
+            {"running": False, "maintenance": {**mark, "held": kept}}, desired={"record": {"instance": ""}}
         )
         for kept in (True, False)
     )

@@ -140,9 +140,9 @@ def test_names_that_do_not_fit_are_counted() -> None:
 
 
 def test_one_warning_for_each_text() -> None:
-    found = [(f"APP/S{number}", "it knows no message ids") for number in range(1005)] + [("APP/ODD", "it crashed")]
+    found = [(f"APP/S{number}", "it has no message ids") for number in range(1005)] + [("APP/ODD", "it crashed")]
     assert counted_warnings(found) == [
-        "1,005 streams APP/S0, APP/S1, APP/S2, APP/S3, APP/S4 and 1,000 more: it knows no message ids",
+        "1,005 streams APP/S0, APP/S1, APP/S2, APP/S3, APP/S4 and 1,000 more: it has no message ids",
         "stream APP/ODD: it crashed",
     ]
     different = counted_warnings([(f"APP/S{number}", f"floor {number}") for number in range(1005)])

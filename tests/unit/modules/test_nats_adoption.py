@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, Server
-from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import content_text, files_of
+from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import content_text, inventory_files
 
 VALUES = {"vault_nats_x": "{{ lookup('pipe', 'id') }} {% raw %}", "vault_nats_y": "plain: #", "vault_nats_z": "1e5"}
 
@@ -38,7 +38,7 @@ def read_by_ansible(folder: Path) -> dict[str, Any]:
 def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> None:
     group = {
         "nats_server_x": Secret("vault_nats_x"),
-        "nats_server_deep": {"users": [{"user": "{{ nobody }}", "password": Secret("vault_nats_y")}], "none": None},
+        "nats_server_deep": {"users": [{"user": "{{ undefined }}", "password": Secret("vault_nats_y")}], "none": None},
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
     }
@@ -47,7 +47,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
         servers=[server], group=group, hosts={"h1": {}}, group_vault=dict(VALUES), host_vaults={"h1": {}}
     )
     adoption.page = page("a report")
-    files = files_of(adoption, str(tmp_path))
+    files = inventory_files(adoption, str(tmp_path))
     for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_bytes(file.content or b"")
@@ -61,7 +61,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
     assert "lookup" not in (tmp_path / "group_vars/nats/vars.yml").read_text()
     assert read_by_ansible(tmp_path) == {
         "x": VALUES["vault_nats_x"],
-        "deep": {"users": [{"user": "{{ nobody }}", "password": "plain: #"}], "none": None},
+        "deep": {"users": [{"user": "{{ undefined }}", "password": "plain: #"}], "none": None},
         "z": "1e5",
     }
 

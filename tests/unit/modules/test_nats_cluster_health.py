@@ -66,7 +66,7 @@ def test_time_is_over() -> None:
     assert lines[3].startswith("   $ systemctl status nats-server")
 
 
-def test_one_look() -> None:
+def test_a_single_sample() -> None:
     for sample in (GOOD, BAD):
         outcome = gate([sample], wait=False, span=10)
         assert (outcome.healthy, outcome.samples) == (sample is GOOD, 1)

@@ -16,7 +16,7 @@ from support.module_runs import run_in_process
 SYSTEMCTL = """#!/bin/sh
 case "$1" in
 show) echo "ActiveState=$(cat {folder}/state)" ;;
-*) echo "$*" >> {folder}/asked; [ "$1" != start ] || [ ! -e {folder}/broken ] || {{ echo 'Unit is broken.' >&2; exit 1; }} ;;
+*) echo "$*" >> {folder}/calls; [ "$1" != start ] || [ ! -e {folder}/broken ] || {{ echo 'Unit is broken.' >&2; exit 1; }} ;;
 esac
 """
 
@@ -34,10 +34,10 @@ class Unit:
     def run(self, active_state: str, state: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         """Run the module; return its result and its calls of systemctl."""
         (self.folder / "state").write_text(active_state)
-        (self.folder / "asked").write_text("")
+        (self.folder / "calls").write_text("")
         given = {"config": str(self.folder / "nats-server.conf"), "unit": "nats-server", "state": state}
         result = run_in_process("nats_server_process", given, **options)
-        return result, (self.folder / "asked").read_text().splitlines()
+        return result, (self.folder / "calls").read_text().splitlines()
 
 
 @pytest.fixture
@@ -59,23 +59,23 @@ STARTING, STOPPING = ["daemon-reload", "start nats-server"], ["stop nats-server"
 ])  # fmt: skip
 def test_systemctl_is_called_only_for_changes(unit: Unit, active_state: str, start: list[str], stop: list[str]) -> None:
     for state, wanted in (("started", start), ("stopped", stop)):
-        predicted, asked = unit.run(active_state, state, check_mode=True)
-        assert (predicted["changed"], asked) == (bool(wanted), [])
-        done, asked = unit.run(active_state, state)
-        assert (done["changed"], asked) == (bool(wanted), wanted)
+        predicted, calls = unit.run(active_state, state, check_mode=True)
+        assert (predicted["changed"], calls) == (bool(wanted), [])
+        done, calls = unit.run(active_state, state)
+        assert (done["changed"], calls) == (bool(wanted), wanted)
         assert done["process"]["active_state"] == active_state
         assert done["seconds"] >= 0
 
 
 def test_failed_start_reports_its_reason(unit: Unit) -> None:
     (unit.folder / "broken").touch()
-    failed, _asked = unit.run("inactive", "started")
+    failed, _calls = unit.run("inactive", "started")
     assert failed["failed"]
     assert failed["msg"].endswith("nats-server.conf: systemctl start nats-server: Unit is broken.")
 
 
 def test_a_server_that_ends_after_its_start_is_a_failure(unit: Unit) -> None:
-    failed, _asked = unit.run("inactive", "started", ports=[4222], start_timeout=30)
+    failed, _calls = unit.run("inactive", "started", ports=[4222], start_timeout=30)
     assert (failed["failed"], failed["process"]["missing_ports"]) == (True, [4222])
     assert "exited right after its start" in failed["msg"]
 

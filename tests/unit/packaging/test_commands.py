@@ -194,7 +194,7 @@ def make(arguments: list[str]) -> None:
         listed = re.search(rf"^{re.escape(target)}:.* ## ", MAKEFILE, re.MULTILINE)
         assert listed or scenario.is_file(), f"make's list has no target {target}"
     for name in given:
-        assert re.search(rf"^{name} \?=", MAKEFILE, re.M), f"make knows no {name}"
+        assert re.search(rf"^{name} \?=", MAKEFILE, re.M), f"make has no variable {name}"
     if "bench" in targets:
         bench = CHECKOUT / "tests/bench" / (given.get("BENCH", "assets") + ".py")
         text = bench.read_text()
@@ -211,7 +211,7 @@ def pip(arguments: list[str]) -> None:
         elif item.startswith(INSTALLED):
             assert (CHECKOUT / Path(item).relative_to(INSTALLED) / "pyproject.toml").is_file()
         else:
-            assert re.split(r"[<>=~]", item)[0] in LOCKED, f"{item} is in none of the locks, so that no test has it"
+            assert re.split(r"[<>=~]", item)[0] in LOCKED, f"{item} is in no lock file, so no test installs it"
 
 
 def antsibull_changelog(arguments: list[str]) -> None:
@@ -309,7 +309,7 @@ def is_step(command: Command) -> bool:
 def test_each_command_is_valid_with_all_its_arguments(command: Command) -> None:
     arguments = shlex.split(command.text.replace("\\\n", " "), comments=True)
     if not is_step(command):
-        assert arguments[0] in RULES, f"no rule knows {arguments[0]}"
+        assert arguments[0] in RULES, f"no rule for {arguments[0]}"
         RULES[arguments[0]](arguments)
 
 
@@ -433,12 +433,12 @@ def check_yaml(data: Any) -> None:
 def check_message(message: str) -> None:
     """Assert that the code contains this message; dots stand for names and numbers."""
     pattern = r"[^\"]{1,120}?".join(re.escape(part) for part in message.strip(" …").split("…"))
-    assert re.search(pattern, SAID), f"nothing says {message!r}"
+    assert re.search(pattern, SAID), f"no source has {message!r}"
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language not in SHELLS], ids=identify)
 def test_each_block_of_data_is_right(block: Block) -> None:
-    assert block.language in DATA, f"no rule knows blocks in {block.language}"
+    assert block.language in DATA, f"no rule for blocks in {block.language}"
     if block.language == "json":
         json.loads(block.text)
     elif block.language == "python":

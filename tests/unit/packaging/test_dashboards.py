@@ -35,7 +35,7 @@ def test_panels_query_existing_metrics(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
         used = re.findall(r"\b(natsops_\w+)\{([^}]*)\}", target["expr"])
-        assert len(used) == len(re.findall(r"\bnatsops_\w+", target["expr"])) > 0, "each metric is asked of one fleet"
+        assert len(used) == len(re.findall(r"\bnatsops_\w+", target["expr"])) > 0, "each metric is selected by fleet"
         for name, matchers in used:
             labels = {"fleet", *BY_NAME[name].labels}
             assert matchers.startswith('fleet="$fleet"')

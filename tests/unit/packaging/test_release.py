@@ -70,7 +70,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy in which the version was released."""
     folder = tmp_path_factory.mktemp("release") / "checkout"
     copy_to(folder)
-    (folder / "changelogs/fragments/test.yml").write_text("bugfixes:\n  - test - a line that must be told.\n")
+    (folder / "changelogs/fragments/test.yml").write_text("bugfixes:\n  - test - a line that must be documented.\n")
     run(folder, "antsibull-changelog", "release")
     return folder
 
@@ -81,9 +81,9 @@ def test_release_notes_contain_every_fragment(released: Path) -> None:
     releases = yaml.safe_load((released / "changelogs/changelog.yaml").read_text())["releases"]
     assert list(releases)[-1] == VERSION
     assert list((released / "changelogs/fragments").iterdir()) == []
-    assert "a line that must be told" in (released / "CHANGELOG.md").read_text()
-    told = {plugin["name"] for plugin in releases[VERSION]["modules"]}
-    assert told == {path.stem for path in (CHECKOUT / "plugins/modules").glob("nats_*.py")}
+    assert "a line that must be documented" in (released / "CHANGELOG.md").read_text()
+    documented = {plugin["name"] for plugin in releases[VERSION]["modules"]}
+    assert documented == {path.stem for path in (CHECKOUT / "plugins/modules").glob("nats_*.py")}
     run(released, "antsibull-changelog", "lint")
     run(released, "antsibull-changelog", "lint-changelog-yaml", "changelogs/changelog.yaml")
 

@@ -37,7 +37,7 @@ left right:
 \t@echo $@ begins; touch $@.here; for try in $$(seq 300); do [ -e left.here -a -e right.here ] && break; sleep 0.1; done
 \t@[ -e left.here -a -e right.here ] && echo $@ ends
 first second:
-\t@trap 'touch $@.told; exit 3' INT; touch $@.here; for try in $$(seq 300); do sleep 0.1; done
+\t@trap 'touch $@.interrupted; exit 3' INT; touch $@.here; for try in $$(seq 300); do sleep 0.1; done
 only-skipped:
 \t@printf '<a><testcase><skipped message="no host"/></testcase></a>' > $(JUNIT)
 """
@@ -126,7 +126,7 @@ def test_a_signal_reaches_the_parts_that_run_and_no_other_one_begins(
         process.send_signal(number)
         output = process.communicate(timeout=25)[0].splitlines()
     assert process.returncode == 128 + number
-    assert {path.stem for path in tmp_path.glob("*.told")} == running
+    assert {path.stem for path in tmp_path.glob("*.interrupted")} == running
     assert {path.stem for path in tmp_path.glob("*.here")} == running, "another part was begun"
     assert output[-1] == f"ended by {number.name}"
     assert any(line.startswith(left) and line.endswith("FAILED") for line in output), output
@@ -144,11 +144,11 @@ def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
     for name, value in (("one", 1), ("two", 1), ("two", 2)):
         archive = tmp_path / f"{name}.zip"
         with zipfile.ZipFile(archive, "w") as zipped:
-            zipped.writestr("told.py", f"{text}{value})")
-        command = [sys.executable, "-c", "import zipimport, told; print(zipimport._compile_source.__module__)"]
+            zipped.writestr("result.py", f"{text}{value})")
+        command = [sys.executable, "-c", "import zipimport, result; print(zipimport._compile_source.__module__)"]
         environment = {**os.environ, "PYTHONPATH": f"{keeper}:{archive}"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout == f"{archive}/told.py {tmp_path.name} {value}\nsitecustomize\n"
+        assert done.stdout == f"{archive}/result.py {tmp_path.name} {value}\nsitecustomize\n"
 
 
 def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
     assert "ping" in made[0].name and [path.stat().st_mtime_ns for path in made] == times
 
 
-TELLING_MODULE = """
+RESULT_MODULE = """
 import os, sys
 from ansible.module_utils.basic import AnsibleModule
 forked = "nats" in sys.modules
@@ -193,18 +193,18 @@ if module.params["end"] == "killed":
     os.kill(os.getpid(), 9)
 if module.params["end"] == "raises":
     raise ValueError("the cause")
-module.exit_json(told=[forked, os.getcwd(), os.environ["NAME"], sys.stdin.read(), os.getpid() == os.getsid(0)])
+module.exit_json(result=[forked, os.getcwd(), os.environ["NAME"], sys.stdin.read(), os.getpid() == os.getsid(0)])
 """
 
 
 def test_a_module_that_is_forked_behaves_like_one_that_is_started(tmp_path: Path) -> None:
     """One with variables of its own is started: it must not find those of the controller."""
     (tmp_path / "library").mkdir()
-    (tmp_path / "library/told.py").write_text(TELLING_MODULE)
-    plain = {"told": {}, "register": "plain"}
-    ends = [{"told": {"end": end}, "register": end, "ignore_errors": True} for end in ("killed", "raises")]
-    started = {"told": {}, "register": "started", "environment": {"NAME": "task"}}
-    results = "{{ [plain.told, started.told, killed.rc, raises.msg] }}"
+    (tmp_path / "library/result.py").write_text(RESULT_MODULE)
+    plain = {"result": {}, "register": "plain"}
+    ends = [{"result": {"end": end}, "register": end, "ignore_errors": True} for end in ("killed", "raises")]
+    started = {"result": {}, "register": "started", "environment": {"NAME": "task"}}
+    results = "{{ [plain.result, started.result, killed.rc, raises.msg] }}"
     play = tmp_path / "play.json"
     tasks = [plain, *ends, started, {"ansible.builtin.debug": {"msg": results}}]
     play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))

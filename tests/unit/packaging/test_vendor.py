@@ -31,6 +31,6 @@ def test_only_the_package_that_is_named_is_taken(tmp_path: Path) -> None:
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     taken = vendor.unpacked(archive, f"sha512-{digest}")
     assert taken == {name: member.encode() for member, name in vendor.FILES.items()}
-    with pytest.raises(ValueError, match="not the package"):
+    with pytest.raises(ValueError, match="not the reviewed package"):
         vendor.unpacked(archive, vendor.INTEGRITY)
     assert f"(v{vendor.VERSION})" in (vendor.FOLDER / "uPlot.iife.min.js").read_text()[:100]

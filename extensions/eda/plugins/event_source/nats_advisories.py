@@ -218,7 +218,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
             raise NatsFailure(
                 "invalid_option",
                 f"stream: there is no stream {stream} in the account of this user; the playbook "
-                "natsops.jetstream.capture_advisories makes one that keeps the advisories",
+                "natsops.jetstream.capture_advisories creates one that stores the advisories",
             )
         info = api.find_consumer(stream, durable) or api.save_consumer(
             stream,
@@ -239,7 +239,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
     config = info["config"]
     filters = sorted(config.get("filter_subjects") or filter(None, [config.get("filter_subject")]))
     if config.get("deliver_subject") or config["ack_policy"] != "explicit":
-        wrong = "is no pull consumer with ack_policy explicit"
+        wrong = "is not a pull consumer with ack_policy explicit"
     elif filters != subjects:
         wrong = f"has the subjects {', '.join(filters) or 'of the stream'}"
     else:

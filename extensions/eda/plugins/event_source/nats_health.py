@@ -286,9 +286,7 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
                     Problem("certificate_expiring", severity, f"{server.name} {part}", message, (server.name,))
                 )
         if not ends and _has_tls(varz):
-            message = (
-                f"{server.name} ({varz.get('version')}) does not tell when its certificates end; 2.11.12 and 2.12.4 do"
-            )
+            message = f"{server.name} ({varz.get('version')}) does not report when its certificates expire; 2.11.12 and 2.12.4 do"
             found.append(Problem("certificate_unknown", WARNING, server.name, message, (server.name,)))
     return found
 

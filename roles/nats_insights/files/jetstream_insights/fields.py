@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Reported,
     Tree,
     config_type,
-    tree_of,
+    field_tree,
 )
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -204,7 +204,7 @@ def _found(document: Column, field: Field) -> Column:
 
 def with_fields(frame: DataFrame, text: str | Column, fields: Sequence[Field]) -> DataFrame:
     """Add the fields of a JSON document, given as text."""
-    read = frame.withColumn("_read", F.from_json(text, _schema(tree_of(fields))))
+    read = frame.withColumn("_read", F.from_json(text, _schema(field_tree(fields))))
     found = {field.name: converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
 
@@ -294,8 +294,8 @@ def _stored(field: Field) -> Column:
 def _rows_of_lines(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str]) -> DataFrame:
     asks = any(field.name == FAILURE.name for field in keys)
     of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
-    in_data = tree_of(fields)
-    schema = _schema({**tree_of(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
+    in_data = field_tree(fields)
+    schema = _schema({**field_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
     reported, data = F.col("reported"), F.col("reported.data")
     read = lines.select(
         "file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("reported")

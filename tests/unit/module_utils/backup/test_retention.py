@@ -74,7 +74,7 @@ def test_kept_backups_stay_kept_in_the_next_run(taken: list[datetime], keep: Kee
 
 
 @pytest.mark.parametrize("keep", [Keep(last=1), Keep(daily=1), Keep(weekly=1), Keep(monthly=1), Keep(1, 1, 1, 1)])
-def test_a_backup_from_the_future_stays_and_takes_nobodys_place(keep: Keep) -> None:
+def test_a_backup_from_the_future_stays_and_replaces_no_other(keep: Keep) -> None:
     ahead = datetime(2099, 12, 31, tzinfo=timezone.utc)
     taken = [ahead, START, START + timedelta(days=1)]
     assert expired(taken, keep, taken[2]) == [1]

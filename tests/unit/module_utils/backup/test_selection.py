@@ -85,7 +85,7 @@ BACKUPS = [
 
 
 @pytest.mark.parametrize(
-    ("wanted", "at", "expected"),
+    ("patterns", "at", "expected"),
     [
         (["APP/ORDERS"], None, [1]),
         (["APP/ORDERS@2026-11-21"], None, [0]),
@@ -98,12 +98,12 @@ BACKUPS = [
         (["APP/ORDERS", "APP/O*"], None, [1]),
     ],
 )
-def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: list[int]) -> None:
-    assert choose(BACKUPS, wanted, at) == expected
+def test_the_newest_backup_by_then(patterns: list[str], at: str | None, expected: list[int]) -> None:
+    assert choose(BACKUPS, patterns, at) == expected
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason"),
+    ("patterns", "reason"),
     [
         (
             ["APP/NONE"],
@@ -113,9 +113,9 @@ def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: 
         (["APP/ORDERS", "APP/ORDERS@2026-11-21"], "APP/ORDERS is requested at two different times"),
     ],
 )
-def test_missing_backups_are_reported(wanted: list[str], reason: str) -> None:
+def test_missing_backups_are_reported(patterns: list[str], reason: str) -> None:
     with pytest.raises(SelectionError, match=reason):
-        choose(BACKUPS, wanted)
+        choose(BACKUPS, patterns)
 
 
 def test_account_is_selected_by_name_or_identity() -> None:
@@ -140,7 +140,7 @@ def test_folder_name_is_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "at", "expected"),
+    ("patterns", "at", "expected"),
     [
         (["*"], None, {"APP/A": "APP/A@20261122T020000Z", "APP/B": "APP/B@20261121T020000Z"}),
         (["APP/A"], "2026-11-21", {"APP/A": "APP/A@20261121T020000Z"}),
@@ -148,10 +148,10 @@ def test_folder_name_is_parsed() -> None:
         (["APP/B@20261121T020000Z", "OTHER"], None, {"APP/B": "APP/B@20261121T020000Z"}),
     ],
 )
-def test_the_newest_folder_by_then(wanted: list[str], at: str | None, expected: dict[str, str]) -> None:
+def test_the_newest_folder_by_then(patterns: list[str], at: str | None, expected: dict[str, str]) -> None:
     folders = [f"APP/A@202611{day}T020000Z" for day in (21, 22)]
     folders += ["APP/B@20261121T020000Z", "APP/B@20991121T020000Z", "x", "_/S@then"]
-    assert asked_for(folders, wanted, at, datetime(2026, 11, 24, tzinfo=timezone.utc)) == expected
+    assert asked_for(folders, patterns, at, datetime(2026, 11, 24, tzinfo=timezone.utc)) == expected
 
 
 def test_streams_are_restored_by_names_with_marks_of_patterns_and_times() -> None:

@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     Scene,
     build_scene,
     cause_lines,
-    problem_of,
+    parse_problem,
     root_causes,
     scene_of_info,
 )
@@ -206,7 +206,7 @@ def test_a_server_that_answers_and_is_not_heard(version: str, kind: str) -> None
     )
 
 
-def test_a_full_disk_is_the_cause_of_what_its_server_misses() -> None:
+def test_a_full_disk_is_the_cause_of_its_servers_missing_replicas() -> None:
     live = cluster(NAMES, stream("ORDERS", NAMES, behind=("n3",)))
     full = (*live.servers[:2], server("n3", jetstream=False))
     problems = health_problems(replace(live, servers=full), Expectations(frozenset(NAMES), frozenset(NAMES)))
@@ -217,7 +217,7 @@ def test_a_full_disk_is_the_cause_of_what_its_server_misses() -> None:
     assert guess.title.startswith("JetStream is not running on n3 (out of storage, or disabled)")
 
 
-def test_a_replica_that_catches_up_is_no_dead_end() -> None:
+def test_a_replica_that_catches_up_is_not_stuck() -> None:
     (cause,) = judge(cluster(NAMES, stream("ORDERS", NAMES, behind=("n3",))), NAMES, ("n2",))
     assert (cause.kind, cause.servers, cause.stuck) == ("catching_up", ("n3",), False)
     assert cause.title == (
@@ -427,7 +427,7 @@ def test_a_server_that_runs_apart_is_not_called_down() -> None:
     assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
 
 
-def test_a_member_without_a_name_is_no_host() -> None:
+def test_a_member_without_a_name_is_not_a_host() -> None:
     live = without(cluster([*NAMES[:2], "BXScrY9i"], stream("ORDERS", [*NAMES[:2], "BXScrY9i"])), "BXScrY9i")
     assert live.meta is not None
     nameless = frozenset(["BXScrY9i"])
@@ -457,7 +457,7 @@ def test_servers_of_another_cluster_are_to_be_separated() -> None:
     assert cause.title == "two clusters were connected: b1, b2 and b3 have a different meta group"
 
 
-def test_a_replica_silent_for_its_own_write_error_is_no_cut_route() -> None:
+def test_a_replica_silent_for_its_own_write_error_is_not_a_cut_route() -> None:
     orders = stream("ORDERS", NAMES)
     peers = tuple(
         replace(peer, current=peer.name != "n3", active=60.0 * (peer.name == "n3")) for peer in orders.group.peers
@@ -526,7 +526,7 @@ def test_more_causes_than_a_screen_holds_are_counted() -> None:
 
 def test_a_problem_of_a_result_is_the_same_problem() -> None:
     problem = Problem("stream_no_leader", ERROR, "stream APP/ORDERS", "m", ("n1",), absent=("n2",))
-    assert problem_of(problem.as_dict()) == problem
+    assert parse_problem(problem.as_dict()) == problem
 
 
 def test_the_scene_of_a_result_is_that_of_the_cluster() -> None:

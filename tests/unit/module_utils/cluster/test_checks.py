@@ -323,7 +323,7 @@ def test_an_accounts_streams(info: dict[str, Any], counter: str, reason: str) ->
     assert result.texts(CRITICAL) == [f"1 unhealthy streams: {reason}"]
 
 
-def test_a_stream_that_nobody_told_of_is_not_overlooked() -> None:
+def test_a_stream_that_no_server_reported_is_not_overlooked() -> None:
     stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # when all its servers are unavailable
     for told in ([stream(TWO)], [stream(TWO), stub]):
         result = checks.check_jetstream(
@@ -705,7 +705,7 @@ def test_unsaved_or_unproven_stream_is_critical() -> None:
     assert backup(unproven).texts("CRITICAL") == ["APP/A could not be restored in a drill: 3 messages are missing"]
 
 
-def test_proofs_are_judged_where_asked() -> None:
+def test_proofs_are_checked_on_request() -> None:
     proven = SAVED.proven("APP/A", {"time": "2026-11-20T02:00:00Z", "ok": True, "reason": ""})
     assert backup(proven).status == "OK"
     assert backup(proven, proof_warn="2d").texts("WARNING") == ["never proven: APP/B"]

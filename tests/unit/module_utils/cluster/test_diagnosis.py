@@ -93,7 +93,7 @@ def codes(data: dict[str, Any]) -> list[tuple[str, str]]:
     return causes + [(finding["code"], finding["severity"]) for finding in data["findings"]]
 
 
-def test_a_sound_cluster_has_no_finding_and_what_was_not_looked_at_is_named() -> None:
+def test_a_sound_cluster_has_no_finding_and_skipped_checks_are_named() -> None:
     data = judge(hosts=[])
     assert data["findings"] == []
     assert data["verdict"]["text"] == (
@@ -162,7 +162,7 @@ def test_a_gateway_that_is_not_connected_is_critical() -> None:
     assert [finding["message"] for finding in data["findings"]] == ["n1 has no gateway connection to C2"]
 
 
-def test_a_dead_cluster_is_told_with_the_state_of_its_hosts() -> None:
+def test_a_dead_cluster_is_reported_with_the_state_of_its_hosts() -> None:
     hosts = [host("n1", running=False), host("n2", unreachable=True, running=None, log_lines=None)]
     data = diagnose({"msg": "cannot connect to any server"}, {"msg": "the same"}, hosts)
     assert data["verdict"]["status"] == "critical"
@@ -176,7 +176,7 @@ def test_a_dead_cluster_is_told_with_the_state_of_its_hosts() -> None:
     assert diagnosis_page(data).text.splitlines()[-1].startswith("BROKEN: 1 critical")
 
 
-def test_a_dead_server_is_the_first_cause_with_its_age_and_what_its_host_says() -> None:
+def test_a_dead_server_is_the_first_cause_with_its_age_and_the_state_of_its_host() -> None:
     lost = [
         {"code": "server_missing", "severity": "error", "subject": "n3", "message": "expected server n3 did not answer",
          "servers": ["n3"], "absent": []},
@@ -205,7 +205,7 @@ def test_a_dead_server_is_the_first_cause_with_its_age_and_what_its_host_says() 
     assert len(lines) < 60
 
 
-def test_the_page_counts_repeated_lines_and_says_each_next_step_once() -> None:
+def test_the_page_counts_repeated_lines_and_lists_each_next_step_once() -> None:
     lines = [f"[1] 2026/11/20 10:00:{number:02} [ERR] error {number}" for number in range(15)]
     lines.append("[1] 2026/11/20 10:01:00 [WRN] slow")
     data = judge(hosts=[host("n1", log_lines=lines), host("n2", log_lines=lines)])

@@ -131,7 +131,7 @@ def test_loss_is_known_while_both_sides_answer() -> None:
 
 
 @pytest.mark.parametrize("lag", [0, 7])
-def test_a_lag_of_a_dead_origin_is_no_promise(lag: int) -> None:
+def test_the_lag_of_a_dead_origin_is_unknown(lag: int) -> None:
     row = judge(ORDERS, SILENT, site(90, active=3600, lag=lag), checkpoint(95))
     assert (row.state, row.behind, row.loss.known) == (ORIGIN_SILENT, None, False)
     assert row.loss.messages == max(lag, 5)
@@ -199,7 +199,7 @@ def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_bra
     assert "0 messages" in judge(ORDERS, origin(3), Reading(info=origin(120).info), None, FAILOVER).problems[0]
 
 
-def test_an_unfinished_failback_is_no_split_brain() -> None:
+def test_an_unfinished_failback_is_not_a_split_brain() -> None:
     promoted = Reading(info=origin(120).info)
     (problem,) = judge(ORDERS, origin(140), promoted, checkpoint(), FAILOVER, fenced=True).problems
     assert problem == "the failback of stream ORDERS is unfinished, and the origin accepts messages: run it again"
@@ -283,7 +283,7 @@ def plan(
 
 
 @pytest.mark.parametrize(
-    ("at_origin", "at_site", "wanted", "code"),
+    ("at_origin", "at_site", "options", "code"),
     [
         (origin(100), site(100), Wanted(DEAD, "east"), "origin_answers"),
         (SILENT, site(100), Wanted(DEAD, "west"), "not_fenced"),
@@ -302,10 +302,10 @@ def plan(
     ],
 )
 def test_nothing_is_promoted_while_the_origin_may_take_messages(
-    at_origin: Reading, at_site: Reading, wanted: Wanted, code: str
+    at_origin: Reading, at_site: Reading, options: Wanted, code: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
-        plan(at_origin, at_site, wanted, checkpoint())
+        plan(at_origin, at_site, options, checkpoint())
     assert refused.value.code == code
 
 
@@ -350,7 +350,7 @@ def test_a_mirror_is_promoted_by_its_release() -> None:
     }
 
 
-def test_a_promoted_stream_has_subjects_and_what_clients_rely_on() -> None:
+def test_a_promoted_stream_has_subjects_and_the_settings_clients_rely_on() -> None:
     made = plan(origin(90, allow_rollup_hdrs=True, duplicate_window=5), site(90), Wanted(SUBJECTS))
     config = promoted_config(
         {"name": "ORDERS", "mirror": {"name": "ORDERS"}, "mirror_direct": True, "max_age": 7}, made
@@ -364,7 +364,7 @@ def test_a_promoted_stream_has_subjects_and_what_clients_rely_on() -> None:
     }
 
 
-def test_floors_are_never_above_what_the_site_has() -> None:
+def test_floors_are_never_above_the_last_message_of_the_site() -> None:
     for floor in range(12):
         for position in range(12):
             entry = consumer("worker", floor, floor + 3)
@@ -373,7 +373,7 @@ def test_floors_are_never_above_what_the_site_has() -> None:
     assert again(consumer("worker", 8, 12), 30) == 4
 
 
-def test_the_plan_names_what_is_not_kept() -> None:
+def test_the_plan_names_the_consumers_that_are_not_kept() -> None:
     consumers = (consumer("worker", 5), consumer("temporary", 5, durable=False))
     made = plan(SILENT, site(90), Wanted(DEAD, "east"), checkpoint(90, consumers))
     lines = "\n".join(plan_lines(made, "east", "west"))
@@ -401,18 +401,18 @@ def test_sequences_are_mapped_where_messages_are_missing() -> None:
         first = chance.randint(1, 5)
         ours = dict(enumerate(sources, first))
 
-        source_of = partial(first_from, ours)
+        find_source = partial(first_from, ours)
 
         last = first + len(sources) - 1
         for wanted in range(61):
             expected = max([seq for seq, source in ours.items() if source <= wanted], default=first - 1)
-            assert last_at_or_before(source_of, first, last, wanted) == expected
+            assert last_at_or_before(find_source, first, last, wanted) == expected
 
 
 # --- failback -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_origin_gets_only_what_the_site_wrote() -> None:
+def test_the_origin_gets_only_messages_written_at_the_site() -> None:
     config = returning_config({"name": "ORDERS", "subjects": ["orders.>"], "max_age": 7}, "ORDERS", FAILOVER, "west")
     assert config["sources"] == [
         {"name": "ORDERS", "opt_start_seq": 91, "external": {"api": "$JS.west.API", "deliver": ""}}

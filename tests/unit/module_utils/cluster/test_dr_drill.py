@@ -134,13 +134,13 @@ def test_samples_are_spread_and_have_both_ends() -> None:
             assert (found[0], found[-1]) == (first, last) and len(found) == min(count, last - first + 1)
 
 
-def test_a_copy_that_goes_on_bounds_the_number_of_messages() -> None:
+def test_a_growing_copy_bounds_the_number_of_messages() -> None:
     assert miscounted(30, Counted(30, 30)) == "" == miscounted(31, Counted(33, 29))
     assert "has 29 messages, but the site's copy has 30 up to the same sequence" in miscounted(29, Counted(30, 30))
     assert "had at most 30" in miscounted(31, Counted(30, 30))
 
 
-def test_a_message_is_another_by_what_clients_see() -> None:
+def test_messages_differ_if_clients_see_a_difference() -> None:
     def headers(*lines: str) -> str:
         return base64.b64encode("\r\n".join(["NATS/1.0", *lines, "", ""]).encode()).decode()
 
@@ -163,7 +163,7 @@ def test_the_last_drill_is_kept_with_when_one_succeeded() -> None:
     assert drill_in(without_failover(metadata, "ORDERS"), "ORDERS") == failed and drill_in(metadata, "OTHER") is None
 
 
-def test_the_status_tells_of_the_last_drill() -> None:
+def test_the_status_reports_the_last_drill() -> None:
     saved = Checkpoint(NOW, 90, 90, {"subjects": ["orders.>"]}, ())
     limits = Limits(drill=3600.0)
     never = judge(ORDERS, origin(), site(), saved, None, limits)

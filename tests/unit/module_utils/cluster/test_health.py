@@ -73,10 +73,12 @@ class TestTwoLooks:
             ({"n1": 80, "n3": 80}, {"n1": 80, "n2": 16, "n3": 80}, 0),
         ],
     )
-    def test_messages_under_way_are_no_difference(self, early: dict[str, int], late: dict[str, int], lag: int) -> None:
+    def test_messages_in_flight_are_not_a_difference(
+        self, early: dict[str, int], late: dict[str, int], lag: int
+    ) -> None:
         assert difference_problems(self.held(early, lag), self.held(late, lag), Limits()) == []
 
-    def test_an_election_between_two_looks(self) -> None:
+    def test_an_election_between_two_samples(self) -> None:
         before = cluster(NAMES, stream("ORDERS", NAMES), stream("EVENTS", NAMES))
         after = cluster(NAMES, stream("ORDERS", ["n2", "n1", "n3"]), stream("EVENTS", NAMES), stream("NEW", ["n2"]))
         (problem,) = election_problems(before, after)
@@ -189,7 +191,7 @@ class TestHealth:
         assert health_problems(both, expect(NAMES, cluster="C1")) == []
         assert codes(health_problems(both, expect(names))) == ["stream_replica_behind"]
 
-    def test_a_cluster_nobody_is_in(self) -> None:
+    def test_an_unknown_cluster_is_reported(self) -> None:
         assert codes(health_problems(cluster(NAMES), Expectations(cluster="C9"))) == ["cluster_missing"]
 
     def test_no_meta_group_where_one_is_expected(self) -> None:
@@ -241,7 +243,7 @@ class TestHealth:
         wrong = replace(wrong, meta=replace(wrong.meta, group=replace(wrong.meta.group, size=counted)))
         assert codes(health_problems(wrong, expect(names))) == found
 
-    def test_a_server_that_the_meta_leader_does_not_know(self) -> None:
+    def test_a_server_that_is_unknown_to_the_meta_leader(self) -> None:
         """Seen on 2.10.27 when five servers start together: one follows the leader, which counts only four members."""
         live = cluster(["n1", "n2", "n3", "n4"])
         assert live.meta is not None
@@ -295,7 +297,7 @@ class TestHealth:
         lagging = with_peer(stream("ORDERS", NAMES), Peer("n2", current=True, lag=1))
         assert codes(health_problems(cluster(NAMES, lagging), strict)) == ["stream_replica_behind"]
 
-    def test_a_group_that_nobody_leads_names_itself_and_its_members(self) -> None:
+    def test_a_leaderless_group_names_itself_and_its_members(self) -> None:
         lost = stream("ORDERS", NAMES, led=False)
         lost = replace(lost, group=replace(lost.group, raft_name="S-R3F-abc", hosts=("n1",)))
         (problem,) = health_problems(cluster(NAMES, lost), expect(NAMES))
@@ -303,7 +305,7 @@ class TestHealth:
         for part in ("S-R3F-abc", "n1, n2, n3", "2 of 3", "1 answered (n1)"):
             assert part in problem.message
 
-    def test_groups_that_are_not_whole(self) -> None:
+    def test_incomplete_groups(self) -> None:
         whole = stream("ORDERS", NAMES)
         disputed = replace(whole, group=replace(whole.group, leaders=("n1", "n2"), peers=()))
         shrunk = replace(whole, group=replace(whole.group, peers=whole.group.peers[:1]))

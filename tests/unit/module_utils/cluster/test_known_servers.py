@@ -12,7 +12,7 @@ KNOWN = ["n3", "n1", "n2"]
 
 
 @pytest.mark.parametrize("name", ["n9", "N1", "n1 ", "", "*", "n.*", "../n1"])
-def test_a_name_that_nothing_knows(name: str) -> None:
+def test_an_unknown_name(name: str) -> None:
     assert unknown_servers(["n1", name], KNOWN) == f"{name!r} is not a server of the cluster, which has n1, n2, n3"
 
 

@@ -88,7 +88,7 @@ def test_a_server_that_is_drained_gets_none() -> None:
     assert "n3" not in plan.after
 
 
-def test_the_write_rates_of_what_is_led_change_too() -> None:
+def test_the_write_rates_of_led_groups_change_too() -> None:
     rates = {("APP", f"S{number}"): 100.0 if number < 3 else 0.0 for number in range(6)}
     plan = planned(SIX, rates=rates)
     assert {name: leads.rate for name, leads in plan.before.items()} == {"n1": 300.0, "n2": 0.0, "n3": 0.0}
@@ -99,7 +99,7 @@ def test_the_write_rates_of_what_is_led_change_too() -> None:
     )
 
 
-def test_a_rate_is_of_what_came_between_two_looks() -> None:
+def test_a_rate_counts_the_messages_between_two_samples() -> None:
     was, now = (replace(stream("A", THREE), last_seq=last, size=1000, messages=10) for last in (10, 30))
     emptied, new = replace(stream("B", THREE), last_seq=5), stream("NEW", THREE)
     rates = write_rates(cluster(THREE, was, emptied), cluster(THREE, now, emptied, new), 4.0)
@@ -107,7 +107,7 @@ def test_a_rate_is_of_what_came_between_two_looks() -> None:
 
 
 @given(clusters())
-def test_no_move_needs_what_is_not_there(among: Cluster) -> None:
+def test_no_move_needs_an_absent_server(among: Cluster) -> None:
     plan = planned(among)
     answering = {item.name for item in among.servers}
     for move in plan.moves:

@@ -95,14 +95,14 @@ def test_the_leader_is_judged_by_the_wish(constraints: LeaderConstraints, action
         (
             group(n2=Peer("n2", lag=900, active=0.5)),
             LeaderConstraints(preferred="n2"),
-            "n2 is not current (900 entries behind, last heard",
+            "n2 is not current (900 entries behind, last seen",
         ),
         (
             group(n2=Peer("n2", current=True, active=4.0)),
             LeaderConstraints(preferred="n2"),
-            "last heard from 4.0 s ago",
+            "last seen 4.0 s ago",
         ),
-        (group(n2=Peer("n2", active=1e9)), LeaderConstraints(preferred="n2"), "not heard from yet"),
+        (group(n2=Peer("n2", active=1e9)), LeaderConstraints(preferred="n2"), "not seen yet"),
         (group(names=("n1", "n9")), LeaderConstraints(force=True), "n9 did not answer"),
         (
             group(names=("n1", "n2", "n3", "n4", "n5"), n3=Peer("n3"), n4=Peer("n4", current=True)),
@@ -123,7 +123,7 @@ def test_a_single_replica_cannot_be_led_by_another_server() -> None:
     assert plan_group(group(names=("n1",)), LeaderConstraints(preferred="n1"), servers()).action == FITS
 
 
-def test_names_match_whole_and_tags_in_lower_case() -> None:
+def test_names_match_completely_and_tags_in_lower_case() -> None:
     there = [server("n1", tags=("az:1",)), server("n10", tags=("az:2",))]
     assert unknown_names(LeaderConstraints(preferred="n10", tags=("AZ:2",), cluster="C1"), there, ()) == []
     assert unknown_names(LeaderConstraints(preferred="n2"), there, ["n2"]) == []
@@ -216,7 +216,7 @@ def run(
     step_down(script, jobs, there, supports_placement(there.values()), wait_timeout, concurrency)
 
 
-def test_an_older_leader_is_asked_again_until_one_fits() -> None:
+def test_an_older_leader_steps_down_until_a_suitable_one_leads() -> None:
     script = Script(a=[group("n1"), group("n3"), group("n1"), group("n2")])
     (job,) = jobs_for(script, LeaderConstraints(preferred="n2"), servers("2.10.27"))
     run(script, [job], servers("2.10.27"), 5)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 PROCESS = {"boot": "b", "pid_namespace": "pid:[1]", "pid": 7, "started": 3}
 ONE: dict[str, Any] = {"name": "", "user": "ops", "controller": "ctl-1", **PROCESS}
 TWO = {**ONE, "pid": 8}
-TEXT = "somebody@elsewhere process 1"
+TEXT = "ops@elsewhere process 1"
 BREAK = "If that operation has ended, break the lock with -e nats_cluster_lock_break=true."
 
 
@@ -82,9 +82,7 @@ def test_the_lock_of_one_host(held: Holder, request_: LockRequest, after: Holder
         (TWO, {**ONE, "name": "nightly"}, None, False),
     ],
 )
-def test_a_lock_is_nobodys_when_its_run_has_ended(
-    holder: Any, owner: Any, running: bool | None, expected: bool
-) -> None:
+def test_a_lock_is_free_when_its_run_has_ended(holder: Any, owner: Any, running: bool | None, expected: bool) -> None:
     assert may_take_over(holder, owner, running) is expected
 
 

@@ -124,13 +124,13 @@ class TestEntry:
 
     def test_server_out_of_service_keeps_its_mark_except_for_a_new_end(self) -> None:
         live = without_n3("ORDERS")
-        again = plan_entry(live, {"n3": False}, {"n3": MARK}, Request("somebody", NOW + 60, "else"), NOW)
+        again = plan_entry(live, {"n3": False}, {"n3": MARK}, Request("ops2", NOW + 60, "else"), NOW)
         assert (again.entering, again.marks, errors(again.problems)) == ((), (MARK,), [])
         assert again.lines == (MARK.text(NOW),)
         longer = plan_entry(live, {"n3": False}, {"n3": MARK}, replace(REQUEST, until=NOW + 9000, renew=True), NOW)
         assert longer.marks == (replace(MARK, until=NOW + 9000),)
 
-    def test_an_interrupted_entry_goes_on(self) -> None:
+    def test_an_interrupted_entry_resumes(self) -> None:
         live = cluster(NAMES, stream("ORDERS", NAMES))
         assert plan_entry(live, {"n3": True}, {"n3": MARK}, REQUEST, NOW).entering == ("n3",)
         loose = replace(MARK, held=False)
@@ -194,7 +194,7 @@ class TestWhatIsKnown:
         assert {cause.kind for cause in causes if cause.severity == ERROR} == {"servers_down"}
         assert [cause.servers for cause in causes] == [("n2",), ("n3",)]
 
-    def test_a_roll_is_refused_where_the_one_away_is_needed(self) -> None:
+    def test_a_roll_is_refused_if_it_needs_the_server_in_maintenance(self) -> None:
         live = without_n3("ORDERS")
         assert roll_problems(live, [["n1"], ["n2"]], {}, NOW) == []
         found = roll_problems(live, [["n1"], ["n2"]], {"n3": MARK}, NOW)
@@ -202,7 +202,7 @@ class TestWhatIsKnown:
         assert errors(roll_problems(without_n3(names=FIVE), [["n1"], ["n2"]], {"n3": MARK}, NOW)) == []
 
     @given(records())
-    def test_any_record_is_a_mark_and_what_makes_no_sense_is_over(self, record: dict[str, Any]) -> None:
+    def test_any_record_is_a_mark_and_an_invalid_one_has_expired(self, record: dict[str, Any]) -> None:
         mark = parse_mark(record, "n3")
         assert mark.server and mark.by
         assert mark.text(NOW)

@@ -81,7 +81,7 @@ def test_a_run_with_hosts_of_another_cluster() -> None:
     whole = plan(SCALE_OUT, among, FIVE[:3], cluster_hosts=tuple(FIVE[:3]), run_hosts=tuple(FIVE[:3]))
     assert whole.refusals == ()
     left = plan(SCALE_OUT, among, FIVE[:3], ["n4"], cluster_hosts=tuple(FIVE[:3]), run_hosts=tuple(FIVE[:4]))
-    assert left.refusals == (), "a host that leaves is no host of another cluster"
+    assert left.refusals == (), "a host that leaves is not a host of another cluster"
 
 
 def test_a_server_that_stays_and_leaves() -> None:
@@ -182,7 +182,7 @@ def test_a_name_that_is_unknown() -> None:
     dead = live(FIVE[:4], known=[*FIVE[:4], "n9"])
     assert plan_membership(dead, lost, ScaleInRules()).refusals == ()
     assert plan(SCALE_IN, live(FIVE[:3]), FIVE[:3], ["n4"]).refusals == (), (
-        "the inventory knows it: it has left already"
+        "it is in the inventory: it has left already"
     )
 
 
@@ -202,7 +202,7 @@ def test_a_member_that_stays_must_run() -> None:
     assert only(plan(SCALE_IN, new, FIVE[:4], ["n5"])).startswith("n4 is not in the cluster yet: run scale_out first")
 
 
-def test_the_size_that_the_inventory_says() -> None:
+def test_the_cluster_size_of_the_inventory() -> None:
     assert only(plan(SCALE_IN, live(FIVE), FIVE[:4], ["n5"], cluster_size=5)).startswith(
         "nats_server_cluster_size is 5, but 4"
     )
@@ -214,7 +214,7 @@ def test_required_servers_cannot_leave() -> None:
     assert "fewer than the required 3" in only(few)
     needed = plan(SCALE_IN, live(FIVE, stream("A", FIVE)), FIVE[:4], ["n5"])
     assert "no other server can take the replica of stream APP/A on n5" in only(needed)
-    assert needed.warnings == needed.lines[1:2], "what it costs is shown"
+    assert needed.warnings == needed.lines[1:2], "its costs are shown"
 
 
 def test_losses_are_named_with_how_to_accept_them() -> None:
@@ -222,7 +222,7 @@ def test_losses_are_named_with_how_to_accept_them() -> None:
     lost = ["APP/A", "APP/B"]
     hint, first = plan(SCALE_IN, among, FIVE[:4], ["n5"], ScaleInRules(accept_loss=frozenset(["APP/A"])), lost).refusals
     assert first.startswith("APP/B has no leader: n5, which does not answer, may have its only replica")
-    assert '{"nats_cluster_accept_loss": ["APP/A", "APP/B"]}' in hint, "what was accepted stays accepted"
+    assert '{"nats_cluster_accept_loss": ["APP/A", "APP/B"]}' in hint, "accepted losses stay accepted"
     accepted = plan(SCALE_IN, among, FIVE[:4], ["n5"], ScaleInRules(accept_loss=frozenset(lost)), lost)
     assert accepted.refusals == ()
     assert len([line for line in accepted.lines if "It is lost, as was accepted" in line]) == 2
@@ -361,7 +361,7 @@ def running(*names: str) -> list[dict[str, str]]:
     return [{"name": name, "cluster": "C1"} for name in names]
 
 
-def test_a_new_cluster_started_whole_is_fine() -> None:
+def test_a_new_cluster_started_completely_is_fine() -> None:
     assert membership() == []
 
 
@@ -414,7 +414,7 @@ def test_a_new_cluster_started_in_parts_is_refused() -> None:
     assert "n2, n3" in problem["message"]
 
 
-def test_a_version_change_that_nobody_could_check_is_refused() -> None:
+def test_an_unchecked_version_change_is_refused() -> None:
     members = [{**member, "jetstream": True} for member in MEMBERS]
     server = {"name": "n1", "version": "2.15.1", "target": "2.10.27", "running": True}
     change = {"members": members, "running": True, "versions": [server]}

@@ -27,12 +27,12 @@ ADVERTISED = tuple(f"10.0.0.{number}:4222" for number in (1, 2, 3))
 
 def flow(names: tuple[str, ...] = NAMES, lost: Collection[tuple[str, str]] = ()) -> Flow:
     """Return servers that were reached at the addresses that they announce, and between which these messages are lost."""
-    heard = {
+    received = {
         name: {other for other in names if other != name and (other, name) not in lost} if len(names) > 1 else {name}
         for name in names
     }
     announced = tuple(Announcement(name, f"10.0.0.{number}:4222", ADVERTISED) for number, name in enumerate(names, 1))
-    return Flow(frozenset(names), announced, endpoints=names, heard=heard)
+    return Flow(frozenset(names), announced, endpoints=names, received=received)
 
 
 @pytest.mark.parametrize("names", [NAMES, NAMES[:2], NAMES[:1]])
@@ -61,7 +61,7 @@ def test_pairs_that_are_cut(lost: list[tuple[str, str]], lines: list[str]) -> No
 
 def test_two_servers_and_one() -> None:
     assert flow_failures(flow(NAMES[:2], [("n1", "n2"), ("n2", "n1")])) == ["n1 and n2 exchange no messages"]
-    assert flow_failures(replace(flow(NAMES[:1]), heard={})) == [
+    assert flow_failures(replace(flow(NAMES[:1]), received={})) == [
         "n1 does not deliver a message to the client that sent it"
     ]
 
@@ -120,7 +120,7 @@ def test_causes_come_first() -> None:
     ]
 
 
-def test_a_stream_that_was_not_tried_is_no_failure() -> None:
+def test_a_stream_that_was_not_tested_is_not_a_failure() -> None:
     assert flow_failures(replace(flow(), stream=StreamTest(reason="the account has no JetStream"))) == []
 
 

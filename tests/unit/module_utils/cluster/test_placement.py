@@ -44,7 +44,7 @@ def judged(
     return evaluate_candidates(among, need, members, [members[-1]])
 
 
-def test_members_and_the_leaving_server_are_no_candidates() -> None:
+def test_members_and_the_leaving_server_are_not_candidates() -> None:
     found = judged(five())
     assert set(found.candidates) == {"n4", "n5"}
     assert found.refused == {}

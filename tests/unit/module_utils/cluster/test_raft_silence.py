@@ -55,8 +55,8 @@ def test_raft_silent_is_a_server_that_answers_and_that_the_leader_does_not_hear(
 def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None:
     made = stream("S", NAMES)
     peers = (Peer("n2", current=True, active=0.5), Peer("n3", active=active))
-    heard = replace(state(), streams=(made,))
-    assert raft_silent_servers(heard) == []
+    received = replace(state(), streams=(made,))
+    assert raft_silent_servers(received) == []
     for_stream = replace(made, group=replace(made.group, peers=peers))
     assert raft_silent_servers(replace(state(), streams=(for_stream,))) == silent
     worker = consumer("S", "c", NAMES)
@@ -88,7 +88,7 @@ def test_a_server_has_joined_once_the_leader_hears_it(
     assert bool(contact.reason) != joined
 
 
-def test_the_leader_itself_has_joined_and_a_server_that_no_member_knows_has_not() -> None:
+def test_the_leader_itself_has_joined_and_a_server_unknown_to_all_members_has_not() -> None:
     assert meta_contact(state(), "n1", True).joined
     assert not meta_contact(state(uptime=0), "n3", True).joined
     unknown = replace(state(), servers=(*state().servers, server("n4", uptime=100.0)))

@@ -95,7 +95,7 @@ def test_new_servers_get_their_share_in_few_moves() -> None:
 def test_a_large_stream_goes_first_and_an_even_cluster_stays() -> None:
     among = tagged(cluster([*OLD, "n4"], sized("BIG", OLD, 10_000), *(sized(f"S{number}", OLD) for number in range(4))))
     few = plan_rebalance(among, "C1", EXACT).moves
-    assert few and "BIG" not in {move.stream for move in few}, "n4 would only become what another server was"
+    assert few and "BIG" not in {move.stream for move in few}, "n4 would only become as uneven as another server was"
     two = tagged(cluster([*OLD, "n4"], *(sized(f"B{number}", OLD, 10_000) for number in range(4)), sized("S", OLD)))
     assert plan_rebalance(two, "C1", EXACT).moves[0].size == 10_000
     assert plan_rebalance(tagged(cluster(OLD, sized("A", OLD))), "C1", EXACT).moves == ()
@@ -122,7 +122,7 @@ def test_immovable_replicas_stay() -> None:
     moving = [replace(item, group=replace(item.group, moving=True)) for item in streams]
     assert plan_rebalance(tagged(cluster(ALL, *moving)), "C1", EXACT).left.keys() == {"it is being moved"}
     without_tags = replace(drained, servers=tuple(server(name, summary=ROOM) for name in ALL))
-    assert plan_rebalance(without_tags, "C1", EXACT).moves == (), "nothing tells n4 from n5"
+    assert plan_rebalance(without_tags, "C1", EXACT).moves == (), "nothing distinguishes n4 from n5"
 
 
 def broken(owner: str) -> Any:
@@ -165,7 +165,7 @@ def test_zones_and_limits_of_the_servers_are_kept() -> None:
     ]
 
 
-def test_waves_and_what_they_may_take() -> None:
+def test_waves_and_their_limits() -> None:
     moves = [
         ReplicaMove("APP", name, "n1", "n4", 100, seconds) for name, seconds in (("A", 5), ("B", 7), ("B", 2), ("C", 1))
     ]
@@ -174,7 +174,7 @@ def test_waves_and_what_they_may_take() -> None:
     assert (total_seconds(moves, 3), total_seconds(moves, 1)) == (9, 15)
 
 
-def test_the_lines_say_what_it_costs_and_what_stays() -> None:
+def test_the_lines_list_the_costs_and_the_streams_that_stay() -> None:
     among = tagged(cluster(ALL, *(sized(f"S{number}", OLD, 2**20) for number in range(5)), sized("ONE", ["n1"])))
     found = plan_rebalance(among, "C1", replace(EXACT, max_moves=2, throughput=2**20))
     lines = rebalance_page(found, 2).lines
@@ -186,7 +186,7 @@ def test_the_lines_say_what_it_costs_and_what_stays() -> None:
 
 
 @pytest.mark.parametrize(("most", "size"), [(0, None), (None, 0), (None, 2**20 - 1)])
-def test_a_plan_without_moves_says_why(most: int | None, size: int | None) -> None:
+def test_a_plan_without_moves_gives_the_reason(most: int | None, size: int | None) -> None:
     among = tagged(cluster(ALL, *(sized(f"S{number}", OLD, 2**20) for number in range(5))))
     limited = replace(EXACT, max_moves=most, max_bytes=size)
     assert rebalance_page(plan_rebalance(among, "C1", limited)).lines[0].startswith("The limits of the plan")
@@ -205,7 +205,7 @@ def planned() -> tuple[Cluster, RebalancePlan, dict[str, Any]]:
     return among, found, json.loads(json.dumps(plan_document(among, "C1", found, "2026-11-24T15:00:00Z")))
 
 
-def test_a_plan_goes_on_after_any_of_its_moves() -> None:
+def test_a_plan_resumes_after_any_of_its_moves() -> None:
     among, found, document = planned()
     for done in range(len(found.moves) + 1):
         now = after(among, list(found.moves[:done]))

@@ -55,11 +55,11 @@ def found(early: Cluster, late: Cluster | None = None, **request: Any) -> list[t
 
 
 def planned_step(
-    code: str, known: Evidence, among: Cluster | None = None, server_name: str = "", worker: bool = True, **asked: Any
+    code: str, known: Evidence, among: Cluster | None = None, server_name: str = "", worker: bool = True, **options: Any
 ) -> Step:
     account, stream_name, consumer_name = WHERE if worker else (*WHERE[:2], "")
     finding = Finding(code, "message", account, stream_name, consumer_name, server=server_name)
-    (step,) = plan(among or cluster(THREE, orders()), [finding], {finding.key: known}, Request(**asked))
+    (step,) = plan(among or cluster(THREE, orders()), [finding], {finding.key: known}, Request(**options))
     return step
 
 
@@ -71,7 +71,7 @@ def level(among: Cluster, api_level: int) -> Cluster:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_wrong_with_what_is_whole() -> None:
+def test_a_complete_cluster_has_no_findings() -> None:
     assert found(cluster(THREE, orders(consumer("ORDERS", "worker", THREE)))) == []
     assert repair_page([]).lines == ("Nothing to repair.",)
 
@@ -99,14 +99,14 @@ def test_a_replica_that_lacks_messages_although_its_leader_counts_on_it() -> Non
     assert found(stored(n1=9, n2=9, n3=9), stored(n1=25, n2=25, n3=9)) == [], "it may just be about to"
 
 
-def test_no_leader_in_both_looks_although_a_majority_answers() -> None:
+def test_no_leader_in_both_samples_although_a_majority_answers() -> None:
     worker = consumer("ORDERS", "worker", THREE)
     leaderless = replace(worker, group=replace(worker.group, leaders=(), peers=()))
     good, bad = cluster(THREE, orders(worker)), cluster(THREE, orders(leaderless))
     assert found(bad) == [("consumer_leaderless", "APP/ORDERS/worker", "")]
     assert found(good, bad) == found(bad, good) == [], "an election passes"
     alone = replace(leaderless, group=replace(leaderless.group, hosts=("n1",)))
-    assert found(cluster(THREE, orders(alone))) == [], "one of three elects nobody"
+    assert found(cluster(THREE, orders(alone))) == [], "one of three elects no leader"
     assert found(cluster(THREE, stream("ORDERS", THREE, led=False))) == [("stream_leaderless", "APP/ORDERS", "")]
 
 
@@ -130,7 +130,7 @@ def test_replicas_that_do_not_catch_up_or_are_gone() -> None:
     assert found(stays) == [("replica_behind", "APP/ORDERS", "n3")]
     assert found(stays, nearer) == [], "it catches up"
     silent = cluster(FOUR, with_peer(behind, active=90.0))
-    assert found(silent) == [("replica_behind", "APP/ORDERS", "n3")], "its server is heard by the meta leader"
+    assert found(silent) == [("replica_behind", "APP/ORDERS", "n3")], "the meta leader receives from its server"
     mute = replace(silent, meta=_without(silent, "n3"))
     assert found(mute) == [], "the server is silent, not the replica"
     without = replace(stays, servers=tuple(item for item in stays.servers if item.name != "n3"))
@@ -139,19 +139,19 @@ def test_replicas_that_do_not_catch_up_or_are_gone() -> None:
     assert found(cluster(FOUR, orders()), dead=frozenset(["n3"])) == [], "it answers"
 
 
-def test_a_replica_that_its_server_does_not_hold_whatever_the_leader_says() -> None:
+def test_a_replica_that_its_server_does_not_hold_although_the_leader_lists_it() -> None:
     item = orders(members=FOUR[:3])
     lacking = replace(item, group=replace(item.group, hosts=("n1", "n2")))
     missing, good = cluster(FOUR, lacking), cluster(FOUR, item)
     assert found(missing) == [("replica_missing", "APP/ORDERS", "n3")]
     assert found(good, missing) == found(missing, good) == [], "it was there once"
     silent = tuple(replace(one, summary=None) if one.name == "n3" else one for one in missing.servers)
-    assert found(replace(missing, servers=silent)) == [], "it did not say what it holds"
-    assert found(replace(missing, meta=_without(missing, "n3"))) == [], "it does not hear the meta leader"
+    assert found(replace(missing, servers=silent)) == [], "it did not report its replicas"
+    assert found(replace(missing, meta=_without(missing, "n3"))) == [], "it receives nothing from the meta leader"
 
     known = Evidence()
     step = planned_step("replica_missing", known, missing, "n3", worker=False)
-    assert (step.cure, step.refused) == ("replace_replica", "")
+    assert (step.fix, step.refused) == ("replace_replica", "")
     alone = cluster(FOUR, replace(item, group=replace(item.group, hosts=("n1",))))
     for code in ("replica_behind", "replica_missing", "replica_gone"):
         assert "n2 does not have its replica" in planned_step(code, known, alone, "n3", worker=False).refused
@@ -177,7 +177,7 @@ def test_a_server_that_has_stopped_writing() -> None:
     assert found(bad, assets=["APP/ORDERS"]) == found(bad, assets=["*/worker"]) == found(bad)
     assert found(bad, assets=["APP/OTHER"]) == []
     (step,) = plan(bad, [finding], {finding.key: Evidence()}, Request())
-    assert step.cure == "by_hand" and "natsops.jetstream.restart --limit HOST" in step.refused
+    assert step.fix == "by_hand" and "natsops.jetstream.restart --limit HOST" in step.refused
 
 
 def _without(among: Cluster, name: str) -> MetaGroup:
@@ -203,7 +203,7 @@ def test_short_groups_and_moves_without_progress() -> None:
     assert found(cluster(FOUR, left)) == [], "a member that left still names itself"
 
 
-def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
+def test_only_matching_assets_and_a_server_without_jetstream() -> None:
     off = cluster(THREE, stream("ORDERS", THREE, led=False), stream("EVENTS", THREE, led=False))
     assert [label for _code, label, _server in found(off, assets=["APP/EV*"])] == ["APP/EVENTS"]
     off = replace(off, servers=(replace(off.servers[0], jetstream=False), *off.servers[1:]))
@@ -218,45 +218,45 @@ def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
 
 def test_a_consumer_is_recreated_at_its_floor() -> None:
     step = planned_step("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
-    assert (step.cure, step.risk, step.floor, step.refused) == ("recreate", "redelivery", 12, "")
+    assert (step.fix, step.risk, step.floor, step.refused) == ("recreate", "redelivery", 12, "")
     assert "at its ack floor 12; redelivered: up to 3 messages after it (pending rolled back" in step.does
     told = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
     assert (told.floor, told.refused) == (7, "")
     queue = planned_step("consumer_ghost", Evidence(DURABLE, "workqueue", 1, 20))
     assert (queue.risk, queue.refused) == ("redelivery", ""), "acknowledgements are lost"
     client = planned_step("consumer_ghost", Evidence({"name": "x"}, "limits", 1, 20))
-    assert (client.cure, client.refused) == ("delete", "")
+    assert (client.fix, client.refused) == ("delete", "")
 
 
-def test_a_consumer_that_is_ahead_is_reset_where_the_server_knows_it() -> None:
+def test_a_consumer_that_is_ahead_is_reset_if_the_server_supports_it() -> None:
     known = Evidence(DURABLE, "limits", 1, 20, floor=998, delivered=998)
     new, old = level(cluster(THREE, orders()), 4), level(cluster(THREE, orders()), 3)
     floors = {"APP/ORDERS/worker": 12}
-    assert planned_step("consumer_ahead", known, new, floors=floors).cure == "reset"
-    assert planned_step("consumer_ahead", known, old, floors=floors).cure == "recreate"
+    assert planned_step("consumer_ahead", known, new, floors=floors).fix == "reset"
+    assert planned_step("consumer_ahead", known, old, floors=floors).fix == "recreate"
     other = replace(known, config={**DURABLE, "deliver_policy": "new"})
-    assert planned_step("consumer_ahead", other, new, floors=floors).cure == "recreate", "10204"
+    assert planned_step("consumer_ahead", other, new, floors=floors).fix == "recreate", "10204"
     assert "position is unknown" in planned_step("consumer_ahead", known, new).refused, "its own floor is the fault"
 
 
 @pytest.mark.parametrize(
-    ("code", "known", "asked", "reason"),
+    ("code", "known", "options", "reason"),
     [
         ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {}, "its position is unknown"),
         ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {"floors": {"APP/ORDERS/worker": 21}}, "beyond the end"),
         ("consumer_leaderless", Evidence(DURABLE, "interest", 1, 20, 12), {}, "retention interest, which drops"),
         ("consumer_ghost", Evidence(failure="no user for account APP"), {}, "no user for account APP"),
         ("consumer_ghost", Evidence(last_seq=20), {}, "no server reports its configuration"),
-        ("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, 12), {"cures": ["reset"]}, "was not requested"),
+        ("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, 12), {"fixes": ["reset"]}, "was not requested"),
     ],
 )
-def test_refusals(code: str, known: Evidence, asked: dict[str, Any], reason: str) -> None:
-    step = planned_step(code, known, **asked)
+def test_refusals(code: str, known: Evidence, options: dict[str, Any], reason: str) -> None:
+    step = planned_step(code, known, **options)
     assert reason in step.refused
     assert reason in repair_page([step]).lines[0]
 
 
-def test_a_lost_position_has_to_be_allowed_and_says_what_comes_again() -> None:
+def test_a_lost_position_must_be_allowed_and_lists_redeliveries() -> None:
     step = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 5, 20), allow=["position_lost"])
     assert (step.refused, step.floor) == ("", None)
     assert "deliver everything again: 16 messages from 5 to 20" in step.does
@@ -277,7 +277,7 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "cure"),
+    ("code", "fix"),
     [
         ("replica_behind", "replace_replica"),
         ("replica_gone", "replace_replica"),
@@ -285,10 +285,10 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
         ("move_stuck", "cancel_move"),
     ],
 )
-def test_cures_of_streams_and_what_speaks_against_them(code: str, cure: str) -> None:
+def test_each_stream_finding_has_its_fix(code: str, fix: str) -> None:
     among = cluster(THREE, orders(consumer("ORDERS", "worker", THREE)))
     step = planned_step(code, Evidence(), among, "n3", worker=False)
-    assert (step.cure, step.risk, step.refused) == (cure, "none", "")
+    assert (step.fix, step.risk, step.refused) == (fix, "none", "")
     assert step.subjects == ("stream APP/ORDERS", "consumer APP/ORDERS/worker")
     assert (
         planned_step(code, Evidence(refused="no other server"), among, "n3", worker=False).refused == "no other server"
@@ -304,7 +304,7 @@ def test_manual_steps_are_refused_with_the_commands() -> None:
 
 
 @given(clusters(), clusters(), st.booleans())
-def test_no_cure_without_evidence_and_no_finding_twice(early: Cluster, late: Cluster, same: bool) -> None:
+def test_no_fix_without_evidence_and_no_finding_twice(early: Cluster, late: Cluster, same: bool) -> None:
     request = Request(dead=frozenset(["n1"]))
     findings = find(late if same else early, late, request, Expectations())
     assert len({finding.key for finding in findings}) == len(findings)

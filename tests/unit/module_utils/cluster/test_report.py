@@ -150,7 +150,7 @@ def test_reserved_bytes_are_listed_next_to_the_limit() -> None:
         assert shown in text
 
 
-def test_totals_count_each_stream_once_and_every_replica_and_say_so() -> None:
+def test_totals_count_each_stream_once_and_every_replica_and_are_labelled() -> None:
     streams = [stream("ORDERS", group("n1", "n2"), (consumer("NEW", group("n2", "n1")),))]
     data = report_data(info(streams=streams), reports=["jetstream", "streams"])
     replicas, once = one_table(data, "jetstream")["totals"]
@@ -298,7 +298,7 @@ def test_an_unknown_report_and_a_missing_endpoint_are_refused() -> None:
         report_data(info(), reports=["routes"])
 
 
-def test_the_report_names_what_is_wrong_and_its_data_is_json() -> None:
+def test_the_report_names_the_problems_and_its_data_is_json() -> None:
     assert report_page(report_data(info())).text.endswith("No problems found.")
     gone = {
         "code": "server_missing",
@@ -313,7 +313,13 @@ def test_the_report_names_what_is_wrong_and_its_data_is_json() -> None:
 
 
 def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_warning() -> None:
-    away = {"code": "server_missing", "severity": "error", "subject": "n9", "message": "n9 is away", "servers": ["n9"]}
+    away = {
+        "code": "server_missing",
+        "severity": "error",
+        "subject": "n9",
+        "message": "n9 did not answer",
+        "servers": ["n9"],
+    }
     forgotten = {"n9": Mark("n9", by="ops", since=0.0, until=60.0, reason="new disk")}
     data = report_data(info(missing=["n9"], problems=[away]), marks=forgotten)
     assert [(one["code"], one["severity"]) for one in data["problems"]] == [("maintenance_overdue", "warning")]
@@ -323,5 +329,5 @@ def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_
     assert known["code"] == "maintenance"
 
 
-def test_a_cluster_without_jetstream_says_so() -> None:
+def test_a_cluster_without_jetstream_is_reported_as_such() -> None:
     assert "No JetStream meta group" in report_page(report_data(info(meta=None))).text

@@ -197,7 +197,7 @@ def test_servers_that_may_not_hear_each_other() -> None:
     (refusal,) = planned(broken(views={"n1": "n3", "n2": ""})).refusals
     assert refusal.startswith("n3 leads the meta group according to some servers, but does not answer")
     (refusal,) = planned(broken(leader="n1", quorum_needed=3)).refusals
-    assert refusal.startswith("n1 still leads the meta group, of which 3 must be up and 2 answer")
+    assert refusal.startswith("n1 still leads the meta group, which needs 3 members, but only 2 answer")
     assert planned(broken(leader="n1", quorum_needed=2)).refusals == ()
     disputed = broken()
     assert disputed.meta is not None
@@ -206,7 +206,7 @@ def test_servers_that_may_not_hear_each_other() -> None:
     assert refusal == "n1, n2 both lead the meta group: they cannot reach each other"
 
 
-def test_a_leader_that_changes_between_two_looks() -> None:
+def test_a_leader_that_changes_between_two_samples() -> None:
     none, n1, n2 = (make_sight(broken(leader=name)) for name in ("", "n1", "n2"))
     assert unsteady(none, n1) == "the meta leader has just changed from none to n1"
     assert unsteady(n1, n2) == "the meta leader has just changed from n1 to n2"
@@ -398,7 +398,7 @@ def goes_on(hosts: dict[str, Host]) -> Plan | None:
     return going_on({**GONE, **hosts}, frozenset(FIVE), Request(DEAD))
 
 
-def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
+def test_an_interrupted_fresh_cluster_resumes() -> None:
     assert goes_on(LEFT) is None
     assert going_on(LEFT, frozenset(), Request(DEAD)) is None
     # The reason of n2's silence is unknown.
@@ -464,9 +464,9 @@ def test_loss_is_known_from_the_meta_leader() -> None:
     assert "only dead servers had APP/SAFE/single:" in refusal
 
 
-def test_an_account_of_which_nobody_can_ask() -> None:
+def test_an_account_without_a_user() -> None:
     (refusal,) = planned(unasked=frozenset(["OTHER"])).refusals
-    assert "it is unknown what only dead servers had of account OTHER" in refusal
+    assert "account OTHER has no user here, so it is unknown which of its streams only dead servers had" in refusal
     assert planned(unasked=frozenset(["OTHER"]), request=Request(DEAD, ["OTHER/*"])).refusals == ()
 
 
@@ -480,7 +480,7 @@ def test_a_dead_disk_that_goes_further() -> None:
     assert planned(hosts=hosts, request=Request(DEAD, ["APP/ORDERS"])).refusals == ()
 
 
-def test_survivors_that_differ_in_what_was_deleted() -> None:
+def test_survivors_that_differ_in_deleted_messages() -> None:
     """One that crashed and started again may have lost its last deletions."""
     differ = {("APP", "EVENTS"): {"n1": Stored(20, 20), "n2": Stored(5, 20), "n3": Stored(1, 19)}}
     (line,) = [line for line in planned(held=differ).page.lines if "APP/EVENTS" in line]
@@ -489,7 +489,7 @@ def test_survivors_that_differ_in_what_was_deleted() -> None:
     )
 
 
-def test_an_interrupted_rescue_goes_on() -> None:
+def test_an_interrupted_rescue_resumes() -> None:
     begun = Request(DEAD, begun=DEAD)
     cluster = broken(answer=["n1", "n2"], leader="n1")
     assert cluster.meta is not None

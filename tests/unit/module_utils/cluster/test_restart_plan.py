@@ -166,7 +166,7 @@ def test_a_supercluster_rolls_in_a_few_waves() -> None:
     assert len(plan_roll(state, [item.name for item in state.servers], zones, PARALLEL).batches) == 3
 
 
-def test_five_replicas_may_miss_two_when_asked() -> None:
+def test_five_replicas_may_miss_two_on_request() -> None:
     names = [f"n{number}" for number in range(5)]
     state = cluster(names, stream("A", names))
     rules = replace(PARALLEL, meta_headroom=0)
@@ -199,7 +199,7 @@ def test_raft_silent_servers_come_first_and_one_by_one() -> None:
     assert "did not answer" in plan.reasons[2]
     assert "canary" in plan.reasons[3]
     assert plan.lower_bound == 5
-    assert plan.problems == (), "what is on a raft-silent server is for the gate to judge"
+    assert plan.problems == (), "the gate decides about replicas on a raft-silent server"
     assert plan_roll(quiet, ["n3"], {}, RollRules()).batches == (("n3",),)
 
 
@@ -311,7 +311,7 @@ def test_a_consumer_in_memory_loses_its_position() -> None:
     assert lost(RollRules(r1_policy="move")) == lost(RollRules(), ["n1", "n3"]) == []
 
 
-def test_a_raft_silent_server_loses_what_it_has_in_memory() -> None:
+def test_a_raft_silent_server_loses_its_memory_streams() -> None:
     state = cluster(["n1", "n2", "n3"], replace(stream("CACHE", ["n2"]), storage="memory", messages=20))
     assert state.meta is not None
     peers = (Peer("n2", current=True, active=60), Peer("n3", current=True, active=0.5))

@@ -54,7 +54,7 @@ def test_expected_routes(one: dict[str, Any], other: dict[str, Any], routes: int
         (None, "s2_best", True),
     ],
 )
-def test_compression_is_compared_with_what_is_configured(configured: Any, now: str, as_configured: bool) -> None:
+def test_compression_is_compared_with_the_configuration(configured: Any, now: str, as_configured: bool) -> None:
     routes = [{"server": one, "name": other, "compression": now} for one, other in (("n2", "n1"), ("n1", "n2"))]
     notes = compression_notes(routes, configured)
     assert (notes == []) == as_configured
@@ -90,7 +90,7 @@ def remote(name: str, cluster: str, outbound: dict[str, int], configured: tuple[
     }
 
 
-def test_gateways_to_all_other_clusters_are_no_problem() -> None:
+def test_gateways_to_all_other_clusters_are_not_a_problem() -> None:
     servers = [remote("n1", "east", {"west": 7}, ("east", "west")), remote("n2", "west", {"east": 8})]
     assert gateway_problems(servers, ["east", "west"]) == []
 

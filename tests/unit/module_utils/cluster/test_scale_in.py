@@ -61,7 +61,7 @@ def test_the_meta_group_keeps_its_members_and_one_to_spare() -> None:
     assert codes(plan_scale_in(replace(silent, meta=None), ["n4"], ScaleInRules())) == ["meta_no_leader"]
 
 
-def test_a_server_that_left_is_no_reason() -> None:
+def test_a_server_that_left_is_not_an_obstacle() -> None:
     assert plan_scale_in(there(["n1", "n2", "n3"]), ["n4"], ScaleInRules()) == ScaleInPlan(order=("n4",), meta_after=3)
 
 

@@ -63,12 +63,12 @@ def test_the_format_of_an_index_names_its_first_series() -> None:
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
-def test_a_defect_ends_where_its_cure_begins(defect: Defect) -> None:
+def test_a_defect_affects_no_version_from_its_fix_on(defect: Defect) -> None:
     for first, last in defect.affected:
         assert parse_version(first) <= parse_version(last)
         assert defect.affects(first) and defect.affects(last)
-        assert defect.cures([last]), f"{last} has no cure"
-    assert not any(defect.affects(version) for version in defect.cured)
+        assert defect.fixes([last]), f"{last} has no fixed version"
+    assert not any(defect.affects(version) for version in defect.fixed)
     assert not any(defect.affects(later) for later in ("2.15.1", "2.16.0"))
     assert defect.source
 
@@ -110,7 +110,7 @@ def test_each_defect_is_one_line_however_many_versions_have_it() -> None:
     assert all(len(line) <= 240 for line in lines), lines
 
 
-def test_the_cure_is_newer_than_what_runs() -> None:
+def test_the_fixed_version_is_newer_than_the_running_one() -> None:
     (line,) = [line for line in version_warnings(["2.12.1"]) if "backed up" in line]
     assert line.endswith("fixed in 2.12.3")
     (line,) = [line for line in version_warnings(["2.11.1", "2.12.1"]) if "backed up" in line]

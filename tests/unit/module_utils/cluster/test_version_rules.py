@@ -353,7 +353,7 @@ def test_servers_metadata_and_defaults_are_not_in_the_way_of_2_9() -> None:
     }
 
 
-def test_a_run_that_was_interrupted_goes_on_from_a_mixed_cluster() -> None:
+def test_an_interrupted_run_resumes_from_a_mixed_cluster() -> None:
     state = running("2.10.27", "2.9.10")
     assert version_problems(state, NAMES, VersionRules("2.10.27")) == []
     skipping = version_problems(running("2.15.1", "2.10.27"), NAMES, VersionRules("2.15.1"))
@@ -368,7 +368,7 @@ def test_servers_that_are_left_behind_are_named() -> None:
     assert "n3 would stay at 2.9.10 while the others run 2.10.27" in problems[0].message
 
 
-def test_a_server_that_did_not_answer_is_told() -> None:
+def test_a_server_that_did_not_answer_is_reported() -> None:
     problems = version_problems(running("2.10.27"), [*NAMES, "n4"], VersionRules("2.10.27"))
     assert [(problem.code, problem.severity, problem.servers) for problem in problems] == [
         ("roll_version_unknown", "warning", ("n4",))
@@ -393,7 +393,7 @@ def test_api_levels() -> None:
     assert api_level("2.16.0") is None
 
 
-def test_an_unknown_level_is_no_reason() -> None:
+def test_an_unknown_level_is_not_an_obstacle() -> None:
     state = running("2.17.0", level=6)
     rules = VersionRules("2.16.0", allow_downgrade=True)
     assert codes(version_problems(state, NAMES, rules)) == {("roll_downgrade", "warning")}
@@ -401,7 +401,7 @@ def test_an_unknown_level_is_no_reason() -> None:
 
 @settings(deadline=None)
 @given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
-def test_permission_only_takes_errors_away(versions: list[str], target: str, level: int) -> None:
+def test_permission_only_removes_errors(versions: list[str], target: str, level: int) -> None:
     state = running(*versions, level=level)
     strict = version_problems(state, NAMES, VersionRules(target))
     lenient = version_problems(state, NAMES, VersionRules(target, True, True))
@@ -420,7 +420,7 @@ def test_server_already_on_the_target_is_not_a_reason(versions: list[str], targe
 
 @settings(deadline=None)
 @given(releases, releases, st.integers(0, 6))
-def test_an_upgrade_is_only_ever_refused_for_what_it_skips(version: str, target: str, level: int) -> None:
+def test_an_upgrade_is_refused_only_for_skipped_versions(version: str, target: str, level: int) -> None:
     problems = version_problems(running(version, level=level), NAMES, VersionRules(target))
     errors = {problem.code for problem in problems if problem.severity == ERROR}
     far = abs(SERIES.index(version.rpartition(".")[0]) - SERIES.index(target.rpartition(".")[0])) > 1

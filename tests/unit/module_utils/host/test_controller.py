@@ -43,7 +43,7 @@ def test_process_outside_this_controller_has_an_unknown_state(change: dict[str, 
 
 
 def test_owner_with_a_different_program_has_unknown_state() -> None:
-    assert run_is_alive("somebody@elsewhere process 1") is None
+    assert run_is_alive("ops@elsewhere process 1") is None
     assert run_is_alive({}) is None
 
 
@@ -68,7 +68,7 @@ def test_a_process_that_may_not_be_seen_is_alive(tmp_path: Path, monkeypatch: py
     assert run_is_alive(owner) is True
 
 
-def test_a_controller_without_proc_cannot_know(tmp_path: Path) -> None:
+def test_without_proc_it_is_unknown_whether_a_run_is_alive(tmp_path: Path) -> None:
     owner = run_identity(os.getpid(), "ops", proc=tmp_path)
     assert (owner["boot"], owner["pid_namespace"], owner["started"]) == ("", "", 0)
     assert run_is_alive(owner, tmp_path) is None

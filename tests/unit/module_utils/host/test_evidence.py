@@ -76,9 +76,9 @@ def collected(
 def test_total_time_is_bounded_and_omissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     slow = [Probe(f"{number}.txt", ("sleep", "30")) for number in range(20)]
-    found, files = collected(monkeypatch, slow, Bounds(command=0.2, whole=0.5))
+    found, files = collected(monkeypatch, slow, Bounds(command=0.2, total=0.5))
     assert time.monotonic() - started < 5
-    reasons = {row["what"]: row["reason"] for row in found.missing}
+    reasons = {row["item"]: row["reason"] for row in found.missing}
     assert reasons["0.txt"] == "sleep was ended after 0.2 s"
     assert reasons["19.txt"] == "the host's 0.5 s limit was reached"
     assert json.loads(files[INDEX]) == found.as_dict()
@@ -88,8 +88,8 @@ def test_total_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [Probe(f"{number}.txt", ("sh", "-c", "seq 1 100000")) for number in range(4)]
     found, files = collected(monkeypatch, many, Bounds(size=600_000))
     assert sum(len(text) for name, text in files.items() if name != INDEX) <= 600_000
-    assert {"0.txt", "1.txt"} <= {*found.files} | {row["what"] for row in found.cut + found.missing}
-    assert "3.txt" in {row["what"] for row in found.missing + found.cut}
+    assert {"0.txt", "1.txt"} <= {*found.files} | {row["item"] for row in found.cut + found.missing}
+    assert "3.txt" in {row["item"] for row in found.missing + found.cut}
 
 
 def test_end_of_a_log_is_kept_in_complete_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_end_of_a_log_is_kept_in_complete_lines(monkeypatch: pytest.MonkeyPatch,
     lines = files["server.log"].splitlines()
     assert lines[-1] == "line 999 password=[redacted]"
     assert all(line.endswith("password=[redacted]") for line in lines)
-    assert [row["what"] for row in found.cut] == ["server.log"]
+    assert [row["item"] for row in found.cut] == ["server.log"]
 
 
 def test_known_secrets_are_redacted_in_all_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_configuration_with_unknown_secrets_is_left_out(monkeypatch: pytest.Monk
     subject = Subject(files=(str(config),), left_out={str(config): "line 2: a block is not closed"})
     found, files = collected(monkeypatch, [], Bounds(), subject)
     assert "not-to-be-seen" not in str(files)
-    assert {"what": "configuration/hand.conf", "reason": "line 2: a block is not closed"} in found.missing
+    assert {"item": "configuration/hand.conf", "reason": "line 2: a block is not closed"} in found.missing
 
 
 def test_the_store_is_listed_and_not_read(tmp_path: Path) -> None:

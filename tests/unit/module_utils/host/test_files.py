@@ -156,8 +156,8 @@ def test_conflicting_path_is_named(tmp_path: Path) -> None:
         File(str(tmp_path / "folder"), 0o640).differs()
     with pytest.raises(FilesError, match="file exists and is not a directory"):
         Directory(str(tmp_path / "file"), 0o750).differs()
-    with pytest.raises(FilesError, match=r"name not found: 'nobody-knows'; nothing was changed"):
-        replace_all([File(str(tmp_path / "new"), 0o640, owner="nobody-knows")])
+    with pytest.raises(FilesError, match=r"name not found: 'no-such-user'; nothing was changed"):
+        replace_all([File(str(tmp_path / "new"), 0o640, owner="no-such-user")])
     assert sorted(folder_contents(tmp_path)) == ["file", "folder"]
 
 
@@ -173,8 +173,8 @@ def test_directories(tmp_path: Path) -> None:
     assert not inner.differs()
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")} == {0o750}
     assert Directory(inner.path, 0o700).differs()
-    assert Directory(inner.path, 0o750, owner="nobody-knows").differs()
-    assert not Directory(inner.path, 0o700, owner="nobody-knows", leave_foreign=True).differs()
+    assert Directory(inner.path, 0o750, owner="no-such-user").differs()
+    assert not Directory(inner.path, 0o700, owner="no-such-user", leave_foreign=True).differs()
     assert Directory(inner.path, 0o700, leave_foreign=True).differs()
 
 

@@ -21,7 +21,7 @@ SECRETS = {
     "in an included file": "hunter%three",
     "in JSON on one line": 'hunter"four',
     "of a route": "hunter%205",
-    "of a key that nobody knows": "hunter-six",
+    "of an unknown key": "hunter-six",
     "repeated where no secret belongs": "hunter-seven",
     "of an encrypted store": "hunter-eight",
     "in a comment": "hunter-nine",

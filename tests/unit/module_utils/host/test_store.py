@@ -180,7 +180,7 @@ def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
         assert store_owner(str(tmp_path)).peers == []
 
 
-def test_the_newest_index_tells_which_version_wrote_a_store(tmp_path: Path, folder: Path) -> None:
+def test_the_newest_index_shows_the_version_that_wrote_a_store(tmp_path: Path, folder: Path) -> None:
     assert store_owner(str(tmp_path)).index_format == 0
     meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
     (meta / "msgs").mkdir(parents=True)

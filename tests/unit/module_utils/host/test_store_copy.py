@@ -79,9 +79,9 @@ def test_a_store_that_is_not_there_is_not_an_empty_copy(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
-@pytest.mark.parametrize("looks", [[True], [False, True]])
-def test_store_of_a_running_server_is_not_copied(store: Path, tmp_path: Path, looks: list[bool]) -> None:
-    answers = iter(looks)
+@pytest.mark.parametrize("running", [[True], [False, True]])
+def test_store_of_a_running_server_is_not_copied(store: Path, tmp_path: Path, running: list[bool]) -> None:
+    answers = iter(running)
     with pytest.raises(StoreError, match=r"nats-server runs on .*: stop it"):
         copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 0, lambda: next(answers)))
     assert not (tmp_path / "copy").exists()

@@ -60,7 +60,7 @@ def test_this_host() -> None:
     assert found[1]["size_available"] is None
     assert memory_mb() > 64
     assert account("root", "root")["user"]["home"] == "/root"
-    assert account("nobody-knows", "no-group") == {"user": {}, "group_exists": False}
+    assert account("no-such-user", "no-group") == {"user": {}, "group_exists": False}
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_huge_pages(tmp_path: Path, text: str | None, wrong: int, known: int) ->
 
 
 @pytest.mark.parametrize(
-    ("synchronised", "units", "told", "settable"),
+    ("synchronised", "units", "finding", "settable"),
     [
         ("yes", "", "", False),
         ("no", "inactive\nactive\ninactive\ninactive\ninactive", "chronyd is running, but has no source yet", False),
@@ -149,7 +149,7 @@ def test_huge_pages(tmp_path: Path, text: str | None, wrong: int, known: int) ->
         (None, None, "set up chrony or systemd-timesyncd", True),
     ],
 )
-def test_the_clock(synchronised: str | None, units: str | None, told: str, settable: bool) -> None:
+def test_the_clock(synchronised: str | None, units: str | None, finding: str, settable: bool) -> None:
     def run_command(command: list[str], **_options: Any) -> tuple[int, str, str]:
         said = synchronised if command[0] == "timedatectl" else units
         if said is None:
@@ -157,4 +157,4 @@ def test_the_clock(synchronised: str | None, units: str | None, told: str, setta
         return 0, said, ""
 
     found = tunings.time_sync(run_command)
-    assert ("".join(found["findings"]).partition("; ")[2], found["settable"]) == (told, settable)
+    assert ("".join(found["findings"]).partition("; ")[2], found["settable"]) == (finding, settable)

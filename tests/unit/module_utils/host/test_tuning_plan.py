@@ -121,7 +121,7 @@ def by_its_former_value(host: Host) -> None:
 
 
 @pytest.mark.parametrize("change", [by_hand, by_its_former_value])
-def test_a_later_change_by_somebody_else_is_left_alone(host: Host, change: Callable[[Host], None]) -> None:
+def test_a_later_change_by_another_user_is_left_alone(host: Host, change: Callable[[Host], None]) -> None:
     tuned = carry_out(host, apply_steps(host, ["sysctl"]))
     change(tuned)
     assert [step.file for step in undo_steps(tuned, ["sysctl"])] == ["/etc/sysctl.d/60-nats-server.conf"]

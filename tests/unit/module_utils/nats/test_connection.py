@@ -44,7 +44,7 @@ def test_bad_addresses(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "expected"),
     [
         ({}, False),
         ({"tls_ca_file": "ca"}, True),
@@ -53,8 +53,8 @@ def test_bad_addresses(server: str) -> None:
         ({"servers": ("nats://a", "tls://b")}, True),
     ],
 )
-def test_when_tls_is_demanded(options: dict[str, object], wanted: bool) -> None:
-    assert ConnectionOptions(**{"servers": ("nats://a",), **options}).wants_tls is wanted  # type: ignore[arg-type]
+def test_when_tls_is_demanded(options: dict[str, object], expected: bool) -> None:
+    assert ConnectionOptions(**{"servers": ("nats://a",), **options}).wants_tls is expected  # type: ignore[arg-type]
 
 
 def test_the_most_telling_reason_comes_first() -> None:

@@ -206,7 +206,7 @@ def test_renamed_servers_are_not_members_of_their_meta_group() -> None:
     assert "an unknown server (id 44jzkV9D)" in found["meta_outsider"].message
 
 
-def test_a_member_that_alone_answers_or_whose_leader_counts_too_few_is_no_outsider() -> None:
+def test_a_member_is_not_an_outsider_if_it_answers_alone_or_its_leader_counts_too_few() -> None:
     names = ["n1", "n2", "n3"]
     alone = with_meta(meta_view("n1", {peer_id("n2"): "n2", peer_id("n3"): ""}))
     miscounted = with_meta(*(meta_view(name, other_names(names, name), "n1", size=2) for name in names))

@@ -135,11 +135,11 @@ def test_restore_failures_are_recorded_but_host_failures_are_not(
         yield ConnectionOptions(servers=("nats://127.0.0.1:1",))
 
     def restore(*_arguments: Any) -> None:
-        raise NatsFailure(code, "stream S was restored, but is not what was saved")
+        raise NatsFailure(code, "stream S was restored, but differs from its backup")
 
     monkeypatch.setattr(backup_drill, "throwaway_server", server)
     monkeypatch.setattr(backup_drill, "restore", restore)
-    with pytest.raises(NatsFailure, match="not what was saved") as caught:
+    with pytest.raises(NatsFailure, match="differs from its backup") as caught:
         drill(wanted, False)
     assert caught.value.code == (recorded or code)
     assert bool(load_catalogue(wanted.store).streams) == bool(recorded)

@@ -109,7 +109,7 @@ def test_a_secret_in_a_compressed_profile_keeps_it_out(tmp_path: Path) -> None:
         one.profile({**profile, "profile_name": "goroutine_1"}, b"goroutine of hunter22")
         index = one.publish(METADATA, {})
     assert index["missing"] == [
-        {"server": "n1", "what": "profile heap", "reason": "it was left out because it still contains a secret"}
+        {"server": "n1", "item": "profile heap", "reason": "it was left out because it still contains a secret"}
     ]
     with zipfile.ZipFile(tmp_path / "b.zip") as zipped:
         assert "capture/profiles/C1/n2__heap.prof" in zipped.namelist()
@@ -119,7 +119,7 @@ def test_a_secret_in_a_compressed_profile_keeps_it_out(tmp_path: Path) -> None:
 def test_a_secret_in_a_name_keeps_the_file_out(tmp_path: Path) -> None:
     with writer(tmp_path / "b.zip", "hunter22") as one:
         one.page({**TAGS, "server": "hunter22"}, {})
-        one.miss("host", "hunter22 said no", "hunter22")
+        one.miss("host", "hunter22 refused the login", "hunter22")
         index = one.publish(METADATA, {})
     assert not any("hunter22" in path for path in index["files"])
     with zipfile.ZipFile(tmp_path / "b.zip") as zipped:

@@ -109,7 +109,7 @@ def without_meta_leader(one: Cluster) -> Cluster:
 
 def planned(repair: Repair) -> list[Step]:
     steps = repair.plan()
-    assert [(step.finding.label, step.cure, step.refused) for step in steps] == [("APP/ORDERS/worker", "recreate", "")]
+    assert [(step.finding.label, step.fix, step.refused) for step in steps] == [("APP/ORDERS/worker", "recreate", "")]
     return steps
 
 

@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "state", "names", "code", "reason"),
+    ("options", "state", "names", "code", "reason"),
     [
         (
             MoveRequest("n1"),
@@ -93,19 +93,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_forbidden_moves_are_refused(
-    monkeypatch: pytest.MonkeyPatch, asked: MoveRequest, state: State, names: list[str], code: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, options: MoveRequest, state: State, names: list[str], code: str, reason: str
 ) -> None:
     monkeypatch.setattr(Mover, "read", lambda *_arguments: state)
 
-    def prepared(request: MoveRequest) -> Job:
-        (job,) = Mover(Connections(), request).prepare(cluster(names, state.stream), [("APP", state.stream.name)])  # type: ignore[arg-type]
+    def prepared(options: MoveRequest) -> Job:
+        (job,) = Mover(Connections(), options).prepare(cluster(names, state.stream), [("APP", state.stream.name)])  # type: ignore[arg-type]
         return job
 
-    failure = prepared(asked).failure
-    assert failure is not None and (failure.code, failure.server) == (code, asked.source)
+    failure = prepared(options).failure
+    assert failure is not None and (failure.code, failure.server) == (code, options.source)
     assert reason in failure.description and failure.description.endswith("Nothing was changed."), failure.description
     if code == "data_would_be_lost":
-        assert prepared(replace(asked, accept_loss=True)).failure is None
+        assert prepared(replace(options, accept_loss=True)).failure is None
 
 
 @pytest.mark.parametrize(("code", "ends_early"), [("unreachable", True), ("timeout", False)])

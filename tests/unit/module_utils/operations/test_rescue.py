@@ -131,7 +131,7 @@ def test_unaccepted_loss_is_refused_once_a_leader_reports_it(tmp_path: Path) -> 
         "Nothing was removed, and the meta group loses its leader again in five minutes"
     )
     assert "only dead servers had APP/SCRATCH" in failure.description
-    assert len(list(tmp_path.glob("rescue-*.json"))) == 1, "the next run goes on from what was held"
+    assert len(list(tmp_path.glob("rescue-*.json"))) == 1, "the next run resumes from the saved state"
 
 
 def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_stream_is_created_written_read_and_deleted() -> None:
         ({"CREATE": [LOST, CREATED]}, (3, "")),
     ],
 )
-def test_it_is_deleted_whatever_happened(answers: dict[str, Any], found: tuple[int, str]) -> None:
+def test_it_is_deleted_after_any_failure(answers: dict[str, Any], found: tuple[int, str]) -> None:
     server = Server(**answers)
     assert attempt(server, wait=60 if isinstance(answers.get("CREATE"), list) else 0.01) == found
     assert server.asked[-1] == "DELETE"

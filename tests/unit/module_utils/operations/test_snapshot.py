@@ -23,9 +23,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     Origin,
     Row,
     SnapshotWriter,
+    endpoint_rows,
     message_origin,
     meta_members,
-    rows_of,
     servers_summary,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
@@ -58,7 +58,7 @@ def everything(lake: Path) -> list[str]:
 @pytest.mark.parametrize("version", ["2.9.10", "2.10.27", "2.15.1"])
 def test_jsz_is_cut_without_losing_anything(version: str) -> None:
     for jsz in replies(version)["jsz"].values():
-        rows = list(rows_of("jsz", copy.deepcopy(jsz)))
+        rows = list(endpoint_rows("jsz", copy.deepcopy(jsz)))
         (whole,) = [row.data for row in rows if row.table == "jsz"]
         whole["account_details"] = [row.data for row in rows if row.table == "jsz_accounts"]
         for account in whole["account_details"]:
@@ -81,13 +81,13 @@ def test_jsz_is_cut_without_losing_anything(version: str) -> None:
 
 def test_further_pages_bring_only_their_accounts() -> None:
     page = {"streams": 1, "account_details": [{"name": "APP", "stream_detail": [{"name": "S"}]}]}
-    assert [row.table for row in rows_of("jsz", page, first=False)] == ["jsz_accounts", "jsz_streams"]
+    assert [row.table for row in endpoint_rows("jsz", page, first=False)] == ["jsz_accounts", "jsz_streams"]
 
 
 def test_rows_have_the_identity_of_an_account_as_other_endpoints_do() -> None:
     stream = {"name": "S", "config": {}, "consumer_detail": [{"name": "C"}]}
     page = {"account_details": [{"name": "APP", "id": "AKEY", "stream_detail": [stream]}]}
-    assert [row.keys["account"] for row in rows_of("jsz", page, first=False)] == ["AKEY"] * 3
+    assert [row.keys["account"] for row in endpoint_rows("jsz", page, first=False)] == ["AKEY"] * 3
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_rows_have_the_identity_of_an_account_as_other_endpoints_do() -> None:
     ],
 )
 def test_rows_of_other_endpoints(endpoint: str, answer: dict[str, Any], keys: list[dict[str, Any]]) -> None:
-    rows = list(rows_of(endpoint, answer))
+    rows = list(endpoint_rows(endpoint, answer))
     assert [row.keys for row in rows] == keys
     assert {row.table for row in rows} <= {endpoint}
 
@@ -137,7 +137,7 @@ def test_secrets_are_left_out_wherever_they_are() -> None:
 def test_limits_of_a_jwt_are_kept() -> None:
     claim = {"jti": "J", "exp": 1800000000, "nats": {"limits": {"conn": 10}, "signing_keys": ["A"]}}
     answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
-    (row,) = rows_of("accountz", answer)
+    (row,) = endpoint_rows("accountz", answer)
     assert without_secrets(row.data) == {"account_name": "APP", "expires": 1800000000, "limits": {"conn": 10}}
 
 
@@ -321,7 +321,7 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     )
     assert manifest["complete"]
     recorded = replies("2.10.27")
-    wanted = sum(len(list(rows_of("jsz", jsz))) for jsz in copy.deepcopy(recorded["jsz"]).values())
+    wanted = sum(len(list(endpoint_rows("jsz", jsz))) for jsz in copy.deepcopy(recorded["jsz"]).values())
     jsz = [name for name in manifest["tables"] if name.startswith("jsz")]
     assert sum(manifest["tables"][name]["rows"] for name in jsz) == wanted
     assert {line["server"] for line in lines(tmp_path / "lake", manifest, "jsz")} == {

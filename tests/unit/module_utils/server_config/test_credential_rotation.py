@@ -92,22 +92,22 @@ def test_another_password_of_a_name_that_stays_is_a_change_and_another_hash_of_i
     [("port", 4223, "port"), ("accounts", {"SYS": {}}, "accounts.APP"), ("debug", True, "debug")],
 )
 def test_everything_else_that_changes_is_listed(key: str, value: Any, path: str) -> None:
-    wanted = {**config(OLD), key: value}
-    assert path in user_plan(config(OLD), wanted, wanted, (), verify_password)["other"]
+    desired = {**config(OLD), key: value}
+    assert path in user_plan(config(OLD), desired, desired, (), verify_password)["other"]
 
 
 def test_changed_permissions_or_accounts_are_not_a_rotation() -> None:
-    wanted = config(OLD)
-    wanted["accounts"]["APP"]["users"][0]["permissions"] = RIGHTS
-    assert user_plan(config(OLD), wanted, wanted, (), verify_password)["other"] == ["APP: app"]
+    desired = config(OLD)
+    desired["accounts"]["APP"]["users"][0]["permissions"] = RIGHTS
+    assert user_plan(config(OLD), desired, desired, (), verify_password)["other"] == ["APP: app"]
 
 
 def test_users_outside_accounts_are_rotated_too_and_those_of_other_transports_are_not_tried() -> None:
     before = {"authorization": {"users": [{"user": "a", "password": HASHES["old"]}]}}
     entry = {"user": "b", "password": "new", "allowed_connection_types": ["MQTT"]}
     plain = {"authorization": {"users": [entry]}}
-    wanted = {"authorization": {"users": [{**entry, "password": HASHES["new"]}]}}
-    found = user_plan(before, wanted, plain, (), verify_password)
+    desired = {"authorization": {"users": [{**entry, "password": HASHES["new"]}]}}
+    found = user_plan(before, desired, plain, (), verify_password)
     assert [user["user"] for user in found["add_users"]["authorization"]["users"]] == ["b", "a"]
     assert found["known"] == []
 
@@ -163,8 +163,8 @@ def host(before: dict[str, str], after: dict[str, str]) -> HostCredentials:
 
 
 def route_host(before: tuple[str | None, str], after: tuple[str | None, str], tls: bool = True) -> HostCredentials:
-    wanted = routes(*after, tls=tls)
-    return HostCredentials(True, routes(*before, tls=tls), wanted, wanted)
+    desired = routes(*after, tls=tls)
+    return HostCredentials(True, routes(*before, tls=tls), desired, desired)
 
 
 def rotation(hosts: dict[str, HostCredentials], **options: Any) -> dict[str, Any]:
@@ -249,19 +249,19 @@ def test_unnecessary_rotation_is_reported() -> None:
 
 
 def with_debug(found: HostCredentials) -> HostCredentials:
-    return replace(found, wanted={**found.wanted, "debug": True})
+    return replace(found, desired={**found.desired, "debug": True})
 
 
 def with_another_route() -> HostCredentials:
-    wanted = routes("new", "new", host="n3", tls=True)
-    return HostCredentials(True, routes("old", "old", tls=True), wanted, wanted)
+    desired = routes("new", "new", host="n3", tls=True)
+    return HostCredentials(True, routes("old", "old", tls=True), desired, desired)
 
 
 def with_users_and_routes() -> HostCredentials:
-    loaded, wanted = (
+    loaded, desired = (
         {**config(users), **routes(word, word, tls=True)} for users, word in ((OLD, "old"), (BOTH, "new"))
     )
-    return HostCredentials(True, loaded, wanted, {**wanted, **config(BOTH, hashed=False)})
+    return HostCredentials(True, loaded, desired, {**desired, **config(BOTH, hashed=False)})
 
 
 #: A case in which a refusal fires, its words, and the nearest case in which it does not.
@@ -365,14 +365,14 @@ def accepted(configuration: dict[str, Any]) -> dict[str, str]:
 
 def test_users_are_never_refused_before_their_successors_are_accepted_everywhere() -> None:
     """Interrupted anywhere, as often as one likes, and started again; removal begins only in the phase for it."""
-    wanted = {"keep": "sys", "app_2": "new"}
+    desired = {"keep": "sys", "app_2": "new"}
     for seed in range(100):
         dice = random.Random(seed)
         loaded = [config({"keep": "sys", "app": "old"}) for _host in range(dice.randint(1, 4))]
         for phase in ("add", "remove"):
             while True:
                 hosts = {
-                    f"n{index}": HostCredentials(True, each, config(wanted), config(wanted, hashed=False))
+                    f"n{index}": HostCredentials(True, each, config(desired), config(desired, hashed=False))
                     for index, each in enumerate(loaded)
                 }
                 found = rotation(hosts, phase=phase)
@@ -394,9 +394,9 @@ def test_no_route_is_ever_refused() -> None:
         dice = random.Random(seed)
         loaded = [routes("old", "old", tls=True) for _host in range(dice.randint(2, 5))]
         while True:
-            wanted = routes("new", "new", tls=True)
+            desired = routes("new", "new", tls=True)
             found = rotation(
-                {f"n{index}": HostCredentials(True, each, wanted, wanted) for index, each in enumerate(loaded)}
+                {f"n{index}": HostCredentials(True, each, desired, desired) for index, each in enumerate(loaded)}
             )
             assert found["refusals"] == []
             if not found["steps"]:

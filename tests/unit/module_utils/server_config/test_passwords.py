@@ -52,7 +52,7 @@ def test_compared_passwords_are_hashed_but_sent_ones_are_not() -> None:
     assert hashed["jetstream"]["encryption_key"] == "key"
 
 
-def test_a_second_run_changes_nothing_and_a_new_password_or_cost_only_what_it_must() -> None:
+def test_a_second_run_changes_nothing_and_a_new_password_or_cost_only_its_hash() -> None:
     first = hash_passwords(CONFIG, cost=4)
     on_host = write_secrets(first)
     assert hash_passwords(CONFIG, previous=on_host, cost=4) == first

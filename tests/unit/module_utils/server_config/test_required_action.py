@@ -23,7 +23,7 @@ def need(
     running: dict[str, Any] | None = None,
     varz: dict[str, Any] | None = None,
     recorded: dict[str, Any] | None = None,
-    **wanted: Any,
+    **desired: Any,
 ) -> dict[str, Any]:
     """required_action for a healthy process on which each test changes one thing."""
     process = {
@@ -44,7 +44,7 @@ def need(
             "digest": "",
             "config_changed_at": LOADED_AT - 5,
             "tls_changed_at": 0,
-            **wanted,
+            **desired,
         },
     )
 
@@ -67,7 +67,7 @@ def test_a_stopped_server_is_started() -> None:
 
 
 @pytest.mark.parametrize(
-    "running, wanted, word",
+    "running, desired, word",
     [
         ({}, {"version": "2.15.1"}, "version"),
         ({"binary": "/opt/other/nats-server"}, {}, "/opt/other"),
@@ -76,9 +76,9 @@ def test_a_stopped_server_is_started() -> None:
     ],
 )
 def test_changed_binary_new_unit_or_raft_silence_need_a_restart(
-    running: dict[str, Any], wanted: dict[str, Any], word: str
+    running: dict[str, Any], desired: dict[str, Any], word: str
 ) -> None:
-    result = need(running=running, **wanted)
+    result = need(running=running, **desired)
     assert result["action"] == "restart"
     assert word in result["reasons"][0]
 
@@ -108,7 +108,7 @@ def test_the_digest_counts_more_than_the_times() -> None:
 def test_without_a_record_the_process_is_restarted() -> None:
     result = need(recorded={}, config_changed_at=LOADED_AT + 1)
     assert result["action"] == "restart"
-    assert "no record" in result["reasons"][0]
+    assert "not recorded" in result["reasons"][0]
 
 
 def test_a_renewed_certificate_is_reloaded() -> None:

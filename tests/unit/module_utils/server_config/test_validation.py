@@ -387,7 +387,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error accounts.APP.users[a].password",
         "is invalid",
     ),
-    ({"no_auth_user": "nobody"}, {}, "error no_auth_user", "not a user"),
+    ({"no_auth_user": "absent"}, {}, "error no_auth_user", "not a user"),
     (
         {"authorization": {"auth_callout": {"issuer": "A", "auth_users": ["app"]}}},
         {},
@@ -402,7 +402,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ({}, {"loaded": {"port": 4222}}, "warning accounts", "have the first users"),
     ({"no_auth_user": "app", "operator": "/jwt"}, {}, "error no_auth_user", "operator"),
-    ({"websocket": {"port": 1, "no_tls": True, "no_auth_user": "nobody"}}, {}, "error websocket.no_auth_user", "not a"),
+    ({"websocket": {"port": 1, "no_tls": True, "no_auth_user": "absent"}}, {}, "error websocket.no_auth_user", "not a"),
     ({"websocket": {"port": 1}}, {}, "error websocket.tls", "required"),
     ({"websocket": {"port": 1, "no_tls": True, "authorization": {"user": "a"}}}, {}, "error websocket.authorization", "own"),
     ({"mqtt": {"port": 1}, "server_name": None}, {}, "error server_name", "required for MQTT"),
@@ -441,11 +441,11 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("config", "context", "where", "says"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)]
+    ("config", "context", "where", "text"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)]
 )
-def test_a_problem_is_found(config: dict[str, Any], context: dict[str, Any], where: str, says: str) -> None:
+def test_a_problem_is_found(config: dict[str, Any], context: dict[str, Any], where: str, text: str) -> None:
     problems = found(config, context)
-    assert any(f"{severity} {option}" == where and says in message for severity, option, message in problems), problems
+    assert any(f"{severity} {option}" == where and text in message for severity, option, message in problems), problems
 
 
 def test_all_problems_come_at_once_and_errors_first() -> None:
@@ -455,7 +455,7 @@ def test_all_problems_come_at_once_and_errors_first() -> None:
 
 def test_every_rule_has_a_case_in_which_it_fires() -> None:
     fired = set()
-    for config, context, _where, _says in BAD:
+    for config, context, _where, _text in BAD:
         case, _notes = make_case(merged(SOUND, config), {**CONTEXT, **context})
         fired |= {rule.__name__ for rule in RULES if list(rule(case))}
     assert {rule.__name__ for rule in RULES} - fired == set()

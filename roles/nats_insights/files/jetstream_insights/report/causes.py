@@ -338,7 +338,7 @@ def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_G
         "servers": servers,
         "absent": sorted(absent),
     }
-    return causes.problem_of(data)
+    return causes.parse_problem(data)
 
 
 _META = "meta group"
