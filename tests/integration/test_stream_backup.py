@@ -407,6 +407,29 @@ def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..
     nothing_pends()
 
 
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+@pytest.mark.parametrize("stored", [0, 20])
+def test_messages_before_the_first_delivery_stay_pending(
+    site: Site, save: Callable[..., Path], retention: str, stored: int
+) -> None:
+    """An archive of 2.10 has no position for consumers that were created on an empty stream."""
+    name = f"FRESH{stored}{retention}"
+    site.add(name, 3, retention=retention)
+    site.produce(some_messages(name, stored))
+    policies = ["new"] if stored else ["new", "last"]
+    for policy in policies:
+        site.cluster.add_consumer(name, policy, deliver_policy=policy)
+    site.produce([(f"{name}.new", {}, b"x")] * 5)
+
+    def pending() -> dict[str, int]:
+        return {row["name"]: row["num_pending"] for row in site.api.consumers(name).rows}
+
+    wanted = dict.fromkeys(policies, 5)
+    assert wait_until(pending, wanted.__eq__, 20).done, pending()
+    restore(site, save(name), name)
+    assert wait_until(pending, wanted.__eq__, 20).done, pending()
+
+
 def test_copy_next_to_the_original(site: Site, save: Callable[..., Path], version: str) -> None:
     site.add("ORIGINAL", 1)
     site.cluster.add_consumer("ORIGINAL", "worker")

@@ -202,7 +202,7 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     replicas = config.get("num_replicas") or 1
     lowered = tuple(entry["name"] for entry in consumers if (entry["config"].get("num_replicas") or 0) > replicas)
     # An archive up to 2.14 cannot be changed within, but it can be sent without its consumers.
-    strip = not wanted.consumers or (manifest.format == TAR and bool(lowered))
+    strip = not wanted.consumers or (manifest.format == TAR and (bool(lowered) or any(map(skips_pending, consumers))))
     recreate = tuple(_fitted(entry, replicas) for entry in consumers if strip or not entry["in_archive"])
     caveats = [*_fewer_replicas(manifest, wanted, replicas), *_caveats(manifest, consumers, target, recreate)]
     if first_seq:
@@ -307,11 +307,24 @@ def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
         # A consumer without deliveries reports the message before its first one as delivered, in 2.10 with an ack floor
         # of 0 (consumer.go selectStartingSeqNo).
         floor = max(floor, delivered["stream_seq"])
-    at_the_end = config.get("deliver_policy") in ("new", "last", "last_per_subject")
-    if (floor or at_the_end) and retention != "workqueue":
+    if (floor or _starts_at_the_end(config)) and retention != "workqueue":
         config.pop("opt_start_time", None)
         config.update(deliver_policy="by_start_sequence", opt_start_seq=floor + 1)
     return config
+
+
+def skips_pending(entry: Config) -> bool:
+    """Return whether a server before 2.15 would restore a consumer behind its pending messages.
+
+    An archive has no position for a consumer that was created on an empty stream and has not delivered a message. Its
+    leader then starts again by the delivery policy, at the end of the restored stream (server/consumer.go
+    readStoredState; observed on 2.10.27)."""
+    delivered = entry.get("delivered") or {}
+    return _starts_at_the_end(entry["config"]) and not any(delivered.get(key) for key in ("consumer_seq", "stream_seq"))
+
+
+def _starts_at_the_end(config: Config) -> bool:
+    return config.get("deliver_policy") in ("new", "last", "last_per_subject")
 
 
 def begins_early(info: Config, last_seq: int) -> bool:
@@ -335,21 +348,35 @@ def _delivered(info: Config) -> dict[str, int]:
     return {"stream_seq": 0, "consumer_seq": 0, **(info.get("delivered") or {})}
 
 
-def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
+def idle_filters(state: Config, info: Config) -> tuple[str, ...]:
+    """Return the filters of a consumer that begins before the first message of its stream and reports none pending, ()
+    for all others."""
+    if info.get("num_pending") or _delivered(info)["stream_seq"] >= max(state.get("first_seq") or 0, 1):
+        return ()
+    return _filters(info["config"])
+
+
+def _filters(config: Config) -> tuple[str, ...]:
+    one = config.get("filter_subject")
+    return tuple(config.get("filter_subjects") or ([one] if one else ()))
+
+
+def too_few_pending(state: Config, consumers: Sequence[Config], stored: Collection[str]) -> list[str]:
     """Return a line for each consumer that reports fewer pending messages than the stream has after its position.
 
     The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a
     client that does not wait receives the reply that there are no messages. The state does not show how many
-    messages match a filter."""
+    messages match a filter. `stored`: the idle filters that at least one message matches."""
     found = []
     for info in consumers:
-        config = info["config"]
-        filtered = config.get("filter_subject") or config.get("filter_subjects")
-        if filtered or config.get("deliver_policy", "all") not in ("all", "by_start_sequence"):
-            continue
+        config, counted = info["config"], info.get("num_pending") or 0
         # Deleted messages can only lower the delivered number below this.
         delivered = max(_delivered(info)["stream_seq"] - max(state.get("first_seq") or 0, 1) + 1, 0)
-        least, counted = max((state.get("messages") or 0) - delivered, 0), info.get("num_pending") or 0
+        least = max((state.get("messages") or 0) - delivered, 0)
+        if _filters(config):
+            least = int(any(subject in stored for subject in idle_filters(state, info)))
+        elif config.get("deliver_policy", "all") not in ("all", "by_start_sequence"):
+            continue
         if counted < least:
             found.append(f"consumer {info['name']} has {counted} pending messages; at least {least} were expected")
     return found

@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     Target,
     consumers_part,
     differences,
+    idle_filters,
     plan_restore,
     recreated_config,
     require_restored,
@@ -387,11 +388,16 @@ def _consumers_settled(
     entries = prepared.plan.recreate if prepared.plan.strip else prepared.backup.manifest.consumers
     expected = {entry["name"] for entry in entries if entry["config"].get("durable_name")}
 
+    matched: dict[str, bool] = {}
+
     def read() -> tuple[Listing, list[str]]:
         # The state first: messages stored in between only raise the consumers' numbers.
         state = new_stream(lambda: api.stream(stream))["state"]
         found = new_stream(lambda: api.consumers_soon(stream, ELECTED))
-        return found, too_few_pending(state, list(found.rows))
+        rows = list(found.rows)
+        for subject in {subject for row in rows for subject in idle_filters(state, row)} - set(matched):
+            matched[subject] = api.first_message(stream, subject) is not None
+        return found, too_few_pending(state, rows, [subject for subject, stored in matched.items() if stored])
 
     def settled(seen: tuple[Listing, list[str]]) -> bool:
         found, few = seen

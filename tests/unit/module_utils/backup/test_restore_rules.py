@@ -291,6 +291,10 @@ def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: i
         (0, 84, {}, True),
         (60, 0, {"filter_subject": "S.1"}, False),
         (60, 0, {"filter_subjects": ["S.1", "S.2"]}, False),
+        (0, 0, {"filter_subject": "S.1"}, True),
+        (0, 1, {"filter_subject": "S.1"}, False),
+        (0, 0, {"filter_subject": "S.2"}, False),
+        (0, 0, {"filter_subjects": ["S.1", "S.2"], "deliver_policy": "new"}, True),
         (60, 0, {"deliver_policy": "last_per_subject"}, False),
         (100, 0, {}, False),
     ],
@@ -299,10 +303,24 @@ def test_consumer_counts_the_messages_of_its_stream(
     delivered: int, pending: int, config: dict[str, Any], few: bool
 ) -> None:
     info = {**consumer("a", **config), "delivered": {"stream_seq": delivered}, "num_pending": pending}
-    found = too_few_pending({"messages": 85, "first_seq": 11, "last_seq": 100} if delivered == 0 else FULL, [info])
+    state = {"messages": 85, "first_seq": 11, "last_seq": 100} if delivered == 0 else FULL
+    found = too_few_pending(state, [info], ["S.1"])
     assert bool(found) is few
     if few and delivered:
         assert found == ["consumer a has 39 pending messages; at least 40 were expected"]
+
+
+def test_consumers_without_a_position_in_the_archive_are_recreated() -> None:
+    fresh = consumer("fresh", floor=0, deliver_policy="new")
+    for entries, recreated in (
+        ([fresh, consumer("other")], ["fresh", "other"]),
+        ([consumer("moved", deliver_policy="new")], []),
+        ([consumer("all", floor=0)], []),
+    ):
+        for archive in (TAR, ENTRIES):
+            found = plan_restore(manifest(*entries, format=archive), Changes(), HERE)
+            names = [entry["name"] for entry in found.recreate]
+            assert (found.strip, names) == ((bool(recreated), recreated) if archive == TAR else (False, []))
 
 
 def test_the_consumers_of_an_archive_with_other_replicas() -> None:
