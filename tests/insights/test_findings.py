@@ -275,7 +275,7 @@ def test_severity_rises_and_texts_are_readable(judged: dict[str, list[Row]]) -> 
         for row in judged["critical in the last snapshot alone"]
         if row["check"] == "STREAM_107" and row["result"] == "fail"
     ]
-    assert (first["severity"], first["text"]) == ("warning", "3 messages, 0 B are lost; not in the snapshot before")
+    assert (first["severity"], first["text"]) == ("warning", "3 messages (0 B) are lost; not in the snapshot before")
     assert first["remedy"].startswith("`nats_stream_stepdown` (`account: A, stream: S`) to")
     cut_off = {row["check"]: row["value"] for row in judged["a counter fell within a start"] if row["result"] == "fail"}
     assert cut_off == {"SERVER_004": 3, "ACCOUNTS_202": 3}

@@ -135,8 +135,8 @@ def _made(lake: Lake, hour: datetime) -> bool:
 
 
 def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Join the files of an hour's snapshots after silver was made from them, because they are rarely read again. An hour with a
-    quarantine is left unchanged: a torn file would make the files joined after it unreadable."""
+    """Join the files of an hour's snapshots after silver was made from them, because they are rarely read again. An hour with
+    quarantined data is left unchanged: a torn file would make the files joined after it unreadable."""
     for hour, name in _hours(lake, "bronze/manifest"):
         few = len(lake.files.names(f"bronze/manifest/{name}")) < 2
         if hour + timedelta(hours=1) + keep.unused > now or few or not _made(lake, hour):

@@ -523,7 +523,7 @@ CHECKS = (
         fails="wal_bytes > :bytes",
         worse="wal_bytes > :critical",
         value="wal_bytes",
-        text="the log is {wal_bytes|bytes} large",
+        text="the size of the log is {wal_bytes|bytes}",
         rationale="It is not compacted: a member is behind, or snapshots fail. The log takes disk space from the "
         "streams.",
         remedy="RAFT_202; `nats_stream_stepdown`; `nats_stream_peer` for the member that is behind",
