@@ -16,7 +16,7 @@ import ssl
 import stat
 import threading
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.credentials import Certificates, Key, make_certificates, make_jwt, new_key, new_user
 from support.documents import Document
 from support.module_runs import Runner
-from support.nats_processes import free_ports
+from support.nats_processes import ONE_VERSION, VERSIONS, free_ports
 from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster
 
 pytestmark = pytest.mark.playbook
@@ -43,6 +43,8 @@ HUB = GROUPS["hub"]
 #: Ports on the page; on this machine each host of the hub has its own.
 WEBSOCKET, MQTT, LEAFNODES = "8443", "8883", "7422"
 MESSAGE = b"confidential" * 20
+#: Settings of the page that nats-server 2.10 lacks, with their first versions.
+NEWER = {"proxy_protocol": "2.12.2", "proxies": "2.12.0", "proxy_required": "2.12.0", "proxy": "2.12.1"}
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -51,8 +53,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 class ListenerSite(RoleCluster):
     """The inventory of the page. Its blocks are merged as a reader would merge them, with this machine's addresses."""
 
-    def __init__(self, root: Path, proxy_port: int) -> None:
-        super().__init__(root, [name for names in GROUPS.values() for name in names])
+    def __init__(self, root: Path, proxy_port: int, version: str) -> None:
+        super().__init__(root, [name for names in GROUPS.values() for name in names], version)
         self.groups = GROUPS
         self.proxy_port = proxy_port
         self.trusted, self.issuer = new_user(), new_key(nkeys.PREFIX_BYTE_ACCOUNT)
@@ -130,6 +132,13 @@ def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         else:
             result[name] = before + value if isinstance(before, list) else value
     return result
+
+
+def without(value: Any, names: Collection[str]) -> Any:
+    """Return the data without the keys of these names, at any depth."""
+    if isinstance(value, dict):
+        return {key: without(one, names) for key, one in value.items() if key not in names}
+    return [without(one, names) for one in value] if isinstance(value, list) else value
 
 
 def trusting(ca: Path) -> ssl.SSLContext:
@@ -247,8 +256,17 @@ def http_proxy() -> Iterator[tuple[HttpProxy, int]]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, http_proxy: tuple[HttpProxy, int]) -> Iterator[ListenerSite]:
-    made = ListenerSite(tmp_path_factory.mktemp("listeners"), http_proxy[1])
+def site(
+    version: str, tmp_path_factory: pytest.TempPathFactory, http_proxy: tuple[HttpProxy, int]
+) -> Iterator[ListenerSite]:
+    made = ListenerSite(tmp_path_factory.mktemp("listeners"), http_proxy[1], version)
+    if version == VERSIONS[0]:
+        refused = made.playbook("deploy", "--check", fails=True).output
+        for name, first in NEWER.items():
+            assert re.search(rf"\b{name}:? needs nats-server {first} or newer, the version is {version}", refused), (
+                refused
+            )
+        made.hosts = without(made.hosts, NEWER)
     with made.deployed():
         yield made
 
@@ -360,7 +378,7 @@ async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0.2)
 
 
-def test_branches_reach_the_hub(site: ListenerSite, http_proxy: tuple[HttpProxy, int]) -> None:
+def test_branches_reach_the_hub(site: ListenerSite, http_proxy: tuple[HttpProxy, int], version: str) -> None:
     async def run() -> None:
         async with client(site.url("h3")) as connection:
             await connection.jetstream(domain="hub").add_stream(
@@ -378,9 +396,11 @@ def test_branches_reach_the_hub(site: ListenerSite, http_proxy: tuple[HttpProxy,
 
     asyncio.run(run())
     hub = f"127.0.0.1:{site.listener_ports['h1'][WEBSOCKET]}"
-    assert (hub, f"nats:{site.variables['vault_proxy']}") in http_proxy[0].requests
+    by_proxy = (hub, f"nats:{site.variables['vault_proxy']}") in http_proxy[0].requests
+    assert by_proxy == (version != VERSIONS[0])
 
 
+@ONE_VERSION
 def test_clients_behind_proxies(site: ListenerSite) -> None:
     port = site.hosts["h1"]["nats_server_port"]
     web = ("web", site.variables["vault_web"])
