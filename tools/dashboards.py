@@ -199,7 +199,7 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Oldest backup",
             NUMBER,
-            "Age of the oldest among the streams' last backups.",
+            "Age of the last backup of the stream that has gone longest without one.",
             {"": _age("natsops_backup_oldest_timestamp_seconds")},
             unit="s",
         ),

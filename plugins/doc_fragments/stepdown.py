@@ -20,7 +20,7 @@ options:
     type: str
   placement:
     description:
-      - Where the server that leads must be.
+      - Required location of the leader.
     type: dict
     suboptions:
       cluster:

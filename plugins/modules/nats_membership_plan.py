@@ -230,7 +230,7 @@ meta:
   sample: {members: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1], size_after: 4, quorum_after: 3}
 problems:
   description:
-    - Reasons against leaving and its costs, as in M(natsops.jetstream.nats_cluster_health).
+    - Obstacles to the removal and its costs, in the form of M(natsops.jetstream.nats_cluster_health).
     - Codes are V(meta_no_leader), V(scale_in_too_few), V(scale_in_no_spare), V(scale_in_even), V(scale_in_no_room),
       V(scale_in_single_replica), V(scale_in_loss) and V(scale_in_unread_account).
   returned: success

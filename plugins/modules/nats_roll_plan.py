@@ -78,7 +78,7 @@ options:
     default: 1
   canary:
     description:
-      - Number of servers that go first, one by one. Those that lead the fewest groups are chosen.
+      - Number of servers to restart first, one by one. Those that lead the fewest groups are chosen.
     type: int
     default: 0
   r1_policy:

@@ -37,7 +37,7 @@ options:
       - A version that was installed from a source with a different checksum counts as not installed.
     type: str
   keep:
-    description: Remove the versions installed longest ago beyond this number. Without it nothing is removed.
+    description: Number of installed versions to keep; older installations are removed. Without it nothing is removed.
     type: int
   link:
     description: The link that selects a version. The version that it selects, and those that run, are never removed.

@@ -24,8 +24,8 @@ description:
     its ack floor.
   - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted
     one. If a stream cannot be saved, the others are still saved; the module then fails and names it.
-  - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server ends
-    with the module, even if the module is killed. The next run removes files left by a killed one.
+  - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server stops
+    when the module ends, even if the module is killed. The next run removes files left by a killed one.
 extends_documentation_fragment:
   - natsops.jetstream.stream_selection
   - natsops.jetstream.backup_store
@@ -58,7 +58,7 @@ options:
     required: true
   damaged:
     description:
-      - Streams to save although less was loaded than their files contain, in the form of O(streams).
+      - Streams to save even if nats-server loads fewer messages than their files contain, in the form of O(streams).
     type: list
     elements: str
     default: []

@@ -223,7 +223,7 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
 def meanwhile(
     monkeypatch: pytest.MonkeyPatch, method_name: str, when: Callable[[str], bool], work: Callable[[], Any]
 ) -> None:
-    """Do the work once, just before that method of the lake's files that makes changes visible to other jobs."""
+    """Do the work once, just before the lake calls the method that makes its changes visible to other jobs."""
     method = getattr(HadoopFiles, method_name)
 
     def late(self: HadoopFiles, name: str, *more: Any) -> Any:

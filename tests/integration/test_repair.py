@@ -256,7 +256,7 @@ def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_
     store.unlink(missing_ok=True)
 
     if cluster.version.startswith("2.10."):
-        # The server refuses this for lack of a spare server (10075), and does it nevertheless; 2.15 does not.
+        # 2.10 replies that there is no spare server (10075) but removes the member anyway; 2.15 does not remove it.
         with pytest.raises(AssertionError, match="peer"):
             cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": member_names(cluster, "ALL")[1]}, seconds=5)
         wait_for(repair, [("group_short", "APP/ALL")])

@@ -415,7 +415,7 @@ def down(name: str) -> None:
 
 
 def clear_dead(kind: str) -> None:
-    """Take away the labs named KIND-PID, or KIND-PID-…, of processes that were killed."""
+    """Remove the labs named KIND-PID or KIND-PID-… of killed processes."""
     for name in labs():
         found = re.fullmatch(rf"{kind}-(\d+)(-.*)?", name)
         if found and not Path("/proc", found.group(1)).exists():

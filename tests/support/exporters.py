@@ -94,7 +94,7 @@ class Exporter:
 
 
 def parse_series(text: str) -> Series:
-    """Return the samples of ours in the text format; the labels in the order of their names."""
+    """Return the exporter's samples in the text format, with the labels sorted by name."""
     return {
         (sample.name, *(value for name, value in sorted(sample.labels.items()) if name != "fleet")): sample.value
         for family in text_string_to_metric_families(text)

@@ -43,8 +43,8 @@ AWKWARD = {
 
 
 # Makes a start of the server raft-silent, a defect of some versions: it answers clients but sends nothing to its Raft
-# peers. A denied permission for the peers' inboxes causes the same until the process ends. The file gets its content
-# and time back once the server listens.
+# peers. Denying it the permission for its peers' inboxes silences it in the same way until the process ends. The file
+# gets its content and time back once the server listens.
 MUTE = r"""#!/bin/sh
 conf=/etc/nats-server/nats-server.conf
 left=$(cat /root/mute-starts)

@@ -133,7 +133,8 @@ class Member:
 
 
 def members(reader: Reader, start: bytes) -> Iterator[Member]:
-    """Yield the files of a tar, whose first bytes have been read. Raises ArchiveError, also where something follows its end."""
+    """Yield the files of a tar, whose first bytes have been read. Raises ArchiveError, also if data follows the end of
+    the archive."""
     extended: dict[str, str] = {}
     began = 0
     while True:

@@ -64,17 +64,17 @@ STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT
 #: Used percent of a store's file system from which the disk counts as the cause of a stopped JetStream.
 DISK_FULL = 95
 
-#: From here on a limit of JetStream counts as reached: percent of it. A message of 1 MiB does not fit any more then.
+#: Percent of a JetStream limit from which it counts as reached. A message of 1 MiB no longer fits.
 LIMIT_REACHED = 95
 
-#: How many messages stand for a cause that has more of them than fit.
+#: Number of messages shown for a cause that has more messages than fit.
 _EXAMPLES = 4
-#: How many names a line spells out.
+#: Maximum number of names in a line.
 _NAMES_SHOWN = 4
 
 #: HEALTHZ errors caused by the storage (filestore.go, jetstream_errors_generated.go).
 _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
-#: And when they have no meta leader, or are behind it (monitor.go healthz).
+#: HEALTHZ errors of servers without a meta leader or behind it (monitor.go healthz).
 _META_WORDS = ("meta leader", "meta layer")
 #: HEALTHZ errors while a server reads its store after a start.
 _RECOVERING_WORDS = ("still recovering",)
@@ -82,17 +82,17 @@ _RECOVERING_WORDS = ("still recovering",)
 
 @dataclass(frozen=True)
 class Scene:
-    """The context besides the problems. Each map is by server name and contains only known values.
+    """The state of the cluster apart from its problems. Each map is by server name and contains only known values.
 
     `answered`: the servers that answered. `clusters`: each server's cluster, including servers that do not answer.
-    `silence`: seconds since its last contact with the meta leader. `raft_silent`: servers that answer requests while
-    a leader receives nothing from them. `hosts`: the state of its host in words, such as "its host cannot be
-    reached". `disks`: used percent of its store's file system. `stopping`: the servers to be stopped.
-    `maintenance`: the servers in maintenance, each with a description. `delete_ranges`: whether servers may write
-    Raft entries that make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names.
+    `silence`: seconds since each server's last contact with the meta leader. `raft_silent`: servers that answer
+    requests while a leader receives nothing from them. `hosts`: the state of each server's host in words, such as "its
+    host cannot be reached". `disks`: used percent of the file system of each server's store. `stopping`: the servers
+    to be stopped. `maintenance`: the servers in maintenance, each with a description. `delete_ranges`: whether servers
+    may write Raft entries that make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names.
     `limits`: usage of the servers that have reached a limit of their JetStream, in words; `confined`: the streams and
-    consumers that cannot write, because too many members are on such servers. `in_steps`, `moving_first`: the
-    commands that stop fewer servers at a time, and that move single replicas off them first."""
+    consumers that cannot write, because too many members are on such servers. `in_steps`, `moving_first`: the commands
+    that stop fewer servers at a time, and that move single replicas off them first."""
 
     answered: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -115,9 +115,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class RootCause:
-    """One cause with its symptoms. `age`: seconds for which it has been known to last, None if unknown. `commands`:
+    """One cause with its symptoms. `age`: seconds since the cause was first seen, None if unknown. `commands`:
     commands to run, in this order. `assets`: the faulty streams and consumers, if the fault is their own. `lasting`:
-    waiting does not fix it, although it fixes other causes of its kind."""
+    waiting does not fix this cause, although it fixes others of its kind."""
 
     kind: str
     title: str
@@ -130,7 +130,7 @@ class RootCause:
 
     @property
     def severity(self) -> str:
-        """Return that of its worst problem."""
+        """Return the severity of its worst problem."""
         return ERROR if any(problem.severity == ERROR for problem in self.problems) else self.problems[0].severity
 
     @property
@@ -146,7 +146,7 @@ class RootCause:
         return [first[code].message for code in dict.fromkeys(problem.code for problem in self.problems)] + others
 
     def as_dict(self, evidence: int = 3) -> dict[str, Any]:
-        """Return it for a result, with this many messages of its problems."""
+        """Return the cause for a module's result, with this many messages of its problems."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -810,7 +810,7 @@ def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=lasting)
 
 
-#: Servers in a different place than in the inventory. Waiting does not fix that.
+#: Servers in a different place than in the inventory. Waiting does not fix a wrong cluster name.
 _MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
 
 
@@ -959,7 +959,7 @@ def _groups(subjects: Iterable[str]) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
-    """Return the names, of many the first few."""
+    """Return the names; only the first few of many."""
     found = sorted(set(names))
     if len(found) > _NAMES_SHOWN:
         return f"{', '.join(found[: _NAMES_SHOWN - 1])} and {len(found) - _NAMES_SHOWN + 1} more"

@@ -165,7 +165,8 @@ def result_name(check: str, options: Options) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """When a value has reached a threshold. `upper`: whether much is bad; `at`: whether the threshold itself counts."""
+    """The condition under which a value has reached a threshold. `upper`: whether high values are bad; `at`: whether a
+    value equal to the threshold counts."""
 
     upper: bool = True
     at: bool = True
@@ -197,7 +198,7 @@ class Bound:
 
 
 AT_LEAST, ABOVE, AT_MOST = Bound(), Bound(at=False), Bound(upper=False)
-#: Much is bad, unless critical is less than warning.
+#: High values are bad unless the critical threshold is below the warning threshold.
 EITHER = None
 
 
@@ -228,7 +229,7 @@ PAIRS: dict[str, dict[str, Bound | None]] = {
     "backup": {"age": ABOVE, "proof": ABOVE},
 }
 
-#: The thresholds that are only ever critical.
+#: The thresholds without a warning level.
 SINGLES: dict[str, dict[str, Bound]] = {
     "meta": {"lag_critical": ABOVE, "seen_critical": ABOVE},
     "jetstream": {"replica_lag_critical": ABOVE, "replica_seen_critical": ABOVE},
@@ -545,7 +546,8 @@ def _judge_streams(
     for name, reason in unknown.items():
         counts["no_leader"] += 1
         bad[name] = reason
-    reported = [info for info in streams if info["config"]["name"] not in unknown]  # an offline one is listed as both
+    # An offline stream is in both lists.
+    reported = [info for info in streams if info["config"]["name"] not in unknown]
     for info in reported:
         if not info.get("cluster"):
             continue
@@ -565,7 +567,7 @@ def _judge_streams(
 
 
 def _kind_of_trouble(group: RaftGroup, limits: Limits) -> str:
-    """Return which of the nats CLI's counters a stream falls under; the first that fits, as there."""
+    """Return the counter of the nats CLI for a stream; like the CLI, it takes the first that matches."""
     if not group.leaders:
         return "no_leader"
     if len(group.peers) != group.size - 1:
@@ -707,10 +709,10 @@ def _judge_single(result: Result, options: Options, option: str, value: float, t
 def _judge_last(
     result: Result, options: Options, name: str, sequence: Mapping[str, Any], now: datetime, texts: tuple[str, str]
 ) -> None:
-    """Judge when something last happened.
+    """Check the time since the last event.
 
-    Each server keeps that in memory only (consumer.go ldt, lat): a consumer that has worked, but whose leader was started
-    since, is UNKNOWN; the nats CLI calls it critical.
+    Each server keeps this time in memory only (consumer.go ldt, lat): a consumer that has worked, but whose leader was
+    started since, is UNKNOWN; the nats CLI calls it critical.
     """
     option = f"{name}_critical"
     said, never = texts
@@ -915,10 +917,10 @@ def check_credential(options: Options, claims: Mapping[str, Any], now: datetime)
 
 
 def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Result:
-    """Judge how long ago the streams of a backup directory were seen to be as saved, and when a restore of each was last proven.
+    """Check the age of the backup and of the last proven restore of each stream in a backup directory.
 
-    The worst stream counts. `age` is of the last run that saved a stream or found it as saved, `proof` of the last drill that
-    succeeded.
+    The worst stream counts. `age` counts from the last run that saved the stream or found it unchanged, `proof` from
+    the last successful drill.
     """
     result = Result("backup", result_name("backup", options))
     found = [
@@ -946,7 +948,8 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
 def _judge_oldest(
     result: Result, options: Options, stem: str, now: datetime, times: Mapping[str, str | None], word: str
 ) -> None:
-    """Compare the oldest of these times with the thresholds. A missing time counts as exceeding the highest threshold."""
+    """Compare the age of the oldest time with the thresholds. A missing time counts as exceeding the highest
+    threshold."""
     never = [name for name, time in times.items() if not time]
     wanted = options.get(f"{stem}_critical") is not None or options.get(f"{stem}_warn") is not None
     if never and wanted:

@@ -55,8 +55,9 @@ _ORDER = (CRITICAL, WARNING, NOTE)
 
 OK, FOUND, SKIPPED = "ok", "found", "skipped"
 
-#: From here on it is a finding: seconds of round trip (nats server check connection), seconds between two clocks,
-#: percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit SERVER_008).
+#: Values from which a measurement is a finding: seconds of round trip (nats server check connection), seconds between
+#: two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
+#: SERVER_008).
 MAX_RTT = 0.5
 MAX_CLOCK_SPREAD = 0.5
 STORAGE_WARNING, STORAGE_CRITICAL = 75, 90
@@ -85,9 +86,9 @@ _CLUSTER_OPTIONS = (
     "jetstream.limits",
     "feature_flags",
 )
-#: And on all servers of a supercluster.
+#: Options that should be equal on all servers of a supercluster.
 _SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
-#: Those that only change where data is placed.
+#: Options that only change the placement of data.
 _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
 
 #: The next step, by the beginning of a finding's code; the first match counts.
@@ -127,7 +128,7 @@ _NEXT = (
     ("certificate", "Renew the certificates: natsops.jetstream.deploy loads them with a reload."),
 )
 
-#: Problems of nats_cluster_health that stop work now. All others are warnings.
+#: Problems of nats_cluster_health that stop work now. All other problems are warnings.
 _CRITICAL_PROBLEMS = (
     "_no_leader",
     "_no_quorum",
@@ -446,7 +447,8 @@ def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, An
     """Return the kinds of warnings and errors of a server since its last start, the worst and the most frequent first: level,
     count, text of the last one, times of the first and the last.
 
-    `pid`: the running process; without one, lines of the last process count. Kinds differ in more than numbers and ids.
+    `pid`: the running process; without one, lines of the last process count. Lines that differ only in numbers and ids
+    are of one kind.
     """
     parsed = [found for found in map(_LOG_LINE.match, lines) if found]
     last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
@@ -500,8 +502,8 @@ def _options(evidence: Evidence) -> Check:
 
 
 def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:
-    """Yield a finding for each option with different values. Servers without JetStream are not compared in its
-    options, and different versions only in the options that both report."""
+    """Yield a finding for each option with different values. JetStream options are compared only on servers with
+    JetStream, and servers of different versions only by options that both report."""
     for option in options:
         values: dict[str, list[str]] = {}
         for server in servers:
@@ -607,7 +609,8 @@ def _disks(evidence: Evidence) -> Check:
 
 
 def _certificates(evidence: Evidence) -> Check:
-    """How long the certificates are good for, by each server's own clock (VARZ tls_cert_not_after, 2.11.12 and 2.12.4)."""
+    """The remaining validity of the certificates, by each server's own clock (VARZ tls_cert_not_after, 2.11.12 and
+    2.12.4)."""
     days: dict[str, float] = {}
     for server in evidence.with_endpoint("varz"):
         varz = server["varz"]
@@ -649,7 +652,7 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
 )
 
 
-#: Those that need no host and nothing but VARZ, and whose findings end when they are mended.
+#: Checks that only need VARZ, and whose findings end when the fault is fixed.
 _OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versions, _clocks, _storage, _certificates)
 
 

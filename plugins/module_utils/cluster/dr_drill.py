@@ -40,7 +40,8 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Counted:
-    """How many messages the copy had up to the last one that the drill took: `before` the drill at most, `after` it."""
+    """The number of the copy's messages up to the last one that the drill copied: at most `before` the drill, and
+    `after` it."""
 
     before: int
     after: int
@@ -57,7 +58,7 @@ def drill_subject(stream: str) -> str:
 
 
 def is_left(config: Mapping[str, Any], stream: str) -> bool:
-    """Return whether a stream is a throw-away copy of this one, such as a run left that was killed."""
+    """Return whether a stream is a throw-away copy of this one, for example one left by a killed run."""
     return bool((config.get("metadata") or {}).get(MARK) == stream)
 
 
@@ -120,7 +121,8 @@ def sample(first: int, last: int, count: int) -> list[int]:
 
 
 def miscounted(messages: int, counted: Counted) -> str:
-    """Return why the number of messages cannot be right, empty if it can. The site's copy changes during the drill."""
+    """Return the reason why the number of messages is wrong, empty if it is plausible. The site's copy changes during
+    the drill."""
     if messages < counted.after:
         return (
             f"the throw-away copy has {messages} messages, but the site's copy has {counted.after} up to the same "

@@ -41,7 +41,7 @@ def returning_config(
 
 
 def returned_config(config: Mapping[str, Any], failover: Failover) -> dict[str, Any]:
-    """Return the configuration with which the origin serves again, with the sources of its own that it had before."""
+    """Return the configuration with which the origin serves again, including its original sources."""
     result = {key: value for key, value in config.items() if key != "sources"}
     if failover.origin_config.get("sources"):
         result["sources"] = list(failover.origin_config["sources"])

@@ -40,7 +40,7 @@ FENCES = (SUBJECTS, SEALED, PERMISSIONS, DEAD)
 #: How a copy is promoted: its mirror is ended; its sources are; another stream takes over its messages.
 END_MIRROR, END_SOURCES, TAKE_OVER = "end mirror", "end sources", "take over"
 
-#: Since when an update may end a mirror (nats-server#7171).
+#: The first version in which an update may end a mirror (nats-server#7171).
 MIRROR_CAN_END = (2, 12)
 
 #: Settings that clients rely on and that a mirror does not copy from its origin.
@@ -104,7 +104,7 @@ def plan_failover(
     origin_name: str,
     wanted: Wanted,
 ) -> Plan:
-    """Return the steps for one stream. `release` is the site's. Raises Refusal."""
+    """Return the steps for one stream. `release` is the version of the site's servers. Raises Refusal."""
     protected = status.protected
     _require_copy(status)
     require_fence(protected, origin, origin_name, wanted)
@@ -157,7 +157,7 @@ def require_fence(protected: Protected, origin: Reading, origin_name: str, wante
 
 
 def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
-    """Raise Refusal when the origin took messages while it was watched."""
+    """Raise Refusal if the origin stored messages while it was watched."""
     if after != before:
         raise Refusal(
             "not_fenced",

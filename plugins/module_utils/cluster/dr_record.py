@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The records at a stream's second site: the last checkpoint of the origin, and the progress of a failover. Pure.
 
-They are stored in the metadata of one stream. That needs no permissions beyond those for managing streams, keeps the
-records next to the copies, and outlives the controller. Servers accept 128 KiB of metadata (stream.go
+They are stored in the metadata of one stream. Metadata needs no permissions beyond those for managing streams, is
+stored next to the copies, and outlives the controller. Servers accept 128 KiB of metadata (stream.go
 JSMaxMetadataLen).
 """
 
@@ -20,13 +20,13 @@ from typing import Any, Optional, Union
 
 SCHEMA = 1
 
-#: Bytes that all entries together may have, below the servers' limit.
+#: Maximum total bytes of the entries, below the servers' limit.
 MAX_BYTES = 120 << 10
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _CHECKPOINT, _FAILOVER, _FAILBACK, _DRILL = "checkpoint.", "failover.", "failback.", "drill."
 
-#: Letters of the reason that is kept of a drill.
+#: Maximum length of a drill's recorded reason.
 _REASON = 300
 
 

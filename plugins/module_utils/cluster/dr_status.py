@@ -43,8 +43,9 @@ SILENCE = 10.0
 
 @dataclass(frozen=True)
 class Protected:
-    """A stream of the origin and its copy at the site. `account`: None for that of the task's own user. `promoted`: the name
-    under which it serves at the site where its copy cannot (before 2.12). `subjects`: at the site; none for the origin's."""
+    """A stream of the origin and its copy at the site. `account`: None for the account of the task's user. `promoted`:
+    the name under which it serves at the site where its copy cannot (before 2.12). `subjects`: at the site; none for
+    the origin's."""
 
     account: Optional[str]
     stream: str
@@ -224,7 +225,7 @@ def _state(protected: Protected, origin: Reading, site: Reading) -> str:
 
 
 def _behind(origin: Reading, site: Reading) -> int:
-    """Return how many messages the site lacks at most: there may be gaps in the sequences that are counted."""
+    """Return the maximum number of messages that the site lacks: counted sequences may have gaps."""
     return 0 if origin.oldest is None else max(0, origin.last_seq - (site.position or 0))
 
 

@@ -50,7 +50,7 @@ def even_leaders(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[s
 
 
 def _components(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[list[int]]:
-    """Return the groups' indices, together those that share servers or one of several zones."""
+    """Return the groups' indices in sets that share servers or one of several zones."""
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -164,7 +164,7 @@ class _Assignment:
         return arcs
 
     def _cancel(self, cycle: Sequence[str]) -> None:
-        """Send leaders around the cycle, as many at once as make it better for sure."""
+        """Move leaders along the cycle, as many at once as certainly improve the result."""
         ways = [way for way in zip(cycle, [*cycle[1:], cycle[0]]) if way in self._ways]
         sources, targets = (Counter(end) for end in zip(*ways))
         losing, gaining = sources - targets, targets - sources
@@ -180,7 +180,7 @@ class _Assignment:
                 self._lead(index, target)
 
     def _lead(self, index: int, target: str) -> None:
-        """Let the target lead the group."""
+        """Make the target the leader of the group."""
         for _way, _cost, groups in self._ways_of(index):
             del groups[index]
         for name, change in ((self.leaders[index], -1), (target, 1)):

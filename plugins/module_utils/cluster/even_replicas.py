@@ -73,7 +73,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Step:
-    """A move: index of the group, from whom, to whom, and for which goal."""
+    """A move: index of the group, source, target, and goal."""
 
     group: int
     source: str
@@ -117,7 +117,7 @@ class _Placement:
         #: source → target → the movable groups that tags, zones and the other replicas permit there; computed on
         #: demand.
         self._ways: dict[str, dict[str, list[tuple[float, int]]]] = {}
-        #: (source, target) between which no useful move is left for now.
+        #: Pairs (source, target) without a useful move at present.
         self._tried: set[tuple[str, str]] = set()
 
     def steps(self) -> Iterator[Step]:
@@ -241,7 +241,8 @@ class _Placement:
         )
 
     def _most_kept(self, goal: int, source: str, target: str) -> float:
-        """Return the weight up to which a move leaves both servers within the tolerance of this goal, or does it good."""
+        """Return the maximum weight whose move keeps both servers within the tolerance of this goal or brings them
+        nearer to it."""
         load, fair, tolerance = self._load[goal], self._fair[goal], self._limits.tolerance
         within = min(load[source] - fair[source] * (1 - tolerance), fair[target] * (1 + tolerance) - load[target])
         return max(within, self._most(goal, source, target), 0.0)
@@ -250,7 +251,7 @@ class _Placement:
     # ----------------------------------------------------------------------------------------------
 
     def _take(self, step: Step) -> None:
-        """Carry the move out. Room freed on the source is not counted, because moves that run at the same time must all
+        """Apply the move. Room freed on the source is not counted, because moves that run at the same time must all
         fit."""
         group, members = self._groups[step.group], self._members[step.group]
         for goal in GOALS:

@@ -35,8 +35,8 @@ MAX_META_PENDING = 100
 #: Seconds after its start in which a server may still be creating assets that the meta group's log assigns to it.
 SETTLED_AFTER = 30.0
 #: HEALTHZ errors for a replica that is catching up (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9 gives
-#: no reason. Also those for a restored stream, in versions with that defect, and for a stream whose goroutine has
-#: ended.
+#: no reason. HEALTHZ also reports these errors for a restored stream, in versions with that defect, and for a stream
+#: whose goroutine has ended.
 _NOT_MONITORED = "monitor goroutine not running"
 _PASSING_FAULTS = frozenset({"stream catching up", "group node unhealthy", "stream missing", "is not current"})
 
@@ -111,7 +111,7 @@ def group_problems(
 
 
 def members_in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) -> frozenset[str]:
-    """Return the members that can be counted on: the leaders, and who answered and is in step by the sole leader's view."""
+    """Return the reliable members: the leaders, and members that answered and that the only leader reports in step."""
     return frozenset(group.leaders) | (answered & {peer.name for peer in group.peers if limits.in_step(peer)})
 
 
@@ -186,7 +186,7 @@ def lasting_asset_faults(cluster: Cluster) -> list[str]:
 
 
 def duplicate_problems(cluster: Cluster) -> list[Problem]:
-    """Return the names that several servers have, of each with its servers, the one that started last first."""
+    """Return each name that several servers have, with these servers, the last started one first."""
     by_name: dict[str, list[Server]] = {}
     for server in sorted(cluster.servers, key=lambda server: (server.uptime, server.id)):
         by_name.setdefault(server.name, []).append(server)

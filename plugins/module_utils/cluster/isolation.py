@@ -20,8 +20,8 @@ _ALIKE = (
 
 
 def isolation_reason(own: Mapping[str, Any], other: Mapping[str, Any], routes: Sequence[str]) -> str:
-    """Return why a server with the VARZ `own` has no routes to the one with the VARZ `other`. `routes`: the servers to which it
-    has some."""
+    """Return why a server with the VARZ `own` has no routes to the one with the VARZ `other`. `routes`: the servers to
+    which it has routes."""
     mine, theirs = own.get("cluster") or {}, other.get("cluster") or {}
     name = other.get("server_name", "the others")
     for key, option in _ALIKE:

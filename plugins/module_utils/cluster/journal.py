@@ -14,15 +14,15 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 
-#: The version of its schema that is read here.
+#: The version of the journal's schema that this module reads.
 VERSION = 1
 _DONE, _FAILED = "run_done", "run_failed"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of an operation. Times are seconds since 1970. `batch`: the one that began last, 0 before the first, `batches`: how
-    many there are. `took`: the seconds of each batch that is done."""
+    """A run of an operation. Times are seconds since 1970. `batch`: the number of the batch that began last, 0 before
+    the first; `batches`: the number of all batches. `took`: the seconds of each batch that is done."""
 
     name: str
     started: float
@@ -35,7 +35,7 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Return whether it has not ended. One that was killed has not either: its last event is old."""
+        """Return whether the run has not ended. A killed run has not ended either: its last event is old."""
         return self.state == "running"
 
     def seconds_left(self, now: float) -> Optional[float]:

@@ -79,9 +79,9 @@ def plan_leaders(
 ) -> LeaderPlan:
     """Return at most `most` moves (0 for any number) between the servers of the cluster with this name.
 
-    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: those whose leaders
-    can be requested to step down. Groups without a leader or without another member in step stay; so do servers that
-    are being drained.
+    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: accounts whose
+    leaders can be requested to step down. Groups without a leader or without another member in step stay; so do
+    servers that are being drained.
     """
     zone_of = {server.name: zones.get(server.name, "") for server in carriers(cluster, name)}
     servers = {server.name: server for server in cluster.servers}

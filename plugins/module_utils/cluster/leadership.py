@@ -28,7 +28,7 @@ HANDOVER = Limits(max_active=3.0)
 #: From this version a step-down request may name the next leader (jetstream_api.go).
 PREFERRED_SINCE = (2, 11)
 
-#: The actions for a group.
+#: The possible actions for a group.
 FITS, SINGLE, REFUSED, STEP_DOWN = "fits", "single", "refused", "step_down"
 
 

@@ -43,7 +43,7 @@ class LockDecision:
 
 
 def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
-    """Return who holds the lock of a host afterwards. `held`: who did, `now`: the host's clock."""
+    """Return the holder of a host's lock after the request. `held`: the holder before it, `now`: the host's clock."""
     foreign = held is not None and held["owner"] != request.owner
     if foreign and not request.break_foreign and (held is None or held["owner"] != request.take_over_from):
         return held

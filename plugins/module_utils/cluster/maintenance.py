@@ -56,7 +56,8 @@ class EntryPlan:
 
 
 def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] = ()) -> list[Problem]:
-    """Return a warning for each server in maintenance: that it is, or was forgotten there. `answered`: those that run."""
+    """Return a warning for each server in maintenance: that it is, or was forgotten there. `answered`: the servers
+    that answered."""
     return [
         Problem(
             OVERDUE if mark.overdue(now) else IN_MAINTENANCE,

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who joins a cluster, who leaves it, and why not: the run, the inventory and the live cluster compared. Pure: no I/O."""
+"""The servers that join or leave a cluster, and the obstacles, from a comparison of the run, the inventory and the
+live cluster. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def plan_membership(
             member.server_name in members_of_meta,
             request.reachable_hosts is None or member.host in request.reachable_hosts,
         )
-        # In the order of the plan: those that are down first.
+        # In the order of the plan, servers that are down come first.
         for member in sorted(request.leaving, key=lambda member: member.server_name in answering)
         if not request.returning
     )
@@ -217,7 +218,7 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
 
 
 def _run_refusals(request: Request) -> Iterable[str]:
-    """Yield why the run does not have the right hosts."""
+    """Yield the reasons why the run does not have the right hosts."""
     leaving = [name for member in request.leaving for name in (member.host, member.server_name) if name]
     if request.cluster_hosts is not None and request.run_hosts is not None:
         missing = [host for host in request.cluster_hosts if host not in request.run_hosts]

@@ -88,7 +88,7 @@ STATES = (
     "tolerated",
     "ok",
 )
-#: The parts of the insights report that become series: their number depends on the servers and zones.
+#: The tables of the insights report that become series; the number of series depends on the servers and zones.
 _FORECAST_SCOPES = ("cluster", "zone", "server")
 _FORECASTS = (("p10", "full_p10"), ("p50", "full_p50"), ("p90", "full_p90"))
 
@@ -189,10 +189,11 @@ METRICS: tuple[Metric, ...] = (
     # Backups, by their catalogue.
     Metric("natsops_backup_streams", "Streams by their backup: saved, failed, never, excluded.", ("state",)),
     Metric("natsops_backup_proofs", "Streams by their last drill: proven, failed, never.", ("state",)),
-    Metric("natsops_backup_oldest_timestamp_seconds", "Time of the oldest among the streams' last backups."),
+    Metric("natsops_backup_oldest_timestamp_seconds", "Last backup of the stream that has gone longest without one."),
     Metric("natsops_backup_newest_timestamp_seconds", "Time of the newest backup of a stream."),
     Metric(
-        "natsops_backup_oldest_proof_timestamp_seconds", "Time of the oldest among the streams' last proven restores."
+        "natsops_backup_oldest_proof_timestamp_seconds",
+        "Last proven restore of the stream that has gone longest without one.",
     ),
     Metric("natsops_backup_newest_proof_timestamp_seconds", "Time of the newest proven restore."),
     # Insights, by their last report.

@@ -31,8 +31,8 @@ _LEVEL_OF_EXCLUDING_TAGS = 2
 
 @dataclass(frozen=True)
 class ReplicaRequirements:
-    """The requirements of a stream's replica on its server. `size` and `max_bytes` are bytes, `ha_assets` is the number
-    of Raft groups that come with it: the stream's own, and those of its consumers, with more than one member."""
+    """The requirements of a stream's replica on its server. `size` and `max_bytes` are bytes, `ha_assets` is the
+    number of replicated Raft groups that the server gets: the stream's own and those of its consumers."""
 
     subject: str
     cluster: str
@@ -228,7 +228,7 @@ def _refusal(
 def _lasting_refusal(
     cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
 ) -> str | None:
-    """Return why this server may not take the replica regardless of room."""
+    """Return the reason why this server may not take the replica, apart from free space."""
     if server.name in leaving:
         return "is the server to be emptied"
     if server.cluster != need.cluster:

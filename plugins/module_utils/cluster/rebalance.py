@@ -299,7 +299,7 @@ def _stays(stream: Stream, answered: frozenset[str]) -> str:
 
 
 def _matters(group: RaftGroup, problem: Problem) -> bool:
-    """Return whether the problem is one for a move; up to 2.14 a consumer keeps an additional member after PEER.REMOVE."""
+    """Return whether the problem prevents a move; up to 2.14 a consumer keeps an additional member after PEER.REMOVE."""
     return problem.code != "consumer_replica_count" or len(group.members) < group.size
 
 

@@ -89,12 +89,12 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """Return its name without its kind, by the account's identity."""
+        """Return the asset's name without its kind, with the account's identity."""
         return self._with_account(self.account)
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the names that select it: with the account's name, or its identity."""
+        """Return the names that select the asset: with the account's name, or its identity."""
         return self.label, self.name
 
     def _with_account(self, account: str) -> str:
@@ -102,7 +102,7 @@ class Finding:
 
     @property
     def subject(self) -> str:
-        """Return its name as the health gate has it, such as "consumer APP/ORDERS/worker"."""
+        """Return the asset's name as in the health gate, such as "consumer APP/ORDERS/worker"."""
         return self.server if self.kind == "server" else f"{self.kind} {self.label}"
 
     @property

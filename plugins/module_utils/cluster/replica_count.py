@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes of the number of replicas of streams, and the obstacles. Pure: no I/O.
+"""Changes to the number of replicas of streams, and the obstacles to them. Pure: no I/O.
 
 The meta leader chooses the additional servers of a stream that gets more replicas; one that gets fewer keeps its leader
 (jetstream_cluster.go jsClusteredStreamUpdateRequest). A consumer without a number of its own follows its stream.
@@ -29,7 +29,7 @@ class ReplicaCount:
     """Streams by their names, with the wildcards * and ? (fnmatch), and their desired number of replicas. `account`:
     the identity of the account.
 
-    `consumers`: for consumers with a number of their own, `keep` it as far as the stream permits, or `follow` the
+    `consumers`: whether consumers with their own number `keep` it, as far as the stream permits, or `follow` the
     stream.
     """
 
@@ -67,7 +67,7 @@ class ReplicaCountChange:
 def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list[ReplicaCountChange]:
     """Return the changes that are needed, those that free room first, and each taking its room from the next.
 
-    A stream that more than one entry matches is the business of the first of them.
+    If several entries match a stream, the first one applies.
     """
     chosen: dict[tuple[str, str], tuple[Stream, ReplicaCount]] = {}
     for entry in wanted:

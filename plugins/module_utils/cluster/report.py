@@ -90,8 +90,8 @@ class Table:
 @dataclass(frozen=True)
 class Source:
     """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its row
-    of nats_server_info, `requested`: the requested endpoints. `catalogue`: of the backups, None if it was not read.
-    `route_compression`: the configuration of the servers."""
+    of nats_server_info, `requested`: the requested endpoints. `catalogue`: the catalogue of the backups, None if it
+    was not read. `route_compression`: the configuration of the servers."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]]
@@ -911,7 +911,7 @@ def _table_page(data: Mapping[str, Any], most: int) -> Page:
     bad = {place for place, row in enumerate(rows) if _is_bad(row)}
     found = table_page(data["title"], headings, rows, totals, bad, lambda chosen: _cells(columns, chosen, scale), most)
     if data["name"] == "clusters" and len(rows) == 1:
-        # The totals of the servers contain the same.
+        # The totals of the servers already contain these values.
         found = Page(found.lines)
     if data["name"] == "health" and not bad:
         found = Page(found.lines, (f"{data['title']}: {data['totals'][0]['status']}",))

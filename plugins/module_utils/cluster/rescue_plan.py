@@ -162,7 +162,7 @@ class Fate:
         return max(self.counts.values(), default=0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for a module's result."""
+        """Return the fate for a module's result."""
         return {
             "account": self.account,
             "account_name": self.account_name or self.account,
@@ -512,7 +512,7 @@ def _fate(stream: Stream, sight: Sight) -> Fate:
         holders={name: stored.last_seq or 0 for name, stored in sorted(known.items())},
         counts={name: stored.messages or 0 for name, stored in sorted(known.items()) if stored.last_seq == last},
         dead=tuple(sorted(frozenset(group.members) - sight.cluster.names)),
-        # By its members: after a rescue it may have fewer than it should.
+        # The majority of its members counts: after a rescue the stream may have fewer members than replicas.
         stalled=len(group.hosts) < len(group.members) // 2 + 1,
         in_memory=stream.storage == "memory",
         account_name=stream.account_name,

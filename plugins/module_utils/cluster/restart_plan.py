@@ -266,7 +266,7 @@ def _lost_positions(cluster: Cluster, running: Sequence[str], rules: RollRules) 
             if group.size != 1 or group.ephemeral or not touched or not delivered:
                 continue
             if stream.storage == "memory" and stream.group.size == 1:
-                # It ends with its messages.
+                # A stream in memory ends with its messages.
                 continue
             if not config.get("mem_storage") and stream.storage != "memory":
                 continue

@@ -81,7 +81,7 @@ class Defect:
     needs: str = ""
 
     def affects(self, version: str) -> bool:
-        """Return whether this version has it; False for texts that are not versions."""
+        """Return whether this version has the defect; False for texts that are not versions."""
         have = reported_version(version)
         return any(parse_version(first) <= have <= parse_version(last) for first, last in self.affected)
 

@@ -205,7 +205,7 @@ def _required_room(backup: Backup, server: _Server) -> int:
 
 def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
     """Restore the backup, save the stream again, compare both, and return the seconds of the restore. Raises
-    NatsFailure, not_proven for a difference."""
+    NatsFailure; its code is not_proven if the contents differ."""
     limits, store_bytes = message_limits(backup.manifest), 2 * room + SLACK
     started, began = time.monotonic(), time.time()
     # The directory is locked, and the leftovers of killed runs removed, as for a backup that is being written.

@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from support.forecasting import SCENARIOS, START, Days, Series, all_series, usage
 
-#: Days that a first forecast over 30 days needs to be calibrated, and of the forecasts that are judged: all weekdays.
+#: Days of data before the first calibrated 30-day forecast; the days of the evaluated forecasts, which include all
+#: weekdays.
 WARM = LONG + max(HORIZONS) + JUDGED
 JUDGED_DAYS = range(WARM, WARM + 35, 3)
 DAYS = JUDGED_DAYS[-1] + max(HORIZONS) + 1

@@ -22,7 +22,7 @@ esac
 
 
 class Unit:
-    """A unit of the systemctl, in a state that does not change."""
+    """A unit of the replaced systemctl, in a fixed state."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

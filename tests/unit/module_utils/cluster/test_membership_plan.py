@@ -325,7 +325,7 @@ def test_no_plan_stops_a_server_that_a_quorum_needs(among: Cluster, data: st.Dat
         return
     assert among.meta is not None
     behind = {peer.name for peer in among.meta.group.peers if not peer.current or peer.name not in among.names}
-    # Whether a leaving server is in step when it is stopped is for the gate to see.
+    # The gate checks whether a leaving server is in step when it is stopped.
     if behind & {item.member.server_name for item in found.leaving if item.answers}:
         return
     members = set(everybody)

@@ -47,7 +47,7 @@ def sized(name: str, members: list[str], size: int = 100) -> Stream:
 
 
 def tagged(among: Cluster, **tags: tuple[str, ...]) -> Cluster:
-    """Return the cluster with room on each server and a tag of its own, as the role gives it."""
+    """Return the cluster with free space and a unique tag on each server, as the role configures it."""
     servers = (
         replace(item, summary=ROOM, tags=(f"node:{item.name}", *tags.get(item.name, ()))) for item in among.servers
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
 
-#: An ordinary user that each Debian has.
+#: An unprivileged user that every Debian system has.
 USER = "daemon"
 
 
