@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from jetstream_insights import advisories, cli
-from jetstream_insights.advisories import Capture, Portion, captures_of, make_advisories
+from jetstream_insights.advisories import Capture, Portion, make_advisories, read_captures
+from jetstream_insights.compaction import Keep, maintain
 from jetstream_insights.files import HadoopFiles
 from jetstream_insights.lake import Lake, hours
-from jetstream_insights.maintenance import Keep, maintain
-from jetstream_insights.messages import SourceError
 from jetstream_insights.source import Settings
+from jetstream_insights.stream_client import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.nats_processes import APP_PASSWORD, NatsProcesses
@@ -62,7 +62,7 @@ def captures(site: Site, tmp_path: Path) -> list[Capture]:
     users = site.servers.accounts.items()
     reported = [{"fleet": "F", "account": account, "options": {**options, "user": user}} for account, user in users]
     (tmp_path / "streams.json").write_text(json.dumps(reported))
-    return captures_of(str(tmp_path / "streams.json"))
+    return read_captures(str(tmp_path / "streams.json"))
 
 
 def say(_text: str) -> None:
@@ -227,7 +227,7 @@ def test_streams_file_without_streams_is_rejected(text: str, reported: str, tmp_
     file = tmp_path / "streams.json"
     file.write_text(text)
     with pytest.raises(SourceError, match=reported):
-        captures_of(str(file))
+        read_captures(str(file))
 
 
 def test_command_refuses_invalid_options(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.captu
     import_archive,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
-from jetstream_insights.findings.of_clusters import SEEN
+from jetstream_insights.findings.cluster_checks import SEEN
 from jetstream_insights.findings.registry import Settings
-from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import make_findings
+from jetstream_insights.findings_job import make_findings
 from jetstream_insights.lake import Lake
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import Row, SparkSession
 from support.nats_processes import APP_PASSWORD, APP_USER, VERSIONS, NatsProcesses
 

@@ -31,8 +31,8 @@ from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge
 from jetstream_insights.findings.registry import Registry, Settings
 from jetstream_insights.findings.views import seconds_behind, stream_periods
-from jetstream_insights.jobs import empty
 from jetstream_insights.lake import Lake
+from jetstream_insights.silver_job import empty
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, binary

@@ -21,11 +21,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     SnapshotWriter,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import CONFIG_FIELDS, TABLES
-from jetstream_insights.fields import Bronze, columns_of
-from jetstream_insights.jobs import Hour, read_manifests
+from jetstream_insights.compaction import _write_pack
+from jetstream_insights.fields import Bronze, bronze_schema
 from jetstream_insights.lake import Lake, place
-from jetstream_insights.maintenance import _write_pack
-from jetstream_insights.silver import failures, of_table, server_names
+from jetstream_insights.silver import failures, server_names, table_rows
+from jetstream_insights.silver_job import Hour, read_manifests
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
@@ -147,9 +147,9 @@ def test_typed_columns_yield_the_same_rows_as_lines(
     lake = Lake(spark, str(root))
     assert set(found) == set(TABLES)
     for name, declared in TABLES.items():
-        lines, columns = (lake.bronze(found[name][form], columns_of(declared)) for form in FORMATS)
+        lines, columns = (lake.bronze(found[name][form], bronze_schema(declared)) for form in FORMATS)
         assert (lines.columns, columns.lines) == (None, None)
-        makes: list[Callable[[Bronze], DataFrame]] = [partial(of_table, declared), failures]
+        makes: list[Callable[[Bronze], DataFrame]] = [partial(table_rows, declared), failures]
         makes += [server_names] if name == "servers" else []
         for make in makes:
             one, other = make(lines), make(columns)
@@ -166,13 +166,13 @@ def test_configurations_stored_only_as_text_are_parsed(
     lake = Lake(spark, str(root))
     for name, declared in TABLES.items():
         if declared.config:
-            bronze = lake.bronze(found[name][PARQUET], columns_of(declared))
+            bronze = lake.bronze(found[name][PARQUET], bronze_schema(declared))
             assert bronze.columns is not None
             known, none = bronze.columns, F.lit(None).cast(bronze.columns.schema[CONFIG_FIELDS].dataType)
             older = Bronze(columns=known.withColumn(CONFIG_FIELDS, none))
-            expected = sorted(map(str, comparable(of_table(declared, bronze)).collect()))
+            expected = sorted(map(str, comparable(table_rows(declared, bronze)).collect()))
             assert known.where(F.col(CONFIG_FIELDS).isNull() & F.col("config").isNotNull()).isEmpty()
-            assert sorted(map(str, comparable(of_table(declared, older)).collect())) == expected
+            assert sorted(map(str, comparable(table_rows(declared, older)).collect())) == expected
 
 
 def test_pack_of_columns_and_lines_has_all_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_pack_of_columns_and_lines_has_all_rows(spark: SparkSession, tmp_path: P
     def streams() -> tuple[int, list[str]]:
         inputs = read_manifests(lake, [Hour(HOUR, lake.manifests(HOUR))])
         assert not inputs.broken
-        bronze = lake.bronze(inputs.files("jsz_streams"), columns_of(TABLES["jsz_streams"]))
-        rows = comparable(of_table(TABLES["jsz_streams"], bronze)).collect()
+        bronze = lake.bronze(inputs.files("jsz_streams"), bronze_schema(TABLES["jsz_streams"]))
+        rows = comparable(table_rows(TABLES["jsz_streams"], bronze)).collect()
         return len(inputs.sources["jsz_streams"].files), sorted(map(str, rows))
 
     files, before = streams()

@@ -17,7 +17,7 @@ from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.checks_file import ChecksFileError, Mute, read_checks
 from jetstream_insights.findings.document import views_page
 from jetstream_insights.findings.own_checks import columns_of_views, verify
-from jetstream_insights.judging import read_thresholds
+from jetstream_insights.findings_job import read_thresholds
 from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.muted import with_muted
 from jetstream_insights.report.shape import BY_NAME, dicts, filled, verdict

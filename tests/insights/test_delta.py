@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from jetstream_insights.compaction import Keep, maintain
 from jetstream_insights.delta import Described, describe
 from jetstream_insights.files import LakeError
-from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, columns
-from jetstream_insights.maintenance import Keep, maintain
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from support.fleet import START, Fleet

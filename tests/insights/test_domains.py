@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.days import make_gold
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
-from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import make_findings
+from jetstream_insights.findings_job import make_findings
+from jetstream_insights.gold_job import make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.content import make_report
 from jetstream_insights.report.shape import dicts
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage, write
 from support.lakes import published_rows

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.days import EVERYTHING, Wanted, hours_of, make_gold
+from jetstream_insights.compaction import Keep, Maintained, maintain
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import Settings
-from jetstream_insights.jobs import make_silver
+from jetstream_insights.gold_job import EVERYTHING, Wanted, day_hours, make_gold
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake
-from jetstream_insights.maintenance import Keep, Maintained, maintain
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage
 from support.lakes import few_gold_tables, few_silver_tables, published_rows
@@ -64,12 +64,12 @@ class Made:
         self.path, self.lake = path, Lake(spark, str(path), little)
 
     def gold(self, force: bool = False, wanted: Wanted = EVERYTHING) -> None:
-        make_silver(self.lake, hours_of(DAY), quiet)
+        make_silver(self.lake, day_hours(DAY), quiet)
         assert make_gold(self.lake, [DAY], quiet, force, wanted=wanted).made == 1
 
     def runs(self) -> dict[int, str]:
         """Return which run made the facts of each hour that has some."""
-        pointers = {one.hour: self.lake.pointer(FACTS, one) for one in hours_of(DAY)}
+        pointers = {one.hour: self.lake.pointer(FACTS, one) for one in day_hours(DAY)}
         return {number: pointer["run"] for number, pointer in pointers.items() if pointer}
 
     def tables(self) -> dict[str, list[Any]]:

@@ -20,9 +20,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.captu
 from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.cluster_checks import IN_STEP, LAG, SEEN
 from jetstream_insights.findings.evaluate import RESULTS, judge, summary
 from jetstream_insights.findings.lifetime import findings
-from jetstream_insights.findings.of_clusters import IN_STEP, LAG, SEEN
 from jetstream_insights.findings.registry import (
     NAMING,
     Check,

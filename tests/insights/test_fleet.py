@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
-from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage, recorded_stream
 from support.lakes import few_silver_tables

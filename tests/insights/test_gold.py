@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.days import hours_of, make_gold
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
 from jetstream_insights.gold.health import logged
-from jetstream_insights.jobs import make_silver
+from jetstream_insights.gold_job import day_hours, make_gold
 from jetstream_insights.lake import Lake
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
 from support.lakes import few_gold_tables, published_rows
@@ -61,7 +61,7 @@ def gold(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gold:
         FLEET.write(path, at)
     lake = Lake(spark, str(path), little=True)
     both = [START.date(), (START + timedelta(days=1)).date()]
-    make_silver(lake, [hour for day in both for hour in hours_of(day)], lambda _text: None)
+    make_silver(lake, [hour for day in both for hour in day_hours(day)], lambda _text: None)
     assert make_gold(lake, both, lambda _text: None, settings=Settings(maintenance=(UPGRADE,))).made == 2
     return Gold([published_rows(path, "gold", day) for day in both])
 
@@ -306,7 +306,7 @@ def test_day_is_recomputed_after_the_previous_day_changed_settings(spark: SparkS
         small.write(tmp_path, moment)
     lake = Lake(spark, str(tmp_path), little=True)
     first, second = START.date(), (START + timedelta(days=1)).date()
-    make_silver(lake, [hour for day in (first, second) for hour in hours_of(day)], lambda _text: None)
+    make_silver(lake, [hour for day in (first, second) for hour in day_hours(day)], lambda _text: None)
     wanted = few_gold_tables("consumer_lag")
 
     def made(*gold_days: date, max_lag: int = DEFAULTS.max_lag) -> int:

@@ -20,7 +20,7 @@ from jetstream_insights.gold import FACTS, TABLES, columns
 from jetstream_insights.gold.accounts import account_usage, flows, stocks
 from jetstream_insights.gold.activity import activity, counters, waiting
 from jetstream_insights.gold.balance import gini
-from jetstream_insights.gold.capacity import capacity, growth, sums_of
+from jetstream_insights.gold.capacity import capacity, growth, summed_usage
 from jetstream_insights.gold.changes import changes, suspects
 from jetstream_insights.gold.common import DEFAULTS, group_state, middle, pair_slopes
 from jetstream_insights.gold.consumers import consumer_lag, lags
@@ -449,7 +449,7 @@ def test_sums_need_all_expected_servers(spark: SparkSession) -> None:
         if (hour, server) != (2, "n2")
     ]
     wanted = [("fleet", LAST, hour, server) for hour, servers in expected.items() for server in servers]
-    found = sums_of(
+    found = summed_usage(
         spark.createDataFrame(rows, form),
         spark.createDataFrame(wanted, "fleet string, day date, hour int, server string"),
         "cluster",

@@ -15,10 +15,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data
 from jetstream_insights import document
 from jetstream_insights.cli import DONE, main
-from jetstream_insights.days import make_gold
 from jetstream_insights.gold import TABLES
-from jetstream_insights.jobs import make_silver
+from jetstream_insights.gold_job import make_gold
 from jetstream_insights.lake import Lake
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.lakes import published_rows
 from support.snapshots import HOUR, RECORDED, live_cluster, recorded, write_snapshot

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from jetstream_insights.cli import DONE, main
-from jetstream_insights.days import hours_of
+from jetstream_insights.compaction import Keep, Maintained, maintain
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.lifetime import COLUMNS
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import Looks, looks_of, make_findings
+from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
+from jetstream_insights.gold_job import day_hours
 from jetstream_insights.lake import JUDGED, Lake
-from jetstream_insights.maintenance import Keep, Maintained, maintain
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.lakes import DAY, Golden, few_silver_tables, published_rows
@@ -47,14 +47,14 @@ class Made:
         self.path, self.day, self.lake = path, day, Lake(spark, str(path), little)
 
     def silver(self) -> None:
-        make_silver(self.lake, hours_of(self.day), quiet)
+        make_silver(self.lake, day_hours(self.day), quiet)
 
     def findings(self, wanted: Settings = ALL, force: bool = False) -> None:
         assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
 
     def runs(self) -> dict[int, str]:
         """Return which run judged each hour that is."""
-        pointers = {hour.hour: self.lake.pointer(JUDGED, hour) for hour in hours_of(self.day)}
+        pointers = {hour.hour: self.lake.pointer(JUDGED, hour) for hour in day_hours(self.day)}
         return {hour: pointer["run"] for hour, pointer in pointers.items() if pointer}
 
     def tables(self) -> dict[str, list[str]]:
@@ -231,10 +231,10 @@ def test_hours_without_silver_keep_their_results(
 def test_last_snapshot_of_each_fleet_and_hour_is_sampled() -> None:
     first = [("A", 3, "a3", 2), ("A", 1, "a1", 0), ("A", 4, "a4", 2)]
     others = [("C", 9, "c9", 6), ("B", 2, "b2", 2), ("B", 5, "b5", 4)]
-    assert looks_of([*others, *first]) == {
-        0: Looks(["a1"], set()),
-        2: Looks(["a4", "b2"], {2}),
-        4: Looks(["b5"], {2}),
-        6: Looks(["c9"], set()),
+    assert hourly_samples([*others, *first]) == {
+        0: Samples(["a1"], set()),
+        2: Samples(["a4", "b2"], {2}),
+        4: Samples(["b5"], {2}),
+        6: Samples(["c9"], set()),
     }
-    assert looks_of(()) == {}
+    assert hourly_samples(()) == {}

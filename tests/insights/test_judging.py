@@ -11,13 +11,13 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from jetstream_insights.cli import DONE, FOUND, main, of_journal, windows_of
-from jetstream_insights.days import touches
+from jetstream_insights.cli import DONE, FOUND, journal_windows, main, maintenance_window
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings_job import read_hosts, read_thresholds
 from jetstream_insights.gold.common import Maintenance
-from jetstream_insights.judging import read_hosts, read_thresholds
+from jetstream_insights.gold_job import touches
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
 from support.lakes import few_silver_tables
@@ -173,19 +173,19 @@ def test_invalid_hosts_files_are_refused(tmp_path: Path, content: str) -> None:
 
 def test_journal_marks_planned_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "C1.jsonl"
-    assert list(windows_of(None)) == list(windows_of(journal)) == []
+    assert list(journal_windows(None)) == list(journal_windows(journal)) == []
     assert f"There is no journal {journal} yet" in capsys.readouterr().err
     roll = {"version": 1, "run": "r1", "cluster": "C1", "hosts": ["n1"]}
     times = ("2026-11-21T10:00:00.000Z", "2026-11-21T10:05:00.000Z")
     events = [{**roll, "time": time, "event": event} for time, event in zip(times, ("batch_started", "batch_done"))]
     journal.write_text("".join(json.dumps(event) + "\n" for event in events))
-    (window,) = map(of_journal, windows_of(journal))
+    (window,) = map(maintenance_window, journal_windows(journal))
     begin = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
     assert window == Maintenance(begin, begin + timedelta(minutes=5), ("n1",))
     touched = [day for day in range(18, 26) if touches(window, date(2026, 11, day))]
     assert touched == [20, 21, 22]
     with pytest.raises(LakeError, match="--journal"):
-        windows_of(tmp_path)
+        journal_windows(tmp_path)
 
 
 def test_only_the_report_requires_an_output() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights import jobs, maintenance
+from jetstream_insights import compaction, silver_job
+from jetstream_insights.compaction import Keep, Maintained, maintain
 from jetstream_insights.files import HadoopFiles
-from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, place
-from jetstream_insights.maintenance import Keep, Maintained, maintain
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.lakes import few_silver_tables
@@ -88,7 +88,7 @@ def test_small_files_are_joined_and_old_ones_removed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
-    for module in (jobs, maintenance):  # as if they ran at that time
+    for module in (silver_job, compaction):  # as if they ran at that time
         monkeypatch.setattr(
             module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}"
         )

@@ -17,8 +17,8 @@ from typing import Any
 
 import nats
 import pytest
-from jetstream_insights import messages
-from jetstream_insights.messages import (
+from jetstream_insights import stream_client
+from jetstream_insights.stream_client import (
     BATCHES,
     CONSUMER,
     SINGLE,
@@ -31,7 +31,7 @@ from jetstream_insights.messages import (
     matches,
     read_range,
     sequence_at,
-    state_of,
+    stream_state,
 )
 from support.streams import SEED, Message, Site, read_messages, running_site
 
@@ -70,7 +70,7 @@ def streams(site: Site) -> dict[str, list[Message]]:
 def state(site: Site, name: str, *subjects: str) -> tuple[Stream, State]:
     stream = Stream(name, subjects)
     with Connection(site.login) as connection:
-        return stream, state_of(connection, stream)
+        return stream, stream_state(connection, stream)
 
 
 def read(
@@ -119,7 +119,7 @@ def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.Mo
     site.add_stream(stream_name, allow_direct=name == "DIRECT", retention=retention)
     sizes = [10] * 300 + [700_000] * 5 + [10] * 20 + [30_000] * 40
     site.publish_sizes(stream_name, sizes)
-    monkeypatch.setattr(messages, "BATCH_BYTES", 100_000)
+    monkeypatch.setattr(stream_client, "BATCH_BYTES", 100_000)
     stream, found = state(site, stream_name)
     wanted = Range(1, found.last, found.created, found.way)
     batches = [rows.data for rows in read_range(site.login, stream, wanted, True)]
@@ -145,7 +145,7 @@ def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pyte
     monkeypatch.setattr(Connection, "_tapped", tapped)
     assert len(read(site, stream, found, 1, 9)) == 9
     assert len(set(one)) == 1, "the messages differ in size"
-    monkeypatch.setattr(messages, "BATCH_BYTES", 3 * one[0])
+    monkeypatch.setattr(stream_client, "BATCH_BYTES", 3 * one[0])
     login = replace(site.login, patience=0.0)
     assert len(read(site, stream, found, 1, 9, login=login)) == 9
 
@@ -206,7 +206,7 @@ def test_messages_removed_before_reading_are_reported(site: Site, name: str, mon
     with pytest.raises(SourceError, match="up to 100 messages were removed"):
         read(site, stream, found, 1, 100)
     # A message that is removed after it was read is not a loss.
-    monkeypatch.setattr(messages, "BATCH_MESSAGES", 83)
+    monkeypatch.setattr(stream_client, "BATCH_MESSAGES", 83)
     reading = read_range(site.login, stream, Range(201, 500, found.created, found.way), fail_on_data_loss=True)
     got = next(reading).sequences
     site.api(f"STREAM.PURGE.{name}", {"seq": got[-1] + 1})
@@ -224,7 +224,7 @@ def test_reader_survives_a_server_restart(site: Site, monkeypatch: pytest.Monkey
     site.add_stream("PATIENT", allow_direct=True)
     site.publish("PATIENT", 3000)
     stream, found = state(site, "PATIENT")
-    monkeypatch.setattr(messages, "BATCH_MESSAGES", 400)
+    monkeypatch.setattr(stream_client, "BATCH_MESSAGES", 400)
     got: list[int] = []
     for number, rows in enumerate(read_range(site.login, stream, Range(1, 3000, found.created, found.way), True)):
         got += rows.sequences
@@ -276,7 +276,7 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
 @pytest.mark.parametrize(("change", "reported"), [pytest.param(*row[1:], id=row[0]) for row in refusals()])
 def test_refusals(site: Site, change: Callable[[Login], Login], reported: str) -> None:
     with Connection(change(site.login)) as connection, pytest.raises(SourceError, match=reported) as caught:
-        connection.patiently(lambda: state_of(connection, Stream("ANY")))
+        connection.with_retries(lambda: stream_state(connection, Stream("ANY")))
     assert "secret" not in str(caught.value)
 
 
@@ -284,7 +284,7 @@ def test_login_with_an_nkey(site: Site) -> None:
     site.add_stream("KEYED")
     login = replace(site.login, user=None, password=None, nkey_seed=SEED.decode())
     with Connection(login) as connection:
-        assert state_of(connection, Stream("KEYED")).last == 0
+        assert stream_state(connection, Stream("KEYED")).last == 0
 
 
 def test_missing_stream_is_reported(site: Site) -> None:
@@ -292,7 +292,7 @@ def test_missing_stream_is_reported(site: Site) -> None:
         Connection(site.login) as connection,
         pytest.raises(SourceError, match=r"no stream NONE in this account \(of nats://127"),
     ):
-        state_of(connection, Stream("NONE"))
+        stream_state(connection, Stream("NONE"))
 
 
 def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
             cluster.publish("WIDE", 9000, begin=101)
             stream = Stream("WIDE")
             with Connection(login) as connection:
-                found = state_of(connection, stream)
+                found = stream_state(connection, stream)
             assert found.way == BATCHES
             assert len(read(cluster, stream, found, 1, found.last, login=login)) == found.last
         finally:

@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 from jetstream_insights.cli import FOUND, main
 from jetstream_insights.collection import module_util
-from jetstream_insights.days import usual_intervals
 from jetstream_insights.findings import REGISTRY
+from jetstream_insights.gold_job import usual_intervals
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.causes import CODES, Newest, with_causes
 from jetstream_insights.report.content import account_names, plain
 from jetstream_insights.report.page import packed, page
-from jetstream_insights.report.plain import csv_of, markdown, quoted, show
+from jetstream_insights.report.plain import csv_text, markdown, quoted, show
 from jetstream_insights.report.shape import (
     BY_NAME,
     FORMAT,
@@ -324,7 +324,7 @@ def test_markdown_and_csv_show_names_unchanged() -> None:
     assert text.index("## Do now") < text.index("\n1. ") < text.index("\n2. ") < text.index("## Fleet")
     assert "\n3. " not in text
     assert not re.search(r"(?<!\\)[<>]", text)
-    table = list(csv.DictReader(io.StringIO(csv_of(content()["tables"]["findings"]))))
+    table = list(csv.DictReader(io.StringIO(csv_text(content()["tables"]["findings"]))))
     assert table[0]["stream"] == HOSTILE
     assert table[1]["server"] == f"'{FORMULA}"
     assert quoted("a\nb|c") == "a b\\|c"

@@ -18,7 +18,7 @@ import pytest
 from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.content import _filled, _thinned
 from jetstream_insights.report.page import packed, page
-from jetstream_insights.report.plain import csv_of
+from jetstream_insights.report.plain import csv_text
 from jetstream_insights.report.shape import BY_NAME, FORMAT, TABLES, Column, Table, dicts, filled
 from pyspark.sql import SparkSession
 from support.browsing import seen
@@ -117,7 +117,7 @@ def test_no_critical_finding_is_lost(spark: SparkSession) -> None:
     fleet = spark.range(table.most + more).selectExpr("'open' AS state", "'fail' AS result", *columns)
     made = _filled(table, fleet)
     assert len(made["rows"]) == made["total"] == table.most + more
-    assert csv_of(made).count("critical") == (table.most + more) / 2
+    assert csv_text(made).count("critical") == (table.most + more) / 2
     shown = json.loads(gzip.decompress(base64.b64decode(packed({"tables": {"findings": made}}))))["tables"]["findings"]
     assert (len(shown["rows"]), shown["total"], shown["beyond"]) == (table.most, table.most + more, "findings.csv")
     severities = [

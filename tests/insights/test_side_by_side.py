@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from bench.insights.pipeline import measure
 from jetstream_insights.lake import is_little, last_published
+from jetstream_insights.parallel import each, make_all
 from jetstream_insights.session import is_local
-from jetstream_insights.side_by_side import each, make_all
 from support.fleet import START, Fleet, Outage
 
 #: The prerequisites of each; the order is valid for one at a time.

@@ -25,12 +25,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     PEERS,
     Field,
 )
-from jetstream_insights import jobs, silver
+from jetstream_insights import silver, silver_job
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
-from jetstream_insights.jobs import Inputs, Lines, Silver, Source, make_silver, suspects
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
+from jetstream_insights.silver_job import Inputs, Lines, Silver, Source, make_silver, suspects
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, Outage, write
@@ -340,7 +340,7 @@ def test_rows_lost_by_a_read_error_are_read_again(
     few_silver_tables(monkeypatch, "servers", "stream_replicas")
     manifest = write_snapshot(tmp_path, {**recorded("2.15.1"), "more": MORE})
     files = [tmp_path / "bronze" / manifest["tables"][name]["files"][0]["path"] for name in ("jsz_streams", "varz")]
-    content, write, parts = [file.read_bytes() for file in files], jobs._write, [0.0, 0.5]
+    content, write, parts = [file.read_bytes() for file in files], silver_job._write, [0.0, 0.5]
 
     def interrupted(*arguments: Any) -> Any:
         part = parts.pop() if parts else 1.0
@@ -351,7 +351,7 @@ def test_rows_lost_by_a_read_error_are_read_again(
             file.write_bytes(whole)
         return written
 
-    monkeypatch.setattr(jobs, "_write", interrupted)
+    monkeypatch.setattr(silver_job, "_write", interrupted)
     lake = Lake(spark, str(tmp_path))
     outcome = make_silver(lake, [HOUR], quiet)
     assert (outcome.made, outcome.quarantined, parts) == (1, 0, [])

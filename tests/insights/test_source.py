@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 from jetstream_insights import source as source_module
-from jetstream_insights.messages import SourceError
-from jetstream_insights.pushdown import Bounds, bounds_of
+from jetstream_insights.pushdown import Bounds, filter_bounds
 from jetstream_insights.source import SCHEMA, JetStreamSource, Settings, _StreamReader
+from jetstream_insights.stream_client import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -248,7 +248,7 @@ def test_filters_spark_does_not_push_down_are_applied(source: SparkSession, site
     ],
 )
 def test_bounds(filters: list[Filter], bounds: Bounds) -> None:
-    assert bounds_of(filters) == bounds
+    assert filter_bounds(filters) == bounds
 
 
 # --- streaming ----------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
-from jetstream_insights.days import Wanted
 from jetstream_insights.gold import FACTS, TABLES, made_before
+from jetstream_insights.gold_job import Wanted
 from jetstream_insights.lake import place
 from support.fleet import START, Fleet
 

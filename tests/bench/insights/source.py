@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 from bench.insights.processes import tree
-from jetstream_insights.messages import Connection, Range, Stream, read_range, state_of
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
+from jetstream_insights.stream_client import Connection, Range, Stream, read_range, stream_state
 from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import SparkSession
 from support.streams import Site, running_site
@@ -105,7 +105,7 @@ def run(site: Site, messages: int, repeat: int) -> None:
     spark.dataSource.register(JetStreamSource)
     for stream in ("DIRECT", "PLAIN"):
         with Connection(site.login) as connection:
-            state = state_of(connection, Stream(stream))
+            state = stream_state(connection, Stream(stream))
         whole = Range(1, state.last, state.created, state.way)
 
         works = {

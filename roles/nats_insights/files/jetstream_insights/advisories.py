@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.fields import converted, in_document, rest
 from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
-from jetstream_insights.messages import Connection, SourceError, state_of
 from jetstream_insights.silver import ADVISORY
 from jetstream_insights.source import JetStreamSource, Settings
+from jetstream_insights.stream_client import Connection, SourceError, stream_state
 
 LAYER, TABLE = "silver", "advisories"
 _TABLE = f"{LAYER}/{TABLE}"
@@ -68,7 +68,7 @@ class Read:
     unreadable: int = 0
 
 
-def captures_of(path: str | None) -> list[Capture]:
+def read_captures(path: str | None) -> list[Capture]:
     """Return the captures in a file: a list of objects with fleet, account and options. Raises SourceError."""
     if not path:
         raise SourceError("--streams is missing: the file with the streams that capture advisories")
@@ -101,7 +101,8 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
     if wanted:
         lake.spark.dataSource.register(JetStreamSource)
         frames = [
-            rows_of(_messages(lake, portion), portion.capture.fleet, portion.capture.account) for portion in wanted
+            advisory_rows(_messages(lake, portion), portion.capture.fleet, portion.capture.account)
+            for portion in wanted
         ]
         new = lake.write(LAYER, TABLE, f"{new_run()}{_NEW}", reduce(DataFrame.unionByName, frames), marked=True)
         _publish(lake, new, done)
@@ -126,7 +127,7 @@ def _position(lake: Lake, capture: Capture) -> dict[str, Any]:
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
     """Return the sequences to read from a capture, and report those already removed."""
     with Connection(capture.settings.login) as connection:
-        state = connection.patiently(lambda: state_of(connection, capture.settings.stream))
+        state = connection.with_retries(lambda: stream_state(connection, capture.settings.stream))
     after = int(known.get("sequence", 0))
     if known and (known["created"] != state.created or state.last < after):
         say(f"{capture.key} was recreated or lost its end: it is read from its first message")
@@ -144,7 +145,7 @@ def _messages(lake: Lake, portion: Portion) -> DataFrame:
     return lake.spark.read.format("jetstream").options(**{**portion.capture.options, **span}).load()
 
 
-def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
+def advisory_rows(messages: DataFrame, fleet: str, account: str) -> DataFrame:
     """Return the rows of messages that a stream in an account captured. All fields that servers send in JSON have a type.
 
     `kind` is the type without the common prefix of all types. An advisory about a stream that names no account belongs to the
@@ -153,15 +154,15 @@ def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
     parsed = messages.withColumn("parsed", F.try_parse_json(F.col("data").cast("string")))
     other = F.parse_json(F.to_json(F.struct(F.base64("data").alias("base64"))))
     readable = F.coalesce(F.try_variant_get("parsed", "$.type", "string"), F.lit("")) != ""
-    reported_of = partial(in_document, F.col("document"))
+    field_value = partial(in_document, F.col("document"))
     reported = parsed.withColumn("document", F.when(readable, F.col("parsed")).otherwise(other)).select(
         F.lit(fleet).alias("fleet"),
         F.col("time").alias("taken"),
         F.lit(account).alias("captured_account"),
         F.col("subject"),
         F.col("seq"),
-        *(converted(reported_of(field), field).alias(field.name) for field in ADVISORY),
-        rest(F.col("document"), ADVISORY, reported_of).alias("extra"),
+        *(converted(field_value(field), field).alias(field.name) for field in ADVISORY),
+        rest(F.col("document"), ADVISORY, field_value).alias("extra"),
     )
     kind = F.coalesce(F.regexp_extract("type", r"([^.]+)$", 1), F.lit(UNREADABLE))
     own = F.when(F.col("stream").isNotNull(), F.lit(account))

@@ -25,27 +25,27 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jetstream_insights.advisories import captures_of, make_advisories
+from jetstream_insights.advisories import make_advisories, read_captures
 from jetstream_insights.collection import module_util
-from jetstream_insights.days import days, make_gold
+from jetstream_insights.compaction import Keep, maintain
 from jetstream_insights.delta import describe
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings.checks_file import ChecksFileError, read_checks
 from jetstream_insights.findings.own_checks import verify
+from jetstream_insights.findings_job import make_findings, read_hosts, read_thresholds
 from jetstream_insights.gold.common import Maintenance, Settings
-from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
+from jetstream_insights.gold_job import days, make_gold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
-from jetstream_insights.maintenance import Keep, maintain
-from jetstream_insights.messages import SourceError
 from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
 from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import connect_url, is_local, session
+from jetstream_insights.silver_job import make_silver
+from jetstream_insights.stream_client import SourceError
 
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
 #: The jobs that read only the given days.
-OF_DAYS = {"silver", "gold", "findings", "report"}
+DAILY_JOBS = {"silver", "gold", "findings", "report"}
 #: The jobs that publish tables, each in a layer of its name.
 PUBLISHING = ("silver", "gold", "findings")
 
@@ -96,7 +96,7 @@ def hour_count(text: str) -> float:
     return found
 
 
-def windows_of(journal: Path | None) -> Sequence[Any]:
+def journal_windows(journal: Path | None) -> Sequence[Any]:
     """Return the windows of a journal (cluster/journal.py), none if it does not exist yet. Raises LakeError."""
     if journal is None:
         return ()
@@ -111,7 +111,7 @@ def windows_of(journal: Path | None) -> Sequence[Any]:
     return windows
 
 
-def of_journal(window: Any) -> Maintenance:
+def maintenance_window(window: Any) -> Maintenance:
     begin, end = (datetime.fromtimestamp(moment, timezone.utc) for moment in (window.begin, window.end))
     return Maintenance(begin, end, window.servers)
 
@@ -235,17 +235,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given.own = read_checks(given.checks)
         given.settings, given.facts = read_thresholds(given.thresholds, given.own), read_hosts(given.hosts)
-        given.meant = windows_of(given.journal)
+        given.meant = journal_windows(given.journal)
     except (LakeError, ChecksFileError) as error:
         parser().error(str(error))
     # The other jobs also read data of other days.
-    known = set(given.jobs) <= OF_DAYS and is_local(given.master)
-    of_days = [*days(start, end)]
-    given.little = given.soon = known and is_little(given.lake, of_days)
+    known = set(given.jobs) <= DAILY_JOBS and is_local(given.master)
+    selected_days = [*days(start, end)]
+    given.little = given.soon = known and is_little(given.lake, selected_days)
     if known and not given.little:
         layers = [job for job in PUBLISHING if job in given.jobs]
-        made = 0.0 if given.force else last_published(given.lake, layers, of_days)
-        given.soon = is_little(given.lake, of_days, SOON, made)
+        made = 0.0 if given.force else last_published(given.lake, layers, selected_days)
+        given.soon = is_little(given.lake, selected_days, SOON, made)
     status = DONE
     if given.own.own and "findings" in given.jobs:
         try:
@@ -278,7 +278,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     """Run a job and return its result."""
     lake = Lake(open_session(given), given.lake, given.little)
     if job == "advisories":
-        reported = make_advisories(lake, captures_of(given.streams), say)
+        reported = make_advisories(lake, read_captures(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}
     lake.check()
     if job == "findings":
@@ -312,7 +312,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     if job == "delta":
         return asdict(describe(lake, say))
     if job == "gold":
-        windows = [*given.maintenance, *(of_journal(window) for window in given.meant)]
+        windows = [*given.maintenance, *(maintenance_window(window) for window in given.meant)]
         settings = Settings(maintenance=tuple(windows), slo=given.slo)
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]

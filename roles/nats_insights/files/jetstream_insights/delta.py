@@ -16,10 +16,10 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType, VariantType
 
+from jetstream_insights.compaction import used_days, used_hours
 from jetstream_insights.files import LakeError, store_uri
-from jetstream_insights.jobs import Say
 from jetstream_insights.lake import APART, COLUMNS, Lake, columns
-from jetstream_insights.maintenance import used_days, used_hours
+from jetstream_insights.silver_job import Say
 
 _PARTITION = "date"
 

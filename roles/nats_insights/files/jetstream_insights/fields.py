@@ -212,13 +212,13 @@ def with_fields(frame: DataFrame, text: str | Column, fields: Sequence[Field]) -
 @dataclass(frozen=True)
 class Bronze:
     """Files of bronze: `lines` of JSON (`file`, and the line as `value`), and rows of `columns` (`file` and the columns from
-    `columns_of`); None if there are none."""
+    `bronze_schema`); None if there are none."""
 
     lines: DataFrame | None = None
     columns: DataFrame | None = None
 
 
-def columns_of(table: Reported) -> StructType:
+def bronze_schema(table: Reported) -> StructType:
     """Return the columns of a table's files in bronze."""
     plain = ((field.name, field.stored) for field in (*ENVELOPE, *table.keys, *table.fields))
     types = [*plain, ("taken", "timestamp"), ("extra", "string"), (FAILURE.name, FAILURE_TYPE)]
@@ -293,9 +293,9 @@ def _stored(field: Field) -> Column:
 
 def _rows_of_lines(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str]) -> DataFrame:
     asks = any(field.name == FAILURE.name for field in keys)
-    of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
+    line_fields = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
     in_data = field_tree(fields)
-    schema = _schema({**field_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
+    schema = _schema({**field_tree(line_fields), "data": in_data, _TORN: Field(_TORN, "string")})
     reported, data = F.col("reported"), F.col("reported.data")
     read = lines.select(
         "file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("reported")

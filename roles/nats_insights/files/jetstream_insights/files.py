@@ -59,7 +59,7 @@ def store_uri(uri: str) -> str:
     return {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :] if scheme else f"file://{uri}"
 
 
-def files_of(spark: SparkSession, uri: str) -> Files:
+def lake_files(spark: SparkSession, uri: str) -> Files:
     """Return the files of a lake. Raises LakeError for a URI that Spark Connect does not support."""
     return ArrowFiles(uri) if is_remote() else HadoopFiles(spark, uri)
 

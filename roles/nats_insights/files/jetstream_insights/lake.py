@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
-from jetstream_insights.files import LakeError, files_of
+from jetstream_insights.files import LakeError, lake_files
 from jetstream_insights.findings import lifetime, over_time
 
 #: Formats of manifests and pointers. An added column needs no new format: it is null in older files. See docs/internals/lake.md.
@@ -67,7 +67,7 @@ _COLUMNS = {
     "gold": {name: table.schema for name, table in gold.TABLES.items()},
     FACTS: {name: table.schema for name, table in gold.FACTS.items()},
     "findings": lifetime.COLUMNS,
-    JUDGED: {**lifetime.OF_HOURS, **over_time.KEPT},
+    JUDGED: {**lifetime.HOURLY_COLUMNS, **over_time.KEPT},
 }
 _HOUR = timedelta(hours=1)
 _HOURS = 24
@@ -89,7 +89,7 @@ def _day(when: date) -> date:
     return when.date() if isinstance(when, datetime) else when
 
 
-def home_of(hour: datetime, pointer: Mapping[str, Any], compacted: Mapping[str, Any]) -> str:
+def home_folder(hour: datetime, pointer: Mapping[str, Any], compacted: Mapping[str, Any]) -> str:
     """Return the folder of an hour's rows below each table's: that of its day if the day was compacted with these rows."""
     if compacted.get("of", {}).get(f"{hour:%H}") == pointer["run"]:
         return f"run={compacted['run']}/{place(hour.date())}"
@@ -114,7 +114,7 @@ def relative(path: str) -> str:
     return unquote(path).rpartition("/bronze/")[2]
 
 
-def hour_of(file: Column) -> Column:
+def file_hour(file: Column) -> Column:
     """Return the hour of a file, from its directories."""
     plain = F.replace(file, F.lit("%3D"), F.lit("="))
     found = F.concat_ws(" ", F.regexp_extract(plain, r"date=([^/]+)", 1), F.regexp_extract(plain, r"hour=([^/]+)", 1))
@@ -128,13 +128,13 @@ LITTLE = (4 << 20, 5000)
 SOON = (128 << 20, 50_000)
 
 
-def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE, since: float = 0.0) -> bool:
+def is_little(uri: str, selected_days: Iterable[date], most: tuple[int, int] = LITTLE, since: float = 0.0) -> bool:
     """Return whether a lake on a local disk has little data of these days and the day before them that is newer than `since`.
     Works without Spark, which is started accordingly. Other lakes are never small."""
     root = _on_this_disk(uri)
     if root is None:
         return False
-    wanted = _with_day_before(of_days)
+    wanted = _with_day_before(selected_days)
     left, files = most
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith("date=") or name in wanted]
@@ -151,10 +151,10 @@ def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE,
     return True
 
 
-def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> float:
+def last_published(uri: str, layers: Iterable[str], selected_days: Iterable[date]) -> float:
     """Return when each of these layers was last published, for these days and the day before them, by the clock of files; 0 if
     one never was, or the lake is not on a local disk."""
-    root, wanted = _on_this_disk(uri), _with_day_before(of_days)
+    root, wanted = _on_this_disk(uri), _with_day_before(selected_days)
 
     def of(layer: str) -> float:
         pointers = Path(root or "", layer, "_published")
@@ -176,8 +176,8 @@ def _on_this_disk(uri: str) -> str | None:
     return root if parts.scheme in ("", "file") and os.path.isdir(root) else None
 
 
-def _with_day_before(of_days: Iterable[date]) -> set[str]:
-    listed = sorted(of_days)
+def _with_day_before(selected_days: Iterable[date]) -> set[str]:
+    listed = sorted(selected_days)
     return {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
 
 
@@ -190,7 +190,7 @@ class Lake:
         self.little = little
         self.at_once = AT_ONCE if little else 1
         self.uri = uri.rstrip("/")
-        self.files = files_of(spark, self.uri)
+        self.files = lake_files(spark, self.uri)
 
     def nothing(self, columns: str) -> DataFrame:
         """Return a table without rows that the planner recognizes as empty: a join with it costs nothing."""
@@ -380,11 +380,11 @@ class Lake:
         frame.write.mode("error").option(_MARKED, False).parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
-    def read_days(self, layer: str, table: str, of_days: Iterable[date]) -> DataFrame | None:
+    def read_days(self, layer: str, table: str, selected_days: Iterable[date]) -> DataFrame | None:
         """Return the published rows of a gold or findings table in these days, None if there are none. Raises LakeError if a day
         is published in an older format."""
         paths = []
-        for day in of_days:
+        for day in selected_days:
             pointer = self.pointer(layer, day)
             if pointer and pointer["format"] < _FORMATS[layer]:
                 raise LakeError(f"{layer} of {day} has the older format {pointer['format']}: run its job again")
@@ -397,18 +397,20 @@ class Lake:
             return self.spark.read.option("mergeSchema", "true").parquet(*paths)
         return self.spark.read.schema(_COLUMNS[layer][table]).parquet(*paths)
 
-    def kept_hours(self, layer: str, of_hours: Iterable[datetime]) -> list[datetime]:
+    def kept_hours(self, layer: str, selected_hours: Iterable[datetime]) -> list[datetime]:
         """Return the hours with stored rows in a layer, in its present format: without silver, rows of an older format cannot be
         computed again."""
-        return [hour for hour in of_hours if self.pointer(layer, hour).get("format") == _FORMATS[layer]]
+        return [hour for hour in selected_hours if self.pointer(layer, hour).get("format") == _FORMATS[layer]]
 
-    def read(self, layer: str, table: str, of_hours: Iterable[datetime], as_written: bool = False) -> DataFrame | None:
+    def read(
+        self, layer: str, table: str, selected_hours: Iterable[datetime], as_written: bool = False
+    ) -> DataFrame | None:
         """Return the published rows of a table in these hours, None if there are none; `as_written` also with columns that only a
         newer program has. Raises LakeError if hours are published in an older format."""
         paths, days = [], defaultdict[str, list[datetime]](list)
         published = f"{layer}/{table}" if table in APART else layer
         compacted: dict[date, dict[str, Any]] = {}
-        for hour in of_hours:
+        for hour in selected_hours:
             pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < _FORMATS[published]:
                 raise LakeError(
@@ -416,7 +418,7 @@ class Lake:
                 )
             if published == "silver" and hour.date() not in compacted:
                 compacted[hour.date()] = self.compacted(hour)
-            home = home_of(hour, pointer, compacted.get(hour.date(), {})) if pointer else ""
+            home = home_folder(hour, pointer, compacted.get(hour.date(), {})) if pointer else ""
             if home.endswith(place(hour.date())):
                 days[f"{layer}/{table}/{home}"].append(hour)
             elif pointer and self.files.exists(name := f"{layer}/{table}/{home}"):
@@ -429,10 +431,10 @@ class Lake:
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames) if frames else None
 
 
-def _within(of_hours: Sequence[datetime]) -> Column:
+def _within(selected_hours: Sequence[datetime]) -> Column:
     """Return whether `taken` is in one of the hours, as ranges for which Parquet's statistics can be used."""
     spans: list[tuple[datetime, datetime]] = []
-    for hour in of_hours:
+    for hour in selected_hours:
         joins = spans and spans[-1][1] == hour
         spans[-1:] = [*spans[-1:], (hour, hour + _HOUR)] if not joins else [(spans[-1][0], hour + _HOUR)]
     return reduce(Column.__or__, ((F.col("taken") >= start) & (F.col("taken") < end) for start, end in spans))

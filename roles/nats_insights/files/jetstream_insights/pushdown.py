@@ -37,7 +37,7 @@ class Bounds:
     subjects: tuple[str, ...] = ()
 
 
-def bounds_of(filters: Iterable[Filter]) -> Bounds:
+def filter_bounds(filters: Iterable[Filter]) -> Bounds:
     """Return the bounds of filters that are combined with AND. Filters of other columns and kinds are ignored."""
     first: list[int] = []
     last: list[int] = []

@@ -76,7 +76,7 @@ def reported_columns(table: Reported, *without: str) -> str:
     return columns(ENVELOPE, table.keys, "taken timestamp", table.fields, "extra variant", without=without)
 
 
-def of_table(table: Reported, bronze: Bronze) -> DataFrame:
+def table_rows(table: Reported, bronze: Bronze) -> DataFrame:
     """Return a row for each line of a bronze table."""
     return rows(bronze, table.keys, table.fields, config=table.config)
 
@@ -109,13 +109,13 @@ ADVISORY = (
 _SERVER_KEY = ("fleet", "snapshot", "server_id")
 
 
-def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
+def with_domains(frame: DataFrame, server_rows: DataFrame) -> DataFrame:
     """Return rows with a domain, including those of older collectors, whose lines have none: they get the domain of the server
-    that reported them, and rows without a server get the fleet's only one. `of_servers`: the table servers."""
-    by_id = of_servers.groupBy("fleet", "server_id").agg(F.max("domain").alias("of_server"))
+    that reported them, and rows without a server get the fleet's only one. `server_rows`: the table servers."""
+    by_id = server_rows.groupBy("fleet", "server_id").agg(F.max("domain").alias("of_server"))
     only = F.when(F.min("domain") == F.max("domain"), F.max("domain")).alias("of_fleet")
     joined = frame.join(F.broadcast(by_id), on=["fleet", "server_id"], how="left").join(
-        F.broadcast(of_servers.groupBy("fleet").agg(only)), on="fleet", how="left"
+        F.broadcast(server_rows.groupBy("fleet").agg(only)), on="fleet", how="left"
     )
     domain = F.coalesce("domain", "of_server", "of_fleet", F.lit(""))
     return joined.withColumn("domain", domain).select(*frame.columns)
@@ -123,9 +123,9 @@ def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
 
 def servers(reported: Bronze, varz: Bronze, jsz: Bronze, healthz: Bronze) -> DataFrame:
     """Return a row for each server that answered, with null for each missing answer."""
-    joined = of_table(SERVERS, reported)
+    joined = table_rows(SERVERS, reported)
     for spec, lines, name in ((VARZ, varz, "varz"), (JSZ, jsz, "jsz"), (HEALTH, healthz, "healthz")):
-        side = of_table(spec, lines).select(
+        side = table_rows(spec, lines).select(
             *_SERVER_KEY,
             *(field.name for field in spec.fields),
             F.col("extra").alias(f"{name}_extra"),
@@ -135,10 +135,10 @@ def servers(reported: Bronze, varz: Bronze, jsz: Bronze, healthz: Bronze) -> Dat
     return joined.withColumn("domain", F.coalesce("domain", "js_domain", F.lit("")))
 
 
-def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
+def meta_peers(server_rows: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of the meta group in the view of each server. The leader's own row is added, because it is not
     among its replicas. Only the leader's report about the others is reliable (from 2.12.5 and 2.14 on)."""
-    view = _with_peer_names(of_servers.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
+    view = _with_peer_names(server_rows.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
         *SNAPSHOT,
         "domain",
         "server_id",
@@ -211,9 +211,9 @@ def _by_id(names: DataFrame) -> DataFrame:
 
 def _with_names(frame: DataFrame, lacks: Column, names: DataFrame) -> DataFrame:
     """Add `lacks`, and the `names` of all servers only if it is true: they make a row as large as the fleet."""
-    of_fleets = _by_id(names).withColumn("lacks", F.lit(True))
+    fleet_names = _by_id(names).withColumn("lacks", F.lit(True))
     reported = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
-    return reported.join(of_fleets, on=["fleet", "lacks"], how="left")
+    return reported.join(fleet_names, on=["fleet", "lacks"], how="left")
 
 
 def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFrame:
@@ -253,7 +253,7 @@ def _led(replicas: DataFrame) -> DataFrame:
 
 def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as reported by its server."""
-    reported = _with_peer_names(of_table(STREAM_REPLICAS, lines), "peers", names)
+    reported = _with_peer_names(table_rows(STREAM_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
     lost = {
         "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
@@ -265,14 +265,14 @@ def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
 def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as reported by its server. `num_replicas` follows from its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas)."""
-    reported = _with_peer_names(of_table(CONSUMER_REPLICAS, lines), "peers", names)
+    reported = _with_peer_names(table_rows(CONSUMER_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
     wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
-    of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
+    configured = F.coalesce(F.col("stream_replicas"), F.lit(1))
     size = (
-        F.when(wanted.between(F.lit(1), of_stream), wanted)
+        F.when(wanted.between(F.lit(1), configured), wanted)
         .when((wanted == 0) & ~durable & (F.coalesce(F.col("stream_retention"), F.lit("limits")) == "limits"), F.lit(1))
-        .otherwise(of_stream)
+        .otherwise(configured)
     )
     return (
         _led(grouped)
@@ -310,12 +310,12 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
     If the members agree, the leader's row has everything, and is not shuffled. Only the members of other groups are compared.
     """
-    of_the_group = (*SNAPSHOT, *key)
-    figures = [name for name in replicas.columns if name not in (*of_the_group, *_OF_A_MEMBER)]
-    slotted = replicas.withColumn("_slot", F.xxhash64(*of_the_group).bitwiseAND(F.lit(_SLOTS - 1)))
-    disputed = F.broadcast(_disputed(slotted, of_the_group))
-    agreed = _as_the_leader_tells(slotted.join(disputed, on="_slot", how="left_anti"), of_the_group, figures)
-    compared = _as_members_tell(slotted.join(disputed, on="_slot", how="left_semi"), of_the_group, figures)
+    group_key = (*SNAPSHOT, *key)
+    figures = [name for name in replicas.columns if name not in (*group_key, *_OF_A_MEMBER)]
+    slotted = replicas.withColumn("_slot", F.xxhash64(*group_key).bitwiseAND(F.lit(_SLOTS - 1)))
+    disputed = F.broadcast(_disputed(slotted, group_key))
+    agreed = _as_the_leader_tells(slotted.join(disputed, on="_slot", how="left_anti"), group_key, figures)
+    compared = _as_members_tell(slotted.join(disputed, on="_slot", how="left_semi"), group_key, figures)
     return agreed.unionByName(compared).withColumn("quorum", F.floor(F.col("num_replicas") / 2) + 1)
 
 
@@ -323,7 +323,7 @@ def _names_of_peers() -> Column:
     return F.coalesce(F.col("peers")["name"], F.array().cast(STRINGS))
 
 
-def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
+def _disputed(replicas: DataFrame, group_key: Sequence[str]) -> DataFrame:
     """Return the slots of disputed groups: those without exactly one leader, without agreement on it, or with other members than
     those that reported. Members are counted and the hashes of their names added up, which needs no lists and no sorting."""
     leads, peers = F.col("is_leader"), F.coalesce(F.size("peers"), F.lit(0))
@@ -333,7 +333,7 @@ def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
     return (
         replicas.select(
             "_slot",
-            F.xxhash64(*of_the_group).alias("group"),
+            F.xxhash64(*group_key).alias("group"),
             "is_leader",
             (~leads & (peers > 0)).alias("knows_too"),
             (F.lit(1) - F.when(leads, peers + 1).otherwise(0)).alias("absent"),
@@ -363,12 +363,12 @@ def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
     )
 
 
-def _as_the_leader_tells(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
+def _as_the_leader_tells(replicas: DataFrame, group_key: Sequence[str], figures: Sequence[str]) -> DataFrame:
     """Return the rows of groups whose members agree, from the leader's report."""
     hosts = F.array_sort(F.array_distinct(F.concat(F.array("server"), _names_of_peers())))
     named = F.coalesce("leader", F.lit(""))
     return replicas.where("is_leader").select(
-        *of_the_group,
+        *group_key,
         "cluster",
         F.col("server").alias("leader"),
         F.array("server").alias("leaders"),
@@ -380,19 +380,19 @@ def _as_the_leader_tells(replicas: DataFrame, of_the_group: Sequence[str], figur
     )
 
 
-def _as_members_tell(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
+def _as_members_tell(replicas: DataFrame, group_key: Sequence[str], figures: Sequence[str]) -> DataFrame:
     """Return the rows of any groups, from the reports of all members."""
     claim = F.when(F.col("is_backed"), _BACKED).when(F.col("is_leader"), _UNBACKED).otherwise(_NO_CLAIM)
     member = F.struct("_claim", "server", "cluster", "leader", _names_of_peers().alias("peers"))
     # One window with one list: an aggregate for each figure takes twice the time. Lambdas run after reducing to one row.
-    by_claim = Window.partitionBy(*of_the_group).orderBy("_claim", "server", "server_id")
+    by_claim = Window.partitionBy(*group_key).orderBy("_claim", "server", "server_id")
     everybody = by_claim.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    of_all = replicas.withColumn("_claim", claim).withColumns(
+    ranked = replicas.withColumn("_claim", claim).withColumns(
         {"_number": F.row_number().over(by_claim), "_all": F.collect_list(member).over(everybody)}
     )
     claims, servers = F.col("_all")["_claim"], F.col("_all")["server"]
     claiming = F.size(claims) - F.size(F.array_remove(claims, claims[0]))
-    led = of_all.withColumns(
+    led = ranked.withColumns(
         {
             "leaders": F.when(claims[0] < _NO_CLAIM, F.array_distinct(F.slice(servers, 1, claiming))).otherwise(
                 F.array()
@@ -403,7 +403,7 @@ def _as_members_tell(replicas: DataFrame, of_the_group: Sequence[str], figures: 
     sole = F.size("leaders") == 1
     known = F.flatten(F.array(F.flatten(F.col("_all")["peers"]), servers, F.col("_all")["leader"]))
     return led.where(F.col("_number") == F.when(F.size("leaders") > 1, F.col("_first")).otherwise(F.lit(1))).select(
-        *of_the_group,
+        *group_key,
         F.col("_all")["cluster"][F.col("_first") - F.lit(1)].alias("cluster"),
         F.when(sole, F.col("leaders")[0]).alias("leader"),
         "leaders",
@@ -428,15 +428,15 @@ def consumers(replicas: DataFrame) -> DataFrame:
 def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each member of a Raft group, as it reports itself, with names for the ids of other members."""
 
-    def of_group(name: str) -> Column:
+    def member_name(name: str) -> Column:
         itself = F.when(F.col(name) == F.col("peer_id"), F.col("server"))
         return F.coalesce(itself, peer_name(F.try_element_at("reported_peers", F.col(name))["name"], F.lit(None)))
 
     someone = ("leader", "voted_for")
     lacks = F.exists(F.map_values("reported_peers"), lambda reported: _is_unknown(reported["name"]))
     for name in someone:
-        lacks |= (F.col(name) != "") & of_group(name).isNull()
-    reported = _with_names(of_table(RAFT_GROUPS, lines), lacks, names)
+        lacks |= (F.col(name) != "") & member_name(name).isNull()
+    reported = _with_names(table_rows(RAFT_GROUPS, lines), lacks, names)
     peers = F.transform(
         F.map_entries("reported_peers"),
         lambda entry: F.struct(
@@ -449,7 +449,10 @@ def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
     )
     return reported.select(
         *(name for name in reported.columns if name not in ("lacks", "names", "reported_peers")),
-        *(F.coalesce(of_group(name), F.try_element_at("names", F.col(name))).alias(f"{name}_name") for name in someone),
+        *(
+            F.coalesce(member_name(name), F.try_element_at("names", F.col(name))).alias(f"{name}_name")
+            for name in someone
+        ),
         peers.alias("peers"),
     )
 
@@ -457,21 +460,21 @@ def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
 def accounts(statistics: Bronze, jetstream: Bronze) -> DataFrame:
     """Return a row for each account of a server: its connections, traffic and JetStream usage."""
     key = [*_SERVER_KEY, "account"]
-    held = of_table(ACCOUNT_JETSTREAM, jetstream).select(*key, *(field.name for field in ACCOUNT_JETSTREAM.fields))
-    return of_table(ACCOUNT_STATISTICS, statistics).join(held, on=key, how="left")
+    held = table_rows(ACCOUNT_JETSTREAM, jetstream).select(*key, *(field.name for field in ACCOUNT_JETSTREAM.fields))
+    return table_rows(ACCOUNT_STATISTICS, statistics).join(held, on=key, how="left")
 
 
 def account_limits(lines: Bronze) -> DataFrame:
     """Return a row for each account, from the first server that reports it. Limits come from its JWT, -1 for none; for an account
     from a configuration file they are only in its reservations (js_reserved_storage of the table accounts)."""
-    reported = of_table(ACCOUNT_LIMITS, lines)
+    reported = table_rows(ACCOUNT_LIMITS, lines)
     return reported.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
 
 
 def server_events(lines: Bronze) -> DataFrame:
     """Return a row for each line of a server's log, once an hour even if several snapshots have it, with its `kind` if it is a
     known one. In older snapshots the time is only in the line itself, and is interpreted as UTC."""
-    reported = of_table(SERVER_LOG, lines)
+    reported = table_rows(SERVER_LOG, lines)
     form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
     part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))
     cut = reported.select(
@@ -501,7 +504,7 @@ _YOUNG = 60
 def connections(lines: Bronze) -> DataFrame:
     """Return the number of each server's clients by kind, and their sums. A connection that moved between pages counts once;
     `lines` is the number of times it was reported."""
-    reported = of_table(CONNECTIONS, lines)
+    reported = table_rows(CONNECTIONS, lines)
     traffic = [field.name for field in TRAFFIC]
     server = ("server_id", "server", "cluster", "version", "domain")
     kind = [*SNAPSHOT, *server, "account", "kind", "lang", "lang_version"]
@@ -661,19 +664,19 @@ TABLES: dict[str, Table] = {
         "server_id, queue",
         ("ipqueuesz",),
         (),
-        partial(of_table, IPQUEUES),
+        partial(table_rows, IPQUEUES),
         reported_columns(IPQUEUES),
         "count(*)",
     ),
     "routes": Table(
-        "route", "server_id, cid", ("routez",), (), partial(of_table, ROUTES), reported_columns(ROUTES), "count(*)"
+        "route", "server_id, cid", ("routez",), (), partial(table_rows, ROUTES), reported_columns(ROUTES), "count(*)"
     ),
     "gateways": Table(
         "gateway connection",
         "server_id, cid",
         ("gatewayz",),
         (),
-        partial(of_table, GATEWAYS),
+        partial(table_rows, GATEWAYS),
         reported_columns(GATEWAYS),
         "count(*)",
     ),
@@ -682,7 +685,7 @@ TABLES: dict[str, Table] = {
         "server_id, cid",
         ("leafz",),
         (),
-        partial(of_table, LEAFNODES),
+        partial(table_rows, LEAFNODES),
         reported_columns(LEAFNODES),
         "count(*)",
     ),
@@ -717,7 +720,7 @@ TABLES: dict[str, Table] = {
         _STREAM,
         ("backups",),
         (),
-        partial(of_table, BACKUPS),
+        partial(table_rows, BACKUPS),
         reported_columns(BACKUPS),
         "count(*)",
     ),
@@ -726,7 +729,7 @@ TABLES: dict[str, Table] = {
         "server",
         ("hosts",),
         (),
-        partial(of_table, HOSTS),
+        partial(table_rows, HOSTS),
         reported_columns(HOSTS),
         "count(*)",
     ),

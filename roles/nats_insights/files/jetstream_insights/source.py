@@ -31,7 +31,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jetstream_insights.messages import (
+from jetstream_insights.pushdown import Bounds, filter_bounds
+from jetstream_insights.stream_client import (
     Connection,
     Login,
     Range,
@@ -39,15 +40,14 @@ from jetstream_insights.messages import (
     SourceError,
     State,
     Stream,
-    Trouble,
+    TransientError,
     lost,
     read_range,
     recreated,
     sequence_at,
     shortened,
-    state_of,
+    stream_state,
 )
-from jetstream_insights.pushdown import Bounds, bounds_of
 
 SCHEMA = "subject string, seq bigint, time timestamp, headers map<string,array<string>>, data binary"
 
@@ -222,7 +222,7 @@ class Settings:
         )
 
 
-def place_of(connection: Connection, settings: Settings, state: State, place: Place) -> int:
+def place_sequence(connection: Connection, settings: Settings, state: State, place: Place) -> int:
     """Return the sequence of a start or an end; for a time, that of the first message at or after it."""
     if isinstance(place, datetime):
         whole = int(place.replace(microsecond=0).timestamp())
@@ -231,11 +231,11 @@ def place_of(connection: Connection, settings: Settings, state: State, place: Pl
     return int(place)
 
 
-def first_of(connection: Connection, settings: Settings, state: State) -> int:
+def first_sequence(connection: Connection, settings: Settings, state: State) -> int:
     """Return the first sequence for the option `start`: in the stream, or the next one to be written."""
     if settings.start in (FIRST, NEW):
         return state.first if settings.start == FIRST else state.last + 1
-    return max(state.first, min(state.last + 1, place_of(connection, settings, state, settings.start)))
+    return max(state.first, min(state.last + 1, place_sequence(connection, settings, state, settings.start)))
 
 
 def ranges(settings: Settings, state: State, first: int, last: int) -> list[InputPartition]:
@@ -252,7 +252,7 @@ def ranges(settings: Settings, state: State, first: int, last: int) -> list[Inpu
 # --- rows -------------------------------------------------------------------------------------------------------------------
 
 
-def headers_of(stored: bytes | None) -> list[tuple[str, list[str]]] | None:
+def parsed_headers(stored: bytes | None) -> list[tuple[str, list[str]]] | None:
     """Return the headers of a message in their order, each with all its values; None for a message without headers."""
     if stored is None:
         return None
@@ -264,7 +264,7 @@ def headers_of(stored: bytes | None) -> list[tuple[str, list[str]]] | None:
     return list(found.items())
 
 
-def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+def record_batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows as a record batch for Spark."""
     if rows.times and isinstance(rows.times[0], bytes):
         nanoseconds = pa.array(rows.times, pa.string()).cast(pa.timestamp("ns", "UTC"))
@@ -272,7 +272,7 @@ def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
     else:
         times = pa.array([moment // 1000 for moment in rows.times], schema.field("time").type)  # type: ignore[operator]
     some = any(stored is not None for stored in rows.headers)
-    headers = [headers_of(stored) for stored in rows.headers] if some else [None] * len(rows.headers)
+    headers = [parsed_headers(stored) for stored in rows.headers] if some else [None] * len(rows.headers)
     columns = [
         pa.array([subject.decode("utf-8", "replace") for subject in rows.subjects], schema.field("subject").type),
         pa.array(rows.sequences, schema.field("seq").type),
@@ -297,7 +297,7 @@ class _Rows:
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for rows in read_range(settings.login, settings.stream, wanted, settings.fail_on_data_loss):
             if rows.sequences:
-                yield batch_of(rows, schema)
+                yield record_batch(rows, schema)
 
 
 class _BatchReader(_Rows, DataSourceReader):
@@ -312,16 +312,16 @@ class _BatchReader(_Rows, DataSourceReader):
             if value == NEW or (name != "start" and value is not None):
                 raise SourceError(f"option {name}={value} is for streaming queries (readStream)")
         with Connection(settings.login) as connection:
-            state = connection.patiently(lambda: state_of(connection, settings.stream))
-            first, last = first_of(connection, settings, state), state.last
+            state = connection.with_retries(lambda: stream_state(connection, settings.stream))
+            first, last = first_sequence(connection, settings, state), state.last
             if settings.end != LAST:
                 before = isinstance(settings.end, datetime)
-                last = min(last, place_of(connection, settings, state, settings.end) - int(before))
+                last = min(last, place_sequence(connection, settings, state, settings.end) - int(before))
             bounds = self.bounds
             if bounds.since is not None:
-                first = max(first, place_of(connection, settings, state, bounds.since - CLOCKS_APART))
+                first = max(first, place_sequence(connection, settings, state, bounds.since - CLOCKS_APART))
             if bounds.until is not None:
-                last = min(last, place_of(connection, settings, state, bounds.until + CLOCKS_APART) - 1)
+                last = min(last, place_sequence(connection, settings, state, bounds.until + CLOCKS_APART) - 1)
         first = first if bounds.first is None else max(first, bounds.first)
         last = last if bounds.last is None else min(last, bounds.last)
         return ranges(settings, state, first, last)
@@ -331,7 +331,7 @@ class _FilteredReader(_BatchReader):
     """Reads only the messages that a query's filters can match. Spark refuses such a reader unless it pushes filters down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self.bounds = bounds_of(filters)
+        self.bounds = filter_bounds(filters)
         stream = self.settings.stream
         if self.bounds.subjects and not stream.subjects:
             self.settings = replace(self.settings, stream=replace(stream, subjects=self.bounds.subjects))
@@ -363,7 +363,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         state = self._now()
-        before = first_of(self._connected(), self.settings, state) - 1
+        before = first_sequence(self._connected(), self.settings, state) - 1
         return self._offset(state, before, before)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -441,7 +441,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _now(self) -> State:
         if self._state is None or time.monotonic() - self._asked > STATE_AGE:
             connection = self._connected()
-            self._state = connection.patiently(lambda: state_of(connection, self.settings.stream))
+            self._state = connection.with_retries(lambda: stream_state(connection, self.settings.stream))
             self._asked = time.monotonic()
         return self._state
 
@@ -450,15 +450,15 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         still be applying its log."""
         connection, found = self._connected(), self._now()
 
-        def look() -> State:
+        def caught_up() -> State:
             nonlocal found
-            found = state_of(connection, self.settings.stream)
+            found = stream_state(connection, self.settings.stream)
             if found.last < sequence:
-                raise Trouble("not yet")
+                raise TransientError("not yet")
             return found
 
         try:
-            self._state = connection.patiently(look)
+            self._state = connection.with_retries(caught_up)
         except SourceError:
             self._state = found
         return self._state

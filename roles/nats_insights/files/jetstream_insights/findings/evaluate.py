@@ -59,12 +59,12 @@ def judge_moments(
 ) -> Iterator[DataFrame]:
     """Yield the results of the checks of one moment. A critical result is a warning until the previous snapshot, if there is one,
     shows it as well: servers do not answer at the same time, and elections take a second."""
-    checks = checks_of(registry, settings, period=False)
+    checks = enabled_checks(registry, settings, period=False)
     current = _at(tables, snapshots)
-    looks = _looks(tables["snapshots"], snapshots)
-    before = _at(tables, sorted({row["before"] for row in looks.collect()}))
-    current |= rates(tables, looks, "snapshot")
-    before |= rates(tables, looks, "before")
+    pairs = _pairs(tables["snapshots"], snapshots)
+    before = _at(tables, sorted({row["before"] for row in pairs.collect()}))
+    current |= rates(tables, pairs, "snapshot")
+    before |= rates(tables, pairs, "before")
     moments = current["snapshots"].withColumn("since", F.col("taken"))
     for view, mine in _by_view(checks):
         if lacking := [name for name in view.tables if name not in tables]:
@@ -73,7 +73,7 @@ def judge_moments(
         made = judged_rows(MAKE[view.name](current), view, mine, settings)
         grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
         if grave:
-            made = _confirmed(made, judged_rows(MAKE[view.name](before), view, grave, settings), looks, grave)
+            made = _confirmed(made, judged_rows(MAKE[view.name](before), view, grave, settings), pairs, grave)
         yield made
     yield from _silent(current, checks)
     yield from _unreported(current, checks, moments)
@@ -81,7 +81,7 @@ def judge_moments(
 
 def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[DataFrame]:
     """Yield the results of the checks of an entire period."""
-    checks = checks_of(registry, settings, period=True)
+    checks = enabled_checks(registry, settings, period=True)
     spans = (
         tables["snapshots"]
         .groupBy("fleet")
@@ -102,7 +102,7 @@ def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterat
     yield from _unreported(tables, checks, spans)
 
 
-def checks_of(registry: Registry, settings: Settings, period: bool) -> list[Check]:
+def enabled_checks(registry: Registry, settings: Settings, period: bool) -> list[Check]:
     """Return the enabled checks, either of one moment or of a period."""
     wanted = (check for check in registry.checks.values() if check.code not in settings.skip)
     return [check for check in wanted if VIEWS[check.view].period == period]
@@ -121,14 +121,14 @@ def _at(tables: Tables, snapshots: Sequence[str]) -> dict[str, DataFrame]:
     }
 
 
-def _looks(of_snapshots: DataFrame, snapshots: Sequence[str]) -> DataFrame:
+def _pairs(snapshot_rows: DataFrame, snapshots: Sequence[str]) -> DataFrame:
     """Return these snapshots of each fleet with the previous one as `before`, if there is one."""
     in_order = Window.partitionBy("fleet").orderBy("taken", "snapshot")
-    known = of_snapshots.select("fleet", "snapshot", F.lag("snapshot").over(in_order).alias("before"))
+    known = snapshot_rows.select("fleet", "snapshot", F.lag("snapshot").over(in_order).alias("before"))
     return known.where(F.col("snapshot").isin(list(snapshots)) & F.col("before").isNotNull())
 
 
-def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame, checks: Sequence[Check]) -> DataFrame:
+def _confirmed(results: DataFrame, earlier: DataFrame, pairs: DataFrame, checks: Sequence[Check]) -> DataFrame:
     """Return results in which a critical failure is a warning, and a failure that must occur twice a pass, unless the result
     for the previous snapshot was not a pass either."""
     about = F.to_json(F.array("check", *SUBJECT))
@@ -139,7 +139,7 @@ def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame, checks:
         .distinct()
     )
     grave = (F.col("result") == FAIL) & (twice | (F.col("severity") == CRITICAL))
-    known = results.join(F.broadcast(looks), ["fleet", "snapshot"], "left").withColumn("about", F.when(grave, about))
+    known = results.join(F.broadcast(pairs), ["fleet", "snapshot"], "left").withColumn("about", F.when(grave, about))
     new = grave & F.col("before").isNotNull() & F.col("shown").isNull()
     return (
         known.join(shown, ["fleet", "before", "about"], "left")

@@ -39,7 +39,7 @@ COLUMNS = {
     "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
 }
 #: The stored columns of an hour. Passes are by far the most frequent results, and need few columns.
-OF_HOURS = {
+HOURLY_COLUMNS = {
     "results": _columns(*RESULTS),
     "passes": _columns("taken", *IDENTITY, "value", "threshold"),
     "summary": COLUMNS["findings_summary"],
@@ -63,8 +63,8 @@ def findings(
     the last previous day that has any; open failures among them continue. `before`: the findings of the previous run on the
     same day, which matter only if a value has barely passed since.
     """
-    looks = results.withColumn("identity", _identity())
-    bad = looks.where(F.col("result") != PASS).withColumn("again", F.lit(False))
+    samples = results.withColumn("identity", _identity())
+    bad = samples.where(F.col("result") != PASS).withColumn("again", F.lit(False))
     for others, again in ((earlier, False), (before, True)):
         if others is not None:
             made = F.col("check").isin(*codes)
@@ -85,13 +85,13 @@ def findings(
     )
     held = F.col("barely").isNotNull() & F.col("barely_of").eqNullSafe(F.col("threshold"))
     last = counted.groupBy("fleet").agg(F.max("taken").alias("last"))
-    of_one = Window.partitionBy("identity")
+    one_finding = Window.partitionBy("identity")
     lasting = (
         bad.join(passed, "identity", "left")
         .join(F.broadcast(last), "fleet", "left")
-        .join(F.broadcast(_blind(looks, last)), ["fleet", "check"], "left")
+        .join(F.broadcast(_blind(samples, last)), ["fleet", "check"], "left")
         .where(~F.col("again") | held)
-        .withColumn("seen", F.greatest(F.max("taken").over(of_one), "barely"))
+        .withColumn("seen", F.greatest(F.max("taken").over(one_finding), "barely"))
         .withColumn("gone", (F.col("seen") < F.col("last")) & F.col("blind").isNull())
         .withColumn("passed", F.greatest("passed", F.when(~held, F.col("barely"))))
         .withColumn("over", (F.col("passed") >= F.col("taken")) | F.col("gone"))
@@ -107,14 +107,14 @@ def findings(
     # Rank: present failures, then present unknown results, then fixed failures.
     rank = F.when(F.col("state") == FIXED, 2).when(F.col("result") == UNKNOWN, 1).otherwise(0)
     return (
-        one.withColumn("first", F.row_number().over(of_one.orderBy(rank)))
+        one.withColumn("first", F.row_number().over(one_finding.orderBy(rank)))
         .where("first = 1")
         .select(*IDENTITY, "state", "result", "since", "taken", "content.*")
         .select(*results.columns, "state")
     )
 
 
-def of_hours(results: DataFrame, counted: DataFrame) -> dict[str, DataFrame]:
+def hourly_findings(results: DataFrame, counted: DataFrame) -> dict[str, DataFrame]:
     """Return the stored rows of hours, from results and their summary."""
     near = (F.when(_barely(), F.col(name)).alias(name) for name in ("value", "threshold"))
     passes = results.where(F.col("result") == PASS).select("taken", *IDENTITY, *near)
@@ -161,11 +161,11 @@ def _identity() -> Column:
     return F.to_json(F.array(*IDENTITY))
 
 
-def _blind(looks: DataFrame, last: DataFrame) -> DataFrame:
+def _blind(samples: DataFrame, last: DataFrame) -> DataFrame:
     """Return the checks without a complete view of a fleet's last sample: a missing subject may still exist."""
     about_assets = F.coalesce(*_ASSETS).isNotNull()
     return (
-        looks.where((F.col("result") == UNKNOWN) & ~about_assets)
+        samples.where((F.col("result") == UNKNOWN) & ~about_assets)
         .join(F.broadcast(last), "fleet")
         .where(F.col("taken") == F.col("last"))
         .select("fleet", "check", F.lit(True).alias("blind"))

@@ -19,11 +19,11 @@ from jetstream_insights.times import seconds
 
 
 class Over(NamedTuple):
-    """An aggregate over a period: `of_rows`, or `of_hours` over the columns `kept` for each hour."""
+    """An aggregate over a period: `from_rows`, or `from_hours` over the columns `kept` for each hour."""
 
-    of_rows: Column
+    from_rows: Column
     kept: Mapping[str, Column]
-    of_hours: Column
+    from_hours: Column
 
 
 def _by(aggregate: Callable[[Column], Column], name: str, value: Column, merge: Callable[[str], Column]) -> Over:
@@ -53,8 +53,8 @@ def _any(name: str, value: Column) -> dict[str, Over]:
 
 def _different(name: str, value: str) -> dict[str, Over]:
     """Return the number of distinct values."""
-    of_hours = F.size(F.array_distinct(F.flatten(F.collect_list(name))))
-    return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, of_hours)}
+    from_hours = F.size(F.array_distinct(F.flatten(F.collect_list(name))))
+    return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, from_hours)}
 
 
 def _creations() -> dict[str, Over]:
@@ -150,8 +150,8 @@ def _stored() -> dict[str, Over]:
     def rate(first: Column, last: Column, begin: str) -> Column:
         return F.try_divide(last - first, _seconds_since(begin))
 
-    of_hours = rate(F.min_by("seq_first", "begin"), F.max_by("seq_last", "taken"), "begin")
-    return {"stored": Over(rate(ends["seq_first"], ends["seq_last"], "taken"), ends, of_hours)}
+    from_hours = rate(F.min_by("seq_first", "begin"), F.max_by("seq_last", "taken"), "begin")
+    return {"stored": Over(rate(ends["seq_first"], ends["seq_last"], "taken"), ends, from_hours)}
 
 
 def _of_streams() -> dict[str, Over]:
@@ -241,7 +241,7 @@ KEPT = {
     f"origins array<{ORIGIN}>",
 }
 #: By stored hourly table: its silver table.
-KEPT_OF = {**{table: table for table in _ABOUT}, "origins": "stream_replicas"}
+STORED_TABLES = {**{table: table for table in _ABOUT}, "origins": "stream_replicas"}
 
 _ORIGINS = (
     Field("mirrored", "string", "mirror.name"),
@@ -269,8 +269,8 @@ def _replicating(replicas: DataFrame) -> DataFrame:
 
 def origins(tables: Mapping[str, DataFrame]) -> DataFrame:
     """Return the reports about origins from the leaders of streams that have some: from stored hours if available."""
-    of_hours = tables.get(name_of_hours("origins"))
-    return _replicating(tables["stream_replicas"]) if of_hours is None else of_hours
+    from_hours = tables.get(name_of_hours("origins"))
+    return _replicating(tables["stream_replicas"]) if from_hours is None else from_hours
 
 
 def name_of_hours(table: str) -> str:
@@ -298,8 +298,8 @@ def kept(table: str, rows: DataFrame, snapshots: DataFrame) -> DataFrame:
 def over_time(tables: Mapping[str, DataFrame], table: str) -> DataFrame:
     """Return a row for each asset: from stored hours if available, otherwise from all rows."""
     key, about = _ABOUT[table]
-    of_hours = tables.get(name_of_hours(table))
-    if of_hours is None:
-        columns = [over.of_rows.alias(name) for name, over in about().items()]
+    from_hours = tables.get(name_of_hours(table))
+    if from_hours is None:
+        columns = [over.from_rows.alias(name) for name, over in about().items()]
         return _in_order(tables[table], tables["snapshots"]).groupBy("fleet", *key).agg(*columns)
-    return of_hours.groupBy("fleet", *key).agg(*(over.of_hours.alias(name) for name, over in about().items()))
+    return from_hours.groupBy("fleet", *key).agg(*(over.from_hours.alias(name) for name, over in about().items()))

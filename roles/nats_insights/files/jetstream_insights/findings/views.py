@@ -155,14 +155,16 @@ def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
 
 
 def servers(tables: Tables) -> DataFrame:
-    of_fleet, of_cluster = Window.partitionBy(*_MOMENT), Window.partitionBy(*_MOMENT, *CLUSTER)
+    fleet_window, cluster_window = Window.partitionBy(*_MOMENT), Window.partitionBy(*_MOMENT, *CLUSTER)
     more = [
         F.try_variant_get("varz_extra", f"$.{name}.tls_cert_not_after", "timestamp").alias(f"tls_{name}")
         for name in _CERTIFICATES
     ]
     known = _named_servers(tables["servers"]).select("*", *more)
-    of_varz = {name: F.try_variant_get("varz_extra", f"$.{path}", type_) for name, (path, type_) in _OF_VARZ.items()}
-    known = known.withColumns(of_varz).withColumn("open_to", F.expr(_OPEN_TO))
+    varz_figures = {
+        name: F.try_variant_get("varz_extra", f"$.{path}", type_) for name, (path, type_) in _OF_VARZ.items()
+    }
+    known = known.withColumns(varz_figures).withColumn("open_to", F.expr(_OPEN_TO))
     joined = known.join(
         F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, *DOMAIN, "server"], "left"
     )
@@ -170,18 +172,18 @@ def servers(tables: Tables) -> DataFrame:
     whole = joined.withColumn("leaders", carriers).select(
         "*",
         F.least("tls_cert_not_after", *(f"tls_{name}" for name in _CERTIFICATES)).alias("tls_ends"),
-        F.mode("version").over(of_fleet).alias("fleet_version"),
-        F.median("clock_offset").over(of_fleet).alias("fleet_clock_offset"),
-        F.count("clock_offset").over(of_fleet).alias("fleet_clocks"),
+        F.mode("version").over(fleet_window).alias("fleet_version"),
+        F.median("clock_offset").over(fleet_window).alias("fleet_clock_offset"),
+        F.count("clock_offset").over(fleet_window).alias("fleet_clocks"),
         F.mode("system_account").over(Window.partitionBy(*_MOMENT, *DOMAIN)).alias("fleet_system_account"),
         F.count(F.lit(1)).over(Window.partitionBy(*_MOMENT, "server")).alias("namesakes"),
-        F.count(F.lit(1)).over(of_cluster).alias("cluster_servers"),
-        F.count_if("js_on").over(of_cluster).alias("cluster_js_servers"),
-        F.avg("mem").over(of_cluster).alias("cluster_mem"),
-        F.avg("connections").over(of_cluster).alias("cluster_connections"),
-        F.avg("leaders").over(of_cluster).alias("cluster_leaders"),
+        F.count(F.lit(1)).over(cluster_window).alias("cluster_servers"),
+        F.count_if("js_on").over(cluster_window).alias("cluster_js_servers"),
+        F.avg("mem").over(cluster_window).alias("cluster_mem"),
+        F.avg("connections").over(cluster_window).alias("cluster_connections"),
+        F.avg("leaders").over(cluster_window).alias("cluster_leaders"),
         *(
-            F.avg(F.when(F.col("js_on"), F.col(name))).over(of_cluster).alias(f"cluster_{name}")
+            F.avg(F.when(F.col("js_on"), F.col(name))).over(cluster_window).alias(f"cluster_{name}")
             for name in ("js_streams", "js_storage")
         ),
     )
@@ -210,13 +212,13 @@ def clusters(tables: Tables) -> DataFrame:
         )
     )
     # A cluster that is connected by a leafnode has another domain, and no gateway.
-    of_supercluster = Window.partitionBy(*_MOMENT, *DOMAIN)
+    supercluster_window = Window.partitionBy(*_MOMENT, *DOMAIN)
     reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
         .join(F.broadcast(asked), list(_MOMENT))
         .withColumn("failed", F.expr("coalesce(failed, NOT array_contains(asked, 'gatewayz'), false)"))
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
-        .withColumn("clusters", F.collect_set("cluster").over(of_supercluster))
+        .withColumn("clusters", F.collect_set("cluster").over(supercluster_window))
         .withColumn("configured", F.when(~F.col("failed"), F.coalesce("configured", F.array().cast(_NAMES))))
         .withColumn(
             "lacking",
@@ -226,12 +228,12 @@ def clusters(tables: Tables) -> DataFrame:
             ),
         )
     )
-    of_zone = Window.partitionBy(*_MOMENT, *CLUSTER, "zone")
+    zone_window = Window.partitionBy(*_MOMENT, *CLUSTER, "zone")
     zoned = F.col("js_on") & F.col("zone").isNotNull()
     reported = reported.withColumns(
         {
-            "zone_storage": F.when(zoned, F.sum(F.when(F.col("js_on"), F.col("js_storage"))).over(of_zone)),
-            "zone_servers": F.when(zoned, F.count_if("js_on").over(of_zone)),
+            "zone_storage": F.when(zoned, F.sum(F.when(F.col("js_on"), F.col("js_storage"))).over(zone_window)),
+            "zone_servers": F.when(zoned, F.count_if("js_on").over(zone_window)),
         }
     )
     largest = tables["streams"].groupBy(*_MOMENT, *CLUSTER).agg(F.max("num_replicas").alias("most_replicas"))
@@ -268,7 +270,7 @@ def meta(tables: Tables) -> DataFrame:
         "meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_reported, false))"
     )
     leads = F.col("meta_leader") == F.col("server")
-    of_leader = ("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas", "meta_snapshot_duration")
+    leader_figures = ("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas", "meta_snapshot_duration")
     groups = known.groupBy(*SNAPSHOT, *DOMAIN).agg(
         F.array_sort(F.collect_set(F.when(F.col("meta_leader") != "", F.col("meta_leader")))).alias("named"),
         F.array_sort(
@@ -279,7 +281,7 @@ def meta(tables: Tables) -> DataFrame:
         F.array_sort(F.collect_set("meta_size")).alias("sizes"),
         F.max("meta_size").alias("size"),
         _tags_reported(),
-        *(F.max_by(name, F.when(leads, 1)).alias(name) for name in of_leader),
+        *(F.max_by(name, F.when(leads, 1)).alias(name) for name in leader_figures),
     )
     parts = known.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
     counted = parts.groupBy(*_MOMENT, *DOMAIN, "part").agg(F.count(F.lit(1)).alias("members"))
@@ -636,8 +638,10 @@ def server_restarts(tables: Tables) -> DataFrame:
         .where("maintenance")
         .select("fleet", "server", F.col("taken").alias("begin"), F.lit(1).alias("meant"))
     )
-    of_one = Window.partitionBy("fleet", "server").orderBy("begin")
-    again = starts.withColumn("before", F.lag("brought").over(of_one)).join(meant, ["fleet", "server", "begin"], "left")
+    server_window = Window.partitionBy("fleet", "server").orderBy("begin")
+    again = starts.withColumn("before", F.lag("brought").over(server_window)).join(
+        meant, ["fleet", "server", "begin"], "left"
+    )
     return again.groupBy("fleet", "server").agg(
         F.max_by("cluster", "begin").alias("cluster"),
         F.sum("samples").alias("samples"),
@@ -770,11 +774,11 @@ def _reconnects(frame: DataFrame, ends: tuple[str, ...], *key: str) -> DataFrame
     at_once = frame.groupBy("fleet", *key, *ends, "taken").agg(
         F.count(F.lit(1)).alias("connections"), F.collect_set("cid").alias("ids")
     )
-    of_ends = at_once.groupBy("fleet", *key, *ends).agg(
+    end_pairs = at_once.groupBy("fleet", *key, *ends).agg(
         *_period(F.max("connections").alias("at_once")),
         F.size(F.array_distinct(F.flatten(F.collect_list("ids")))).alias("ids"),
     )
-    return of_ends.groupBy("fleet", *key).agg(
+    return end_pairs.groupBy("fleet", *key).agg(
         F.max("samples").alias("samples"),
         F.sum(F.col("ids") - F.col("at_once")).alias("reconnects"),
         F.max("at_once").alias("at_once"),
@@ -798,9 +802,11 @@ def leafnode_periods(tables: Tables) -> DataFrame:
     """Return a row for each leafnode of an account, by its name, regardless of the servers it is connected to. `missed`: the
     number of last snapshots without it."""
     named = tables["leafnodes"].where("name IS NOT NULL")
-    of_leaf = (*ACCOUNT, F.col("name").alias("leaf"))
-    made = _reconnects(named.select("fleet", *of_leaf, "server_id", "cid", "taken"), ("server_id",), *ACCOUNT, "leaf")
-    seen = named.groupBy("fleet", *of_leaf).agg(F.max("taken").alias("seen"), F.count_distinct("taken").alias("looks"))
+    leaf_key = (*ACCOUNT, F.col("name").alias("leaf"))
+    made = _reconnects(named.select("fleet", *leaf_key, "server_id", "cid", "taken"), ("server_id",), *ACCOUNT, "leaf")
+    seen = named.groupBy("fleet", *leaf_key).agg(
+        F.max("taken").alias("seen"), F.count_distinct("taken").alias("snapshots")
+    )
     moments = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
     return (
         made.join(seen, ["fleet", *ACCOUNT, "leaf"])
@@ -867,8 +873,8 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     the same account, otherwise the growth of the stream plus its lag. A mirror lacks nothing older than its last message, which
     is also the only information if the origin stored nothing. Null if an origin was not reported.
     """
-    of_fleet = ["fleet", *STREAM]
-    whole = Window.partitionBy(*of_fleet)
+    fleet_window = ["fleet", *STREAM]
+    whole = Window.partitionBy(*fleet_window)
     every = {"written": F.expr("last_seq + aggregate(origins, 0L, (sum, origin) -> sum + coalesce(origin.lag, 0L))")}
     grown = F.try_divide(
         F.max_by("written", "taken").over(whole) - F.min_by("written", "taken").over(whole),
@@ -881,13 +887,19 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         .withColumn("grown", grown)
         .withColumn("complete", F.size("origins") >= F.col("replicates"))
         .select(
-            *SNAPSHOT, *of_fleet[1:], "last_ts", "mirrored", "grown", "complete", F.explode("origins").alias("origin")
+            *SNAPSHOT,
+            *fleet_window[1:],
+            "last_ts",
+            "mirrored",
+            "grown",
+            "complete",
+            F.explode("origins").alias("origin"),
         )
         .withColumns({"origin_stream": here, "whole_origin": whole_origin})
     )
-    of_origins = streams.select("fleet", *ACCOUNT, F.col("stream").alias("origin_stream"), "stored")
+    origin_rates = streams.select("fleet", *ACCOUNT, F.col("stream").alias("origin_stream"), "stored")
     known = (
-        each.join(of_origins, ["fleet", *ACCOUNT, "origin_stream"], "left")
+        each.join(origin_rates, ["fleet", *ACCOUNT, "origin_stream"], "left")
         .withColumn("origin_stored", F.col("stored"))
         .withColumn("stored", F.expr("CASE WHEN whole_origin THEN stored END"))
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))

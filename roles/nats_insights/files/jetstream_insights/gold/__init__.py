@@ -54,7 +54,7 @@ def made_before(table: Table) -> list[str]:
 
 def _in_order() -> dict[str, Table]:
     """Return all tables, each after its inputs."""
-    tables = {table.name: table for of_theme in THEMES.values() for table in of_theme}
+    tables = {table.name: table for theme_tables in THEMES.values() for table in theme_tables}
     needs = {name: made_before(table) for name, table in tables.items()}
     return {name: tables[name] for name in TopologicalSorter(needs).static_order()}
 

@@ -34,7 +34,7 @@ def flows(accounts: DataFrame, servers: DataFrame, settings: Settings) -> DataFr
     """
     starts = servers.select("fleet", "snapshot", "server_id", "start")
     started = accounts.join(starts, on=["fleet", "snapshot", "server_id"], how="left")
-    return columns.ACCOUNT_COUNTERS.of_hours(started, settings)
+    return columns.ACCOUNT_COUNTERS.hourly_sums(started, settings)
 
 
 def stocks(accounts: DataFrame) -> DataFrame:
@@ -59,18 +59,20 @@ def stocks(accounts: DataFrame) -> DataFrame:
     )
 
 
-def account_usage(of_flows: DataFrame, of_stocks: DataFrame, flows_before: DataFrame, settings: Settings) -> DataFrame:
+def account_usage(
+    flow_rows: DataFrame, stock_rows: DataFrame, flows_before: DataFrame, settings: Settings
+) -> DataFrame:
     """Return the usage of each account, over all servers of a domain. Counts are not extrapolated over gaps: `coverage` is the
     share of the time that they cover."""
     key = ["fleet", "day", *ACCOUNT]
     flow = (
-        with_day(columns.ACCOUNT_COUNTERS.of_day(of_flows, flows_before, settings))
+        with_day(columns.ACCOUNT_COUNTERS.daily_sums(flow_rows, flows_before, settings))
         .groupBy(*key)
         .agg(*(F.sum(name).alias(name) for name in (*_COUNTERS, "observed", "gaps", "possible")))
     )
     mean = {name: ratio(F.sum(f"{name}.sum"), F.sum(f"{name}.count")) for name in _MEANS}
     stock = (
-        with_day(of_stocks)
+        with_day(stock_rows)
         .groupBy(*key)
         .agg(
             F.sum("snapshots").alias("snapshots"),

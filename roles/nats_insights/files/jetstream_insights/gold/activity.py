@@ -21,19 +21,19 @@ _COUNTERS = columns.SERVER_COUNTERS.names
 
 
 def activity(
-    of_hours: DataFrame, of_waiting: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
+    hourly_rows: DataFrame, waiting_rows: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
 ) -> DataFrame:
     """Return the activity of each fleet in each hour that has a snapshot."""
     key = ("fleet", "day", "hour")
-    of_server = (
-        with_hour(columns.SERVER_COUNTERS.of_day(of_hours, before, settings))
+    server_sums = (
+        with_hour(columns.SERVER_COUNTERS.daily_sums(hourly_rows, before, settings))
         .groupBy(*key, "server")
         .agg(
             F.sum("observed").alias("elapsed"),
             *(F.sum(name).alias(name) for name in _COUNTERS),
         )
     )
-    busy = of_server.groupBy(*key).agg(
+    busy = server_sums.groupBy(*key).agg(
         F.count("elapsed").alias("measured"),
         *(
             F.sum(F.try_divide(F.col(name), F.col("elapsed"))).alias(made)
@@ -41,8 +41,8 @@ def activity(
         ),
         F.sum("js_api_errors").alias("api_errors"),
     )
-    clients = with_hour(_last_of_hour(of_hours.select("fleet", "last.*"), "connections")).drop("taken")
-    consumers = with_hour(of_waiting).drop("taken")
+    clients = with_hour(_last_of_hour(hourly_rows.select("fleet", "last.*"), "connections")).drop("taken")
+    consumers = with_hour(waiting_rows).drop("taken")
     elections = leader_changes.groupBy("fleet", "day", F.hour("taken").alias("hour")).agg(
         F.count(F.lit(1)).alias("elections")
     )
@@ -56,7 +56,7 @@ def activity(
 
 def counters(servers: DataFrame, settings: Settings) -> DataFrame:
     """Return the counters of each start of a server in an hour."""
-    return columns.SERVER_COUNTERS.of_hours(servers, settings)
+    return columns.SERVER_COUNTERS.hourly_sums(servers, settings)
 
 
 def waiting(consumers: DataFrame) -> DataFrame:

@@ -35,10 +35,10 @@ def writes(streams: DataFrame) -> DataFrame:
     )
 
 
-def write_rates(of_writes: DataFrame) -> DataFrame:
+def write_rates(write_rows: DataFrame) -> DataFrame:
     """Return the messages per second written to each stream over the hours: the rise of last_seq, which neither a purge nor
     limits lower. A recreated stream starts over."""
-    grouped = of_writes.groupBy("fleet", *STREAM, "created").agg(
+    grouped = write_rows.groupBy("fleet", *STREAM, "created").agg(
         F.min("begin").alias("begin"),
         F.max("taken").alias("end"),
         F.min_by("first", "begin").alias("first"),
@@ -57,7 +57,7 @@ def load(
     stream_replicas: DataFrame,
     streams: DataFrame,
     consumer_replicas: DataFrame,
-    of_writes: DataFrame,
+    write_rows: DataFrame,
 ) -> DataFrame:
     """Return the load of each JetStream server in the last snapshot, and its writes over the day."""
     servers = report_servers.where("answered AND jetstream").select(
@@ -73,7 +73,7 @@ def load(
         at(stream_replicas, moment)
         .select(*SNAPSHOT_KEY, "server", *STREAM, F.coalesce("bytes", F.lit(0)).alias("bytes"), "messages")
         .join(leaders, on=asset, how="left")
-        .join(write_rates(of_writes), on=asset, how="left")
+        .join(write_rates(write_rows), on=asset, how="left")
         .groupBy(*holder)
         .agg(
             F.count(F.lit(1)).alias("replicas"),
@@ -83,13 +83,13 @@ def load(
             F.sum(F.col("write_msgs") * mean_size).alias("write_bytes"),
         )
     )
-    of_consumers = at(consumer_replicas, moment).groupBy(*holder).agg(F.count(F.lit(1)).alias("consumer_replicas"))
+    consumer_counts = at(consumer_replicas, moment).groupBy(*holder).agg(F.count(F.lit(1)).alias("consumer_replicas"))
     # With a single snapshot of the day the rate is unknown, which is not a rate of zero.
     rated = F.max(F.col("write_msgs").isNotNull())
     known = held.groupBy(*SNAPSHOT_KEY).agg(rated.alias("rated"))
     joined = (
         servers.join(held, on=holder, how="left")
-        .join(of_consumers, on=holder, how="left")
+        .join(consumer_counts, on=holder, how="left")
         .join(F.broadcast(known), on=SNAPSHOT_KEY, how="left")
     )
     zero = ("replicas", "consumer_replicas", "bytes", "led_bytes")
@@ -102,10 +102,10 @@ def load(
     )
 
 
-def balance(of_load: DataFrame) -> DataFrame:
+def balance(load_rows: DataFrame) -> DataFrame:
     """Return the distribution of each measure over the servers, and over the zones, of each cluster."""
     names = (*COUNTS, *AMOUNTS)
-    long = of_load.unpivot(
+    long = load_rows.unpivot(
         [*(column.name for column in MOMENT), *CLUSTER, "server", "zone"],
         [F.col(name).cast("double").alias(name) for name in names],
         "measure",

@@ -51,7 +51,7 @@ _FULL, _FLAT, _CHANGED = 0.99, 0.001, 1 / 3
 def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
     """Return the usage of every server, account and stream in the hour's last snapshot that reported it."""
     reported = servers.where("jsz_reported AND NOT coalesce(js_disabled, false)")
-    of_servers = _last_of_hour(reported, "server").withColumn("zone", zone())
+    server_rows = _last_of_hour(reported, "server").withColumn("zone", zone())
     resources = F.array(
         *(
             F.struct(
@@ -68,7 +68,7 @@ def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) ->
         )
     )
     by_server = (
-        of_servers.withColumn("of", F.explode(resources))
+        server_rows.withColumn("of", F.explode(resources))
         .select(
             "fleet", "taken", F.lit("server").alias("scope"), F.col("server").alias("name"), *CLUSTER, "zone", "of.*",
             F.lit(None).cast("bigint").alias("first_seq"),
@@ -87,12 +87,12 @@ def expected(names: DataFrame) -> DataFrame:
     return names.select("fleet", "taken", "server")
 
 
-def usage(of_hours: DataFrame, of_expected: DataFrame) -> DataFrame:
+def usage(hourly_rows: DataFrame, expected_rows: DataFrame) -> DataFrame:
     """Return the usage of every asset in each hour, zones and clusters included."""
-    each, wanted = with_hour(of_hours), with_hour(of_expected)
+    each, wanted = with_hour(hourly_rows), with_hour(expected_rows)
     stored = each.where("scope = 'server' AND resource <> 'ha_assets'").withColumn("server", F.col("name"))
     sums = [
-        sums_of(stored.where(F.col(name).isNotNull()), wanted, scope, F.col(name))
+        summed_usage(stored.where(F.col(name).isNotNull()), wanted, scope, F.col(name))
         for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
     return union([each.select("fleet", "day", "hour", *_ASSET, *_FIGURES), *sums])
@@ -106,11 +106,11 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
     )
 
 
-def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
+def summed_usage(server_rows: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
     """Return the sums over the servers of a zone or a cluster, for the hours in which all expected servers reported. The
     frame `wanted` lists the expected servers of each hour, without those removed from service."""
     key = ("fleet", "day", "hour", "name", *CLUSTER)
-    named = of_servers.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
+    named = server_rows.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
     summed = named.groupBy(*key, F.lit(scope).alias("scope"), "resource").agg(
         F.sum("used").alias("used"),
         F.sum("reserved").alias("reserved"),
@@ -187,10 +187,10 @@ def _of_streams(streams: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
+def growth(usage_rows: DataFrame, past: DataFrame) -> DataFrame:
     """Return the growth of each asset in the day. `past`: the usage of the previous day."""
     old = past.select(*KEY, "hour", F.col("used").alias("old_used"), F.date_add("day", 1).alias("day"))
-    joined = of_usage.join(old, on=[*KEY, "day", "hour"], how="left")
+    joined = usage_rows.join(old, on=[*KEY, "day", "hour"], how="left")
     rise = F.col("used") - F.col("old_used")
     last = {name: F.max_by(name, "hour").alias(name) for name in ("used", "reserved", "limit")}
     return joined.groupBy(*KEY, "day").agg(
@@ -204,10 +204,10 @@ def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
     )
 
 
-def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) -> DataFrame:
+def capacity(forecast_rows: DataFrame, backtest_rows: DataFrame, past: DataFrame) -> DataFrame:
     """Return the fill level of each asset, when it will be full, and the error of such forecasts. `past`: earlier backtests."""
     judged = (
-        of_backtests.unionByName(past)
+        backtest_rows.unionByName(past)
         .where(F.col("horizon") <= SHOWN)
         .groupBy(*KEY, "horizon")
         .agg(
@@ -222,7 +222,7 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
     best = judged.groupBy(*KEY).agg(F.max_by(F.struct(*shown), "horizon").alias("of")).select(*KEY, "of.*")
     short = F.col("basis") == "short"
     larger = F.greatest(F.abs("slope_short"), F.abs("slope_before"))
-    known = of_forecasts.join(best, on=list(KEY), how="left").withColumns(
+    known = forecast_rows.join(best, on=list(KEY), how="left").withColumns(
         {
             "days": F.when(short, F.col("days_short")).otherwise(F.col("days_long")),
             "changed": short & (F.abs(F.col("slope_short") - F.col("slope_before")) > larger * _CHANGED),
@@ -264,7 +264,7 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
 
 
 def headroom(
-    report_servers: DataFrame, stream_replicas: DataFrame, of_forecasts: DataFrame, settings: Settings
+    report_servers: DataFrame, stream_replicas: DataFrame, forecast_rows: DataFrame, settings: Settings
 ) -> DataFrame:
     """Return for each server, and each zone, whether the rest of its cluster could take its data if it failed now."""
     moment = [column.name for column in MOMENT]
@@ -290,7 +290,7 @@ def headroom(
     failing = union(
         [_failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))]
     )
-    slope = of_forecasts.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
+    slope = forecast_rows.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
         "fleet", *CLUSTER, "slope"
     )
     joined = failing.join(F.broadcast(slope), on=["fleet", *CLUSTER], how="left")
@@ -304,7 +304,7 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
     """Return the data to rebuild and the data lost if each server or zone fails, and the space on the remaining servers."""
     moment = [column.name for column in MOMENT]
     key = ["fleet", "snapshot", *CLUSTER, name]
-    of_stream = (
+    stream_rows = (
         held.where(F.col(name).isNotNull())
         .groupBy(*key, "account", "stream")
         .agg(
@@ -315,7 +315,7 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
         )
     )
     survives = F.col("here") < F.col("copies")
-    sums = of_stream.groupBy(*key).agg(
+    sums = stream_rows.groupBy(*key).agg(
         F.sum(F.when(survives, F.col("size"))).alias("need"),
         F.sum(F.when(survives, F.col("here"))).alias("replicas"),
         F.max(F.when(survives, F.col("largest"))).alias("largest"),

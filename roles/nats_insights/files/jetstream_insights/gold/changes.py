@@ -106,14 +106,14 @@ def things(
         F.col("config_load_time").isNotNull(), _AT_START
     )
     same = ("version", "cluster", "domain", "config_digest", "max_connections", "max_payload")
-    of_server = {
+    server_state = {
         **{name: F.col(name) for name in same},
         **{name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")},
         "tags": F.array_sort("tags"),
         "config_load_time": loaded,
     }
     members, hosts, led = {"members": F.col("members")}, F.col("hosts"), F.col("leader").isNotNull()
-    of_asset = {**members, "config": F.col("config_hash")}
+    asset_state = {**members, "config": F.col("config_hash")}
     domain, account, stream = ({name: F.col(name) for name in key} for key in (DOMAIN, ACCOUNT, STREAM))
     durable = consumers.where("durable")
     hosting = (
@@ -122,37 +122,41 @@ def things(
         .agg(F.collect_set("server").alias("hosts"), F.max("account_name").alias("account_name"))
     )
     return union([
-        _things("server", places, servers, F.array("server"), of_server, server=F.col("server")),
+        _things("server", places, servers, F.array("server"), server_state, server=F.col("server")),
         _things("meta", places, meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
-        _things("stream", places, streams, hosts, of_asset, led, **stream),
-        _things("consumer", places, durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
+        _things("stream", places, streams, hosts, asset_state, led, **stream),
+        _things("consumer", places, durable, hosts, asset_state, led, **stream, consumer=F.col("consumer")),
         _things("account", places, hosting, hosts, {"name": F.coalesce("account_name", "account")}, **account),
     ])  # fmt: skip
 
 
 def states(
-    of_looks: DataFrame, of_things: DataFrame, looks_before: DataFrame, things_before: DataFrame, day: Column
+    snapshot_rows: DataFrame, object_rows: DataFrame, looks_before: DataFrame, things_before: DataFrame, day: Column
 ) -> DataFrame:
     """Return the states of objects that differ between snapshots. The frames `…_before` hold the last hour before the day."""
-    of_fleet = Window.partitionBy("fleet").orderBy("number")
-    of_all = in_blocks(moments(of_looks.unionByName(looks_before))).select(
+    fleet_window = Window.partitionBy("fleet").orderBy("number")
+    all_snapshots = in_blocks(moments(snapshot_rows.unionByName(looks_before))).select(
         *SNAPSHOT_KEY,
         "number",
         "taken",
         *BLOCK,
         "place",
         "silent",
-        F.lag("taken").over(of_fleet).alias("previous"),
-        F.lag("silent").over(of_fleet).alias("previous_silent"),
-        F.lead("taken").over(of_fleet).alias("following"),
-        F.lead("silent").over(of_fleet).alias("following_silent"),
+        F.lag("taken").over(fleet_window).alias("previous"),
+        F.lag("silent").over(fleet_window).alias("previous_silent"),
+        F.lead("taken").over(fleet_window).alias("following"),
+        F.lead("silent").over(fleet_window).alias("following_silent"),
     )
-    found = suspects(of_things.unionByName(things_before), of_all).withColumn("whole_hour", whole_hour()).drop("taken")
-    every = found.join(F.broadcast(of_all), on=["fleet", *BLOCK])
+    found = (
+        suspects(object_rows.unionByName(things_before), all_snapshots)
+        .withColumn("whole_hour", whole_hour())
+        .drop("taken")
+    )
+    every = found.join(F.broadcast(all_snapshots), on=["fleet", *BLOCK])
     return every.where(F.getbit("bits", F.col("place")) == 1).withColumn("day", day)
 
 
-def _in_order(of_states: DataFrame) -> DataFrame:
+def _in_order(state_rows: DataFrame) -> DataFrame:
     """Return the states, each with the previous one of the same object."""
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
@@ -161,7 +165,7 @@ def _in_order(of_states: DataFrame) -> DataFrame:
         f"old_{name}": F.last(F.when(known, F.col(name)), ignorenulls=True).over(earlier)
         for name in ("state", "taken", "snapshot")
     }
-    return of_states.withColumns(
+    return state_rows.withColumns(
         {
             **old,
             "old_created": F.lag("created").over(one),
@@ -190,17 +194,17 @@ def _configured() -> Column:
     return (F.col("field") == "config") & F.col("object").isin("stream", "consumer")
 
 
-def edits(of_states: DataFrame, day: Column) -> DataFrame:
+def edits(state_rows: DataFrame, day: Column) -> DataFrame:
     """Return the snapshots with the configurations before and after a change, with the silver table that has them."""
-    changed = _changed(_in_order(of_states), day).where(_configured())
+    changed = _changed(_in_order(state_rows), day).where(_configured())
     old = (F.col(f"old_{name}").alias(name) for name in ("snapshot", "taken"))
     both = F.array(F.struct("snapshot", "taken"), F.struct(*old))
     return changed.select(F.concat("object", F.lit("s")).alias("table"), F.inline(both)).distinct()
 
 
-def changes(of_states: DataFrame, streams: DataFrame, consumers: DataFrame, day: Column) -> DataFrame:
+def changes(state_rows: DataFrame, streams: DataFrame, consumers: DataFrame, day: Column) -> DataFrame:
     """Return the changes of the day, in order. `streams`, `consumers`: from the snapshots of `edits`."""
-    seen = _in_order(of_states)
+    seen = _in_order(state_rows)
     changed = _changed(seen, day)
     what = F.coalesce(
         F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config")
@@ -227,22 +231,22 @@ def _in_other_domains(events: DataFrame, moved: DataFrame, side: str) -> DataFra
     return events.join(F.broadcast(renamed), on=["fleet", "taken", "domain"], how="left_anti")
 
 
-def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
+def suspects(object_rows: DataFrame, all_snapshots: DataFrame) -> DataFrame:
     """Return the rows of objects that may have been added, removed or changed: few, so sorting them is cheap. An object that was
     not reported because all its servers were silent is not a suspect; a server may be."""
     silences = (
-        of_all.select("fleet", "number", F.explode("silent").alias("host"))
+        all_snapshots.select("fleet", "number", F.explode("silent").alias("host"))
         .groupBy("fleet", "host")
         .agg(F.collect_list("number").alias("numbers"))
         .groupBy("fleet")
         .agg(F.map_from_entries(F.collect_list(F.struct("host", "numbers"))).alias("silences"))
     )
-    of_fleets = (
-        of_all.groupBy("fleet")
+    fleets = (
+        all_snapshots.groupBy("fleet")
         .agg(F.count(F.lit(1)).alias("many"), F.min("taken").alias("began"))
         .join(silences, on="fleet", how="left")
     )
-    counted = of_things.groupBy(*_THING).agg(
+    counted = object_rows.groupBy(*_THING).agg(
         F.sum(F.bit_count("bits")).alias("reported"),
         F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
         F.max("created").alias("created"),
@@ -257,8 +261,8 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     suspect = (F.col("reported") + unseen != F.col("many")) | F.coalesce(
         F.col("differs") | F.col("again") | (new & (unseen > 0)), F.lit(False)
     )
-    found = counted.join(F.broadcast(of_fleets), on="fleet").where(suspect).select(*_THING)
-    return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
+    found = counted.join(F.broadcast(fleets), on="fleet").where(suspect).select(*_THING)
+    return object_rows.join(F.broadcast(found), on=list(_THING), how="left_semi")
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:

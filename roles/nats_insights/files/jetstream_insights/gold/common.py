@@ -71,10 +71,10 @@ def another_life(created: Column, before: Column) -> Column:
     return F.coalesce(apart > F.lit(SAME), F.lit(False))
 
 
-def last_of_day(of_moments: DataFrame) -> DataFrame:
+def last_of_day(moment_rows: DataFrame) -> DataFrame:
     """Return the last snapshot of each fleet."""
-    latest = of_moments.groupBy("fleet").agg(F.max_by("snapshot", F.struct("taken", "snapshot")).alias("snapshot"))
-    return of_moments.join(F.broadcast(latest), on=SNAPSHOT_KEY, how="left_semi")
+    latest = moment_rows.groupBy("fleet").agg(F.max_by("snapshot", F.struct("taken", "snapshot")).alias("snapshot"))
+    return moment_rows.join(F.broadcast(latest), on=SNAPSHOT_KEY, how="left_semi")
 
 
 def at(frame: DataFrame, moment: DataFrame) -> DataFrame:
@@ -106,12 +106,12 @@ BLOCK = ("whole_hour", "block")
 def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
     """Add `whole_hour`, the `block` of a snapshot within it, and its `place` in the block. Consecutive snapshots of a block are
     at most `longest_gap` seconds apart."""
-    of_hour = Window.partitionBy("fleet", "whole_hour").orderBy("taken", "snapshot")
-    apart = seconds(F.lag("taken").over(of_hour), F.col("taken")) > F.lit(longest_gap)
+    hour_window = Window.partitionBy("fleet", "whole_hour").orderBy("taken", "snapshot")
+    apart = seconds(F.lag("taken").over(hour_window), F.col("taken")) > F.lit(longest_gap)
     numbered = snapshots.withColumn("whole_hour", whole_hour()).withColumns(
-        {"of_hour": F.row_number().over(of_hour) - 1, "apart": F.when(apart, 1).otherwise(0)}
+        {"of_hour": F.row_number().over(hour_window) - 1, "apart": F.when(apart, 1).otherwise(0)}
     )
-    block = F.floor(F.col("of_hour") / _OF_BLOCK) + F.sum("apart").over(of_hour)
+    block = F.floor(F.col("of_hour") / _OF_BLOCK) + F.sum("apart").over(hour_window)
     placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _OF_BLOCK})
     return placed.drop("of_hour", "apart")
 

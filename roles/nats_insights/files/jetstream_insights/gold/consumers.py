@@ -84,14 +84,14 @@ def _progress(before: Mapping[str, Column], of: str = "") -> Column:
     return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
-def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
+def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
     """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
     consumer that was stuck at its end remains stuck."""
     one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
-    of_hours = _with_one_creation(of_hours, one)
+    hourly_rows = _with_one_creation(hourly_rows, one)
     every = Window.partitionBy(*_KEY)
     began = _progress({name: F.lag(f"now.{name}").over(one) for name in _FLOORS}, "first.")
-    marked = of_hours.withColumns({"end": F.max("taken").over(every), "began": began}).withColumns(
+    marked = hourly_rows.withColumns({"end": F.max("taken").over(every), "began": began}).withColumns(
         {
             "moved_delivered": F.coalesce(
                 "moved_delivered", F.when(F.col("began"), F.col("first.delivered_consumer_seq"))

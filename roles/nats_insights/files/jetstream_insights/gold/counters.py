@@ -49,12 +49,12 @@ class Counters:
     def _sums(self) -> tuple[str, ...]:
         return ("possible", "observed", "gaps", *self.names)
 
-    def of_hours(self, rows: DataFrame, settings: Settings) -> DataFrame:
+    def hourly_sums(self, rows: DataFrame, settings: Settings) -> DataFrame:
         """Return the increases of each series in an hour. The step from the previous hour is computed with the day."""
         key = [*self.series, "whole_hour"]
         before = F.lag("of").over(Window.partitionBy(*key).orderBy("taken"))
-        of_snapshots = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._of_snapshot)})
-        steps = of_snapshots.withColumn("step", self._step(before, F.col("of"), settings))
+        snapshot_rows = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._of_snapshot)})
+        steps = snapshot_rows.withColumn("step", self._step(before, F.col("of"), settings))
         return steps.groupBy(*key).agg(
             F.max("taken").alias("taken"),
             F.min_by("of", "taken").alias("first"),
@@ -62,9 +62,9 @@ class Counters:
             *(F.sum(F.col("step")[name]).alias(name) for name in self._sums),
         )
 
-    def of_day(self, of_hours: DataFrame, before: DataFrame, settings: Settings) -> DataFrame:
+    def daily_sums(self, hourly_rows: DataFrame, before: DataFrame, settings: Settings) -> DataFrame:
         """Return the hours with the steps that lead to them; `before`: the last hour before the day."""
-        every = of_hours.withColumn("today", F.lit(True)).unionByName(before.withColumn("today", F.lit(False)))
+        every = hourly_rows.withColumn("today", F.lit(True)).unionByName(before.withColumn("today", F.lit(False)))
         old = F.lag("last").over(Window.partitionBy(*self.series).orderBy("taken"))
         stepped = every.withColumn("step", self._step(old, F.col("first"), settings)).where("today")
         sums = {name: (F.col(name), F.col("step")[name]) for name in self._sums}

@@ -89,9 +89,9 @@ def _compared(pair: Column, write: Column, trim: Column, trims: Column) -> Compa
     return Compared(tolerance, lags, ~lags & ((missing > trimmed + whole) | ((behind == 0) & other & (trimmed == 0))))
 
 
-def _of_newest(frame: DataFrame, *of_replica: str) -> DataFrame:
+def _of_newest(frame: DataFrame, *replica_key: str) -> DataFrame:
     """Return the rows of the latest stream: a recreated stream has other replicas."""
-    in_order = Window.partitionBy(*of_replica).orderBy("taken")
+    in_order = Window.partitionBy(*replica_key).orderBy("taken")
     whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     return frame.withColumn("newest", F.last("created").over(whole)).where(F.col("created").eqNullSafe(F.col("newest")))
 
@@ -99,10 +99,10 @@ def _of_newest(frame: DataFrame, *of_replica: str) -> DataFrame:
 def followers(stream_replicas: DataFrame) -> DataFrame:
     """Return the hourly aggregate of each replica: its first and last pair, and a summary of those after the first. The step from
     the previous hour is computed with the day."""
-    of_hour = (*_STREAM, "server", "whole_hour")
-    group = Window.partitionBy(*of_hour)
+    hourly_key = (*_STREAM, "server", "whole_hour")
+    group = Window.partitionBy(*hourly_key)
     stepped = (
-        _of_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *of_hour)
+        _of_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *hourly_key)
         .withColumn("pair", F.struct(*columns.PAIR))
         .withColumn("before", F.lag("pair").over(group.orderBy("taken")))
         .withColumns(_rates(F.col("before"), F.col("pair")))
@@ -149,15 +149,15 @@ def _after(moment: str, end: str) -> Column:
     return F.col(end).isNull() | (F.col(moment) > F.col(end))
 
 
-def _with_steps(of_hours: DataFrame) -> DataFrame:
+def _with_steps(hourly_rows: DataFrame) -> DataFrame:
     """Return the hours of a day in two parts: the first pair, with the step from the previous hour, and the later pairs."""
-    of_day = (*_STREAM, "server")
-    group = Window.partitionBy(*of_day)
+    replica_key = (*_STREAM, "server")
+    group = Window.partitionBy(*replica_key)
     steps = {
         f"{name}_step": rate
         for name, rate in _rates(F.lag("last").over(group.orderBy("taken")), F.col("first")).items()
     }
-    stepped = _of_newest(of_hours, *of_day).withColumns(steps)
+    stepped = _of_newest(hourly_rows, *replica_key).withColumns(steps)
 
     def rate(name: str) -> Column:
         # The first pair of all has no rate yet: the day's own mean replaces it.
@@ -177,7 +177,7 @@ def _with_steps(of_hours: DataFrame) -> DataFrame:
         }
     )
     lags, differs, taken = F.col("first_lags"), F.col("first_differs"), F.col("first.taken")
-    of_first = {
+    first_columns = {
         "compared": F.col("both").cast("bigint"),
         "differing": differs.cast("bigint"),
         "lagging": lags.cast("bigint"),
@@ -189,19 +189,19 @@ def _with_steps(of_hours: DataFrame) -> DataFrame:
         "lags_since": F.when(lags, taken),
         "shown": F.when(F.col("both"), F.struct("first.*", "tolerance")),
     }
-    one = F.struct(*(value.alias(name) for name, value in of_first.items()))
-    return judged.select(*_KEY, "taken", F.inline(F.array(one, F.struct(*of_first))))
+    one = F.struct(*(value.alias(name) for name, value in first_columns.items()))
+    return judged.select(*_KEY, "taken", F.inline(F.array(one, F.struct(*first_columns))))
 
 
-def divergence(of_hours: DataFrame, past: DataFrame) -> DataFrame:
+def divergence(hourly_rows: DataFrame, past: DataFrame) -> DataFrame:
     """Return whether each replica differs from its leader, or lags behind it, for more than a moment.
 
     Answers arrive at different times: messages written or removed in between are tolerated. A new leader may differ from the
     previous one, so the result is a property of the pair. `past`: the same table of the previous day, so a condition present at
     its end continues until a snapshot shows that it is over.
     """
-    of_replica = Window.partitionBy(*_STREAM, "server")
-    parts = _with_steps(of_hours).withColumns({end: F.max(end).over(of_replica) for end in _ENDS.values()})
+    replica_key = Window.partitionBy(*_STREAM, "server")
+    parts = _with_steps(hourly_rows).withColumns({end: F.max(end).over(replica_key) for end in _ENDS.values()})
     # A condition that began in one part continues unless a later part has ended it.
     goes_on = {name: _after(f"{name}_since", end) for name, end in _ENDS.items()}
     since = [F.min(F.when(is_so, F.col(f"{name}_since"))) for name, is_so in goes_on.items()]

@@ -39,11 +39,11 @@ _FASTEST, _NONE = 0.75, 1e-6
 _TOLERANCE = 1e-9
 
 
-def forecasts(of_growth: DataFrame, past: DataFrame, due: DataFrame, past_due: DataFrame, day: Column) -> DataFrame:
+def forecasts(growth_rows: DataFrame, past: DataFrame, due: DataFrame, past_due: DataFrame, day: Column) -> DataFrame:
     """Return the expected change of each asset from the end of the day on. `past`: growth of the previous days; `due`,
     `past_due`: backtests of the day, and of the previous days."""
-    today = of_growth.select(*KEY, "used", "reserved", "limit", "last_hour")
-    days = of_growth.unionByName(past).withColumn("age", F.date_diff(day, "day"))
+    today = growth_rows.select(*KEY, "used", "reserved", "limit", "last_hour")
+    days = growth_rows.unionByName(past).withColumn("age", F.date_diff(day, "day"))
     recent = F.col("age") < SHORT
     slopes = days.groupBy(*KEY).agg(
         F.count("slope").alias("days_long"),
@@ -188,10 +188,10 @@ def _weekdays(steps: Column) -> Column:
     return F.transform(F.sequence(F.lit(0), F.lit(SHORT - 1)), of)
 
 
-def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
+def backtests(growth_rows: DataFrame, past: DataFrame, day: Column) -> DataFrame:
     """Return the errors of earlier forecasts for the day. `past`: forecasts of the previous days."""
 
-    def of_horizon(name: str) -> Column:
+    def at_horizon(name: str) -> Column:
         return F.coalesce(*(F.when(F.col("horizon") == days, F.col(name.format(days))) for days in HORIZONS))
 
     made = (
@@ -200,11 +200,11 @@ def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
         .where(F.col("horizon").isin(*HORIZONS))
         .select(
             *KEY, "horizon", "slope", "days_long", F.col("day").alias("origin"), F.col("used").alias("base"),
-            F.col("limit").alias("most"), F.col("last_hour").alias("base_hour"), of_horizon("change_{}_p10").alias("low"),
-            of_horizon("change_{}_p90").alias("high"), of_horizon("spread_{}").alias("spread"),
+            F.col("limit").alias("most"), F.col("last_hour").alias("base_hour"), at_horizon("change_{}_p10").alias("low"),
+            at_horizon("change_{}_p90").alias("high"), at_horizon("spread_{}").alias("spread"),
         )
     )  # fmt: skip
-    actual = of_growth.select(*KEY, F.col("used").alias("actual"), "last_hour")
+    actual = growth_rows.select(*KEY, F.col("used").alias("actual"), "last_hour")
     # The day may end at another hour than the day of the forecast.
     moved = F.col("slope") * (F.col("last_hour") - F.col("base_hour")) / F.lit(24.0)
     ahead = F.col("horizon") * F.col("slope")

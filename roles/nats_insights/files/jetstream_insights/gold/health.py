@@ -51,13 +51,13 @@ def _started() -> Column:
     return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
 
 
-def restarts(of_answers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+def restarts(answer_rows: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
     """Return the starts of servers, by name. `past`: server_availability of the previous days, for each server's last answer.
 
     A name shared by two servers does not identify either, and is left out.
     """
     shared = ("fleet", "server", "server_id", "cluster", "version", "start", "taken")
-    today = of_answers.where("NOT namesakes").select("*", "identity.*")
+    today = answer_rows.where("NOT namesakes").select("*", "identity.*")
     renamed = past.withColumn("taken", F.col("seen")).where(F.col("seen").isNotNull())
     before = renamed.groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
     rows = today.select(*shared, F.lit(True).alias("today")).unionByName(before.withColumn("today", F.lit(False)))
@@ -83,13 +83,13 @@ def restarts(of_answers: DataFrame, past: DataFrame, settings: Settings) -> Data
     )
 
 
-def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+def availability(timeline_rows: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
     """Return for each Raft group how long it had a leader, a quorum, and all its replicas.
 
     Between two snapshots half the time has the earlier and half the later state; beyond the longest gap the state is unknown.
     """
-    shared = [name for name in of_timeline.columns if name != "day"]
-    runs = of_timeline.unionByName(
+    shared = [name for name in timeline_rows.columns if name != "day"]
+    runs = timeline_rows.unionByName(
         last_runs(past).select(*shared).withColumns({"run": F.lit(0), "day": F.lit(None).cast("date")})
     )
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
@@ -117,15 +117,15 @@ def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) ->
         spent("ok", "not_redundant").alias("with_quorum"),
         spent("ok").alias("redundant"),
     )
-    of_quorum = ratio(F.col("with_quorum"), F.col("seconds"))
+    quorum_share = ratio(F.col("with_quorum"), F.col("seconds"))
     return summed.withColumns(
         {
             "leader_ratio": ratio(F.col("with_leader"), F.col("seconds")),
-            "quorum_ratio": of_quorum,
+            "quorum_ratio": quorum_share,
             "redundant_ratio": ratio(F.col("redundant"), F.col("seconds")),
             "slo": F.lit(settings.slo),
-            "met": of_quorum >= F.lit(settings.slo),
-            "budget_used": ratio(1 - of_quorum, F.lit(1 - settings.slo)),
+            "met": quorum_share >= F.lit(settings.slo),
+            "budget_used": ratio(1 - quorum_share, F.lit(1 - settings.slo)),
         }
     )
 
@@ -141,21 +141,21 @@ def answers(servers: DataFrame) -> DataFrame:
     )
 
 
-def presence(of_moments: DataFrame, of_answers: DataFrame) -> DataFrame:
+def presence(moment_rows: DataFrame, answer_rows: DataFrame) -> DataFrame:
     """Return a row for each server in each snapshot that it answered or should have answered."""
-    number = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number"))
-    there = of_answers.join(number, on=SNAPSHOT_KEY).drop("snapshot").withColumn("answered", F.lit(True))
-    away = of_moments.select(
+    number = F.broadcast(moment_rows.select(*SNAPSHOT_KEY, "number"))
+    there = answer_rows.join(number, on=SNAPSHOT_KEY).drop("snapshot").withColumn("answered", F.lit(True))
+    away = moment_rows.select(
         "fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered")
     )
     return there.unionByName(away, allowMissingColumns=True)
 
 
-def server_availability(of_moments: DataFrame, of_answers: DataFrame, of_restarts: DataFrame) -> DataFrame:
+def server_availability(moment_rows: DataFrame, answer_rows: DataFrame, restart_rows: DataFrame) -> DataFrame:
     """Return for each server the number of snapshots in which it answered, and in which it was healthy."""
     key = ["fleet", "day", "server"]
     counted = (
-        presence(of_moments, of_answers)
+        presence(moment_rows, answer_rows)
         .groupBy("fleet", F.to_date("taken").alias("day"), "server")
         .agg(
             F.max("cluster").alias("cluster"),
@@ -167,7 +167,7 @@ def server_availability(of_moments: DataFrame, of_answers: DataFrame, of_restart
             F.max_by("identity", F.when(F.col("answered"), F.col("taken"))).alias("identity"),
         )
     )
-    starts = of_restarts.groupBy(*key).agg(F.count(F.lit(1)).alias("restarts"))
+    starts = restart_rows.groupBy(*key).agg(F.count(F.lit(1)).alias("restarts"))
     return (
         counted.join(starts, on=key, how="left")
         .select("*", "identity.*")
@@ -184,11 +184,11 @@ def server_availability(of_moments: DataFrame, of_answers: DataFrame, of_restart
 _INCIDENT_KEY = ("fleet", "incident", *GROUP_KEY, "server")
 
 
-def _group_incidents(of_timeline: DataFrame) -> DataFrame:
+def _group_incidents(timeline_rows: DataFrame) -> DataFrame:
     """Return each series of consecutive intervals with the same bad state as one incident."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
     goes_on = (F.lag("state").over(group) == F.col("state")) & F.col("before").isNotNull()
-    marked = of_timeline.withColumns(
+    marked = timeline_rows.withColumns(
         {
             "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
             "next": F.lead("begin").over(group),
@@ -211,14 +211,14 @@ def _group_incidents(of_timeline: DataFrame) -> DataFrame:
     )
 
 
-def _server_incidents(of_presence: DataFrame) -> DataFrame:
+def _server_incidents(presence_rows: DataFrame) -> DataFrame:
     """Return the consecutive snapshots without a server's answer, or with an unhealthy server. A missing HEALTHZ is neither."""
     state = (
         F.when(~F.col("answered"), "server_missing")
         .when(~F.col("healthy"), "server_unhealthy")
         .when(F.col("healthy"), "ok")
     )
-    known = of_presence.withColumn("state", state).where(F.col("state").isNotNull())
+    known = presence_rows.withColumn("state", state).where(F.col("state").isNotNull())
     server = Window.partitionBy("fleet", "server").orderBy("number")
     goes_on = F.lag("state").over(server) == F.col("state")
     marked = known.withColumns(
@@ -245,11 +245,11 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
 
 
 def _explanations(
-    server_incidents: DataFrame, of_restarts: DataFrame, failures: DataFrame, of_moments: DataFrame
+    server_incidents: DataFrame, restart_rows: DataFrame, failures: DataFrame, moment_rows: DataFrame
 ) -> DataFrame:
     """Return the events of servers with their times: restarts, snapshots without any answer, and the same missing answers in
     consecutive snapshots."""
-    started = of_restarts.select(
+    started = restart_rows.select(
         "fleet", "server", F.when(F.col("upgraded"), "upgrade").otherwise("restart").alias("cause"), F.lit(1).alias("rank"),
         F.col("start").alias("at"), F.col("before").alias("since"), F.col("taken").alias("until"),
         F.when(F.col("upgraded"), F.concat_ws(" → ", "old_version", "version")).otherwise(F.lit("")).alias("detail"),
@@ -268,7 +268,7 @@ def _explanations(
         failures.where(F.col("code") != "server_missing")
         .groupBy("fleet", "server", "snapshot", "taken")
         .agg(F.array_join(F.sort_array(F.collect_set(F.concat_ws(": ", "endpoint", "code"))), ", ").alias("detail"))
-        .join(F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+        .join(F.broadcast(moment_rows.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
     )
     alike = Window.partitionBy("fleet", "server", "detail").orderBy("number")
     runs = (
@@ -302,9 +302,9 @@ def _advised(advisories: DataFrame) -> DataFrame:
     )
 
 
-def logged(server_events: DataFrame, of_answers: DataFrame) -> DataFrame:
+def logged(server_events: DataFrame, answer_rows: DataFrame) -> DataFrame:
     """Return the log lines of servers that may explain an incident, each once, `at` by the collector's clock."""
-    clocks = of_answers.select("fleet", "snapshot", "server", "ahead")
+    clocks = answer_rows.select("fleet", "snapshot", "server", "ahead")
     rank = F.coalesce(*(F.when(F.col("kind") == kind, F.lit(number)) for kind, number in _LOGGED.items()))
     ahead = F.coalesce("ahead", F.lit(0.0))
     telling = server_events.where(F.col("kind").isin(*_LOGGED))
@@ -374,21 +374,21 @@ def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> Da
 
 
 def incidents(
-    of_timeline: DataFrame,
-    of_moments: DataFrame,
-    of_answers: DataFrame,
+    timeline_rows: DataFrame,
+    moment_rows: DataFrame,
+    answer_rows: DataFrame,
     failures: DataFrame,
     advisories: DataFrame,
     server_events: DataFrame,
-    of_restarts: DataFrame,
+    restart_rows: DataFrame,
     past: DataFrame,
     day: Column,
     settings: Settings,
 ) -> DataFrame:
     """Return the incidents of the day with their candidate causes. `past`: the incidents of the previous day."""
-    of_servers = _server_incidents(presence(of_moments, of_answers))
-    found = _group_incidents(of_timeline).unionByName(of_servers)
-    last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
+    server_rows = _server_incidents(presence(moment_rows, answer_rows))
+    found = _group_incidents(timeline_rows).unionByName(server_rows)
+    last = moment_rows.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
     key = [*_INCIDENT_KEY, "begin"]
     goes_on = F.col("first") & F.coalesce("open", F.lit(False))
@@ -411,8 +411,8 @@ def incidents(
     # A missing server explains every incident but its own.
     itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
     members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
-    reported = _explanations(of_servers, of_restarts, failures, of_moments)
-    by_member = _of_members(members, reported, logged(server_events, of_answers))
+    reported = _explanations(server_rows, restart_rows, failures, moment_rows)
+    by_member = _of_members(members, reported, logged(server_events, answer_rows))
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
         *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
     )

@@ -49,11 +49,11 @@ def groups(servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consum
         F.lit(None).cast("timestamp").alias("leader_since"), F.col("size").cast("int").alias("num_replicas"), *common,
     )  # fmt: skip
     asset = ("cluster", "raft_group", "created", "leader_since", "num_replicas", *common)
-    of_streams = streams.select(
+    stream_groups = streams.select(
         *SNAPSHOT_KEY, "taken", F.lit("stream").alias("kind"), *STREAM, nobody("consumer"), *asset
     )
-    of_consumers = consumers.select(*SNAPSHOT_KEY, "taken", F.lit("consumer").alias("kind"), *CONSUMER, *asset)
-    return meta.unionByName(of_streams).unionByName(of_consumers)
+    consumer_groups = consumers.select(*SNAPSHOT_KEY, "taken", F.lit("consumer").alias("kind"), *CONSUMER, *asset)
+    return meta.unionByName(stream_groups).unionByName(consumer_groups)
 
 
 def runs(
@@ -65,10 +65,10 @@ def runs(
     settings: Settings,
 ) -> DataFrame:
     """Return the intervals of each Raft group in an hour, with their first and last snapshot."""
-    of_all = in_blocks(moments(with_absent(snapshots, servers, meta_peers)), settings.longest_gap)
+    all_snapshots = in_blocks(moments(with_absent(snapshots, servers, meta_peers)), settings.longest_gap)
     states = (
         groups(servers, meta_peers, streams, consumers)
-        .join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "absent", *BLOCK, "place")), on=SNAPSHOT_KEY)
+        .join(F.broadcast(all_snapshots.select(*SNAPSHOT_KEY, "absent", *BLOCK, "place")), on=SNAPSHOT_KEY)
         .withColumn("behind", behind(settings))
         .withColumns({"state": group_state(), "num_replicas": F.col("num_replicas").cast("int")})
     )
@@ -76,12 +76,12 @@ def runs(
     shown = [name for name in _RUN if name not in ("fleet", *GROUP_KEY, "begin", "end", "snapshots")]
     # Most groups report the same state for the entire hour, so only one row and one bit for each snapshot are shuffled.
     alike = states.groupBy("fleet", *GROUP_KEY, *BLOCK, *shown).agg(F.bit_or(bit()).alias("bits"))
-    of_blocks = of_all.groupBy("fleet", *BLOCK).agg(
+    blocks = all_snapshots.groupBy("fleet", *BLOCK).agg(
         F.map_from_entries(F.collect_list(F.struct("place", F.struct("number", "taken", "snapshot")))).alias("at")
     )
-    spanned = alike.select("*", F.inline(spans(F.col("bits")))).join(F.broadcast(of_blocks), on=["fleet", *BLOCK])
+    spanned = alike.select("*", F.inline(spans(F.col("bits")))).join(F.broadcast(blocks), on=["fleet", *BLOCK])
     first, last = F.col("at")[F.col("first")], F.col("at")[F.col("last")]
-    of_some = spanned.withColumns({
+    intervals = spanned.withColumns({
         "alike": F.xxhash64(*reported, F.unix_seconds("leader_since")),
         "begin": first["taken"],
         "end": last["taken"],
@@ -91,26 +91,28 @@ def runs(
         "first_snapshot": first["snapshot"],
         "last_snapshot": last["snapshot"],
     })  # fmt: skip
-    return _joined(of_some, settings, "whole_hour").withColumn("taken", F.col("begin"))
+    return _joined(intervals, settings, "whole_hour").withColumn("taken", F.col("begin"))
 
 
-def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
+def timeline(
+    moment_rows: DataFrame, hourly_rows: DataFrame, past: DataFrame, day: Column, settings: Settings
+) -> DataFrame:
     """Return the intervals of each Raft group: consecutive snapshots with the same leader, state and members.
 
     A group without a report has no leader if all servers that reported it are unavailable or have JetStream disabled. Its state
     is unknown if they answer but return no complete JSZ. Otherwise it was deleted, unless a later snapshot shows it again.
     `past`: the timeline of the previous day, where this one begins.
     """
-    numbered = of_hours
+    numbered = hourly_rows
     for number, snapshot in (("from", "first_snapshot"), ("to", "last_snapshot")):
-        of_one = of_moments.select("fleet", F.col("snapshot").alias(snapshot), F.col("number").alias(number))
-        numbered = numbered.join(F.broadcast(of_one), on=["fleet", snapshot])
+        numbers = moment_rows.select("fleet", F.col("snapshot").alias(snapshot), F.col("number").alias(number))
+        numbered = numbered.join(F.broadcast(numbers), on=["fleet", snapshot])
     carried = last_runs(past).select(*_RUN, F.lit(0).alias("from"), F.lit(0).alias("to"))
     every = _joined(numbered, settings).select(*_RUN, "from", "to").unionByName(carried)
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("begin")
     before = F.lag("end").over(group)
     near = seconds(before, F.col("begin")) <= F.lit(settings.longest_gap)
-    everything = _with_unseen(every, of_moments).withColumn("before", F.when(near, before)).where(F.col("from") > 0)
+    everything = _with_unseen(every, moment_rows).withColumn("before", F.when(near, before)).where(F.col("from") > 0)
     return everything.withColumn("run", F.row_number().over(group)).withColumn("day", day)
 
 
@@ -121,14 +123,14 @@ _RUN = (
 )  # fmt: skip
 
 
-def last_runs(of_timeline: DataFrame) -> DataFrame:
+def last_runs(timeline_rows: DataFrame) -> DataFrame:
     """Return the last interval of each group in a timeline."""
-    names = [name for name in of_timeline.columns if name not in ("fleet", *GROUP_KEY)]
-    latest = of_timeline.groupBy("fleet", *GROUP_KEY).agg(F.max_by(F.struct(*names), "begin").alias("of"))
+    names = [name for name in timeline_rows.columns if name not in ("fleet", *GROUP_KEY)]
+    latest = timeline_rows.groupBy("fleet", *GROUP_KEY).agg(F.max_by(F.struct(*names), "begin").alias("of"))
     return latest.select("fleet", *GROUP_KEY, "of.*")
 
 
-def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
+def _joined(interval_rows: DataFrame, settings: Settings, *within: str) -> DataFrame:
     """Join consecutive intervals that are equal, within the same values of the columns `within`."""
     key = ["fleet", *GROUP_KEY, *within]
     group = Window.partitionBy(*key).orderBy("from", "first_snapshot")
@@ -137,7 +139,7 @@ def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
         & (F.lag("to").over(group) == F.col("from") - 1)
         & (seconds(F.lag("end").over(group), F.col("begin")) <= F.lit(settings.longest_gap))
     )
-    numbered = of_runs.withColumn("begins", F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)).withColumn(
+    numbered = interval_rows.withColumn("begins", F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)).withColumn(
         "run", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     )
     first = [name for name in (*_RUN, "alike", "first_snapshot") if name not in (*key, "begin", "end", "snapshots")]
@@ -153,14 +155,14 @@ def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
     return grouped.select(*(name for name in grouped.columns if name != "of"), "of.*")
 
 
-def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
+def _with_unseen(runs: DataFrame, moment_rows: DataFrame) -> DataFrame:
     """Add intervals for snapshots without a report of a group that was not deleted. One pass, because intervals are expensive."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
-    count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
-    first = of_moments.select(
+    count = moment_rows.groupBy("fleet").agg(F.max("number").alias("count"))
+    first = moment_rows.select(
         "fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "disabled", "silent"
     )
-    last = of_moments.select("fleet", F.col("number").alias("gap_to"), F.col("taken").alias("gap_end"))
+    last = moment_rows.select("fleet", F.col("number").alias("gap_to"), F.col("taken").alias("gap_end"))
     followed = (
         runs.withColumns({"next": F.lead("from").over(group), "next_created": F.lead("created").over(group)})
         .join(F.broadcast(count), on="fleet")
@@ -190,9 +192,9 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
     return followed.select(F.explode(F.array_compact(F.array(seen, F.when(gap, unseen)))).alias("of")).select("of.*")
 
 
-def departures(of_moments: DataFrame, restarts: DataFrame) -> DataFrame:
+def departures(moment_rows: DataFrame, restarts: DataFrame) -> DataFrame:
     """Return for each server the snapshots in which it did not answer, or answered after a restart (`left`)."""
-    away = of_moments.select("fleet", F.explode("absent").alias("server"), "taken")
+    away = moment_rows.select("fleet", F.explode("absent").alias("server"), "taken")
     return (
         away.unionByName(restarts.select("fleet", "server", "taken"))
         .groupBy("fleet", "server")
@@ -201,16 +203,16 @@ def departures(of_moments: DataFrame, restarts: DataFrame) -> DataFrame:
 
 
 def leader_changes(
-    of_timeline: DataFrame,
+    timeline_rows: DataFrame,
     past: DataFrame,
-    of_moments: DataFrame,
+    moment_rows: DataFrame,
     restarts: DataFrame,
     settings: Settings,
 ) -> DataFrame:
     """Return the changes of leaders, each with its storm. A group with one replica has no elections, and a recreated asset has a
     new group."""
-    shared = [name for name in of_timeline.columns if name != "day"]
-    runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
+    shared = [name for name in timeline_rows.columns if name != "day"]
+    runs = timeline_rows.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
     every = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
     again = another_life(F.col("created"), F.lag("created").over(every))
     lives = F.sum("again").over(every.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -242,7 +244,7 @@ def leader_changes(
             seconds(F.coalesce("old_leader_since", "old_stint_begin"), F.col("begin")).alias("dwell"),
         )
     )  # fmt: skip
-    left = departures(of_moments, restarts).withColumnRenamed("server", "old_leader")
+    left = departures(moment_rows, restarts).withColumnRenamed("server", "old_leader")
     gone = F.exists("left", lambda taken: (taken > F.col("before")) & (taken <= F.col("taken")))
     judged = (
         changes.join(F.broadcast(left), on=["fleet", "old_leader"], how="left")
@@ -333,10 +335,10 @@ def storms(changes: DataFrame, restarts: DataFrame, settings: Settings) -> DataF
     )
 
 
-def leadership(of_timeline: DataFrame, changes: DataFrame) -> DataFrame:
+def leadership(timeline_rows: DataFrame, changes: DataFrame) -> DataFrame:
     """Return for each Raft group the number of leader changes and its flapping score."""
     key = ["fleet", "day", *GROUP_KEY]
-    seen = of_timeline.groupBy(*key).agg(
+    seen = timeline_rows.groupBy(*key).agg(
         F.max_by("cluster", "run").alias("cluster"),
         F.max_by("raft_group", "run").alias("raft_group"),
         F.max_by("leader", F.when(F.col("leader").isNotNull(), F.col("run"))).alias("leader"),

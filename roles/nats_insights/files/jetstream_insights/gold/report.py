@@ -108,17 +108,17 @@ def looks(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, failu
     return joined.withColumn("silent", silent)
 
 
-def moments(of_looks: DataFrame) -> DataFrame:
+def moments(snapshot_rows: DataFrame) -> DataFrame:
     """Return the snapshots in order, numbered."""
-    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
-    return with_day(of_looks).withColumn("number", F.row_number().over(of_fleet))
+    fleet_window = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    return with_day(snapshot_rows).withColumn("number", F.row_number().over(fleet_window))
 
 
 def report_servers(
-    of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
+    moment_rows: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
 ) -> DataFrame:
     """Return the servers of each fleet's last snapshot, with those that did not answer."""
-    moment = last_of_day(of_moments)
+    moment = last_of_day(moment_rows)
     there = at(servers, moment)
     reported = F.coalesce(F.col("jsz_reported"), F.lit(False)) & ~F.coalesce(F.col("js_disabled"), F.lit(False))
     by_statsz = {
@@ -149,10 +149,10 @@ def report_servers(
     ]  # fmt: skip
     for frame in led:
         rows = rows.join(frame, on=[*SNAPSHOT_KEY, *DOMAIN, "server"], how="left")
-    of_meta = meta.select(*SNAPSHOT_KEY, *DOMAIN, F.col("leader").alias("meta_leader"))
+    meta_leaders = meta.select(*SNAPSHOT_KEY, *DOMAIN, F.col("leader").alias("meta_leader"))
     absent = moment.select(*SNAPSHOT_KEY, "taken", F.explode("absent").alias("server"), F.lit(False).alias("answered"))
     known = (
-        rows.join(F.broadcast(of_meta), on=[*SNAPSHOT_KEY, *DOMAIN], how="left")
+        rows.join(F.broadcast(meta_leaders), on=[*SNAPSHOT_KEY, *DOMAIN], how="left")
         .withColumn("is_meta_leader", F.coalesce(F.col("meta_leader") == F.col("server"), F.lit(False)))
         .withColumn("stream_leaders", F.when(F.col("reported"), F.coalesce("stream_leaders", F.lit(0))))
         .withColumn("consumer_leaders", F.when(F.col("reported"), F.coalesce("consumer_leaders", F.lit(0))))
@@ -217,19 +217,21 @@ def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     )
 
 
-def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+def report_meta(moment_rows: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     """Return the meta groups of each fleet's last snapshot."""
-    moment = last_of_day(of_moments)
+    moment = last_of_day(moment_rows)
     return with_day(meta_groups(at(servers, moment), at(meta_peers, moment)).withColumn("replicas", replicas()))
 
 
-def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame, of_writes: DataFrame) -> DataFrame:
+def report_streams(
+    moment_rows: DataFrame, streams: DataFrame, consumers: DataFrame, write_rows: DataFrame
+) -> DataFrame:
     """Return the streams of each fleet's last snapshot, and their write rates over the day."""
-    moment = last_of_day(of_moments)
+    moment = last_of_day(moment_rows)
     key = [*SNAPSHOT_KEY, *STREAM]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
     zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
-    rated = write_rates(of_writes).withColumnRenamed("write_msgs", "rate")
+    rated = write_rates(write_rows).withColumnRenamed("write_msgs", "rate")
     rows = at(streams, moment).join(many, on=key, how="left").join(rated, on=["fleet", *STREAM], how="left")
     return with_day(
         rows.withColumns(
@@ -246,20 +248,20 @@ def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFra
     )
 
 
-def report_backups(of_moments: DataFrame, backups: DataFrame) -> DataFrame:
+def report_backups(moment_rows: DataFrame, backups: DataFrame) -> DataFrame:
     """Return the backup catalogue's entries for the streams in each fleet's last snapshot."""
     named = {"saved": "last_backup", "proven": "last_proven"}
-    return with_day(at(backups, last_of_day(of_moments)).withColumnsRenamed(named))
+    return with_day(at(backups, last_of_day(moment_rows)).withColumnsRenamed(named))
 
 
-def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+def report_consumers(moment_rows: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the consumers of each fleet's last snapshot."""
-    moment = last_of_day(of_moments)
+    moment = last_of_day(moment_rows)
     key = [*SNAPSHOT_KEY, *STREAM]
-    of_stream = at(streams, moment).select(*key, F.coalesce("messages", F.lit(0)).alias("messages"))
+    stream_sizes = at(streams, moment).select(*key, F.coalesce("messages", F.lit(0)).alias("messages"))
     percent = F.least(F.lit(100), F.floor(F.col("num_pending") * 100 / F.col("messages")))
     zero = ("num_ack_pending", "num_redelivered", "num_pending")
-    rows = at(consumers, moment).join(of_stream, on=key, how="left")
+    rows = at(consumers, moment).join(stream_sizes, on=key, how="left")
     return with_day(
         rows.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in zero}).withColumns(
             {
@@ -275,7 +277,7 @@ def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataF
 
 
 def report_fleet(
-    of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
+    moment_rows: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
 ) -> DataFrame:
     """Return the totals of each fleet, from the other reports and from the snapshots."""
     key = [*SNAPSHOT_KEY, "taken", "day"]
@@ -286,24 +288,24 @@ def report_fleet(
         F.sum("connections").alias("connections"),
         F.sum("bytes").alias("replica_bytes"),
     )
-    of_streams = streams.groupBy(*SNAPSHOT_KEY).agg(
+    stream_totals = streams.groupBy(*SNAPSHOT_KEY).agg(
         F.count(F.lit(1)).alias("streams"),
         F.sum("messages").alias("messages"),
         F.sum("bytes").alias("bytes"),
         F.count_if(F.col("leader").isNull()).alias("leaderless_streams"),
     )
-    of_consumers = consumers.groupBy(*SNAPSHOT_KEY).agg(
+    consumer_totals = consumers.groupBy(*SNAPSHOT_KEY).agg(
         F.count(F.lit(1)).alias("consumers"), F.count_if(F.col("leader").isNull()).alias("leaderless_consumers")
     )
     leaders = F.array_sort(F.collect_list(F.struct(*DOMAIN, F.coalesce("leader", F.lit("?")).alias("leader"))))
-    of_meta = meta.groupBy(*SNAPSHOT_KEY).agg(
+    meta_leaders = meta.groupBy(*SNAPSHOT_KEY).agg(
         F.when(F.count("leader") > 0, F.array_join(leaders["leader"], ", ")).alias("meta_leader")
     )
     parts = (
-        of_moments.select(*SNAPSHOT_KEY, "complete"),
-        of_meta,
-        of_streams,
-        of_consumers,
+        moment_rows.select(*SNAPSHOT_KEY, "complete"),
+        meta_leaders,
+        stream_totals,
+        consumer_totals,
     )
     for part in parts:
         sums = sums.join(part, on=SNAPSHOT_KEY, how="left")

@@ -18,9 +18,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jetstream_insights.days import newest_snapshots, usual_intervals
 from jetstream_insights.findings.checks_file import Mute
+from jetstream_insights.gold_job import newest_snapshots, usual_intervals
 from jetstream_insights.lake import Lake
+from jetstream_insights.parallel import each
 from jetstream_insights.report.causes import STOPPED, Newest, with_causes
 from jetstream_insights.report.muted import with_muted
 from jetstream_insights.report.page import page
@@ -37,7 +38,6 @@ from jetstream_insights.report.shape import (
     without_single_domain,
 )
 from jetstream_insights.report.webhook import post
-from jetstream_insights.side_by_side import each
 
 Say = Callable[[str], None]
 #: Hours from one point of a line to the next.

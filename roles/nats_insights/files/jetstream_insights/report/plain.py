@@ -114,7 +114,7 @@ def _lines(content: Content) -> Iterator[str]:
             yield from ("", f"… and {table['total'] - _MOST:,} more.")
 
 
-def csv_of(table: Mapping[str, Any]) -> str:
+def csv_text(table: Mapping[str, Any]) -> str:
     """Return a table as CSV with raw values. Text that a spreadsheet would treat as a formula begins with an apostrophe."""
     written = io.StringIO()
     out = csv.writer(written, lineterminator="\n")
@@ -136,4 +136,4 @@ def _plain(value: Any) -> Any:
 
 def csv_files(content: Content) -> dict[str, str]:
     """Return the tables as CSV by the names of their files."""
-    return {f"{name}.csv": csv_of(table) for name, table in content["tables"].items() if name in BY_NAME}
+    return {f"{name}.csv": csv_text(table) for name, table in content["tables"].items() if name in BY_NAME}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from jetstream_insights.findings.of_clusters import LAG, SEEN, behind, margin
+from jetstream_insights.findings.cluster_checks import LAG, SEEN, behind, margin
 from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADATA, WARNING, Check, Threshold
 
 _MARGIN = margin("peers")

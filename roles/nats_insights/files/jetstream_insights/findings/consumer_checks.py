@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from jetstream_insights.findings.of_clusters import LAG, SEEN, behind, margin
-from jetstream_insights.findings.of_streams import LEADER_IS_KNOWN, WATCHED, monitored
+from jetstream_insights.findings.cluster_checks import LAG, SEEN, behind, margin
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
+from jetstream_insights.findings.stream_checks import LEADER_IS_KNOWN, WATCHED, monitored
 
 _MARGIN = margin("peers")
 _BEHIND = f"array_join({behind('peers')}, ', ')"

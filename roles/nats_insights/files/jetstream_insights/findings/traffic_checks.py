@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from jetstream_insights.findings.of_history import ENOUGH, FEW, samples
+from jetstream_insights.findings.history_checks import ENOUGH, FEW, samples
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold, text_sql
 
 #: The used part of an account's JetStream limits; null without a limit.

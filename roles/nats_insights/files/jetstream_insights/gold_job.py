@@ -22,9 +22,9 @@ from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.changes import edits
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
 from jetstream_insights.gold.tables import Table, days_before
-from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
-from jetstream_insights.side_by_side import each, make_all
+from jetstream_insights.parallel import each, make_all
+from jetstream_insights.silver_job import Outcome, Say, silver_rows
 from jetstream_insights.times import seconds
 
 #: Days with snapshots that show a fleet's usual interval, even if it takes one snapshot a day.
@@ -58,18 +58,18 @@ def days(start: datetime, end: datetime) -> Iterator[date]:
         day += timedelta(days=1)
 
 
-def hours_of(day: date) -> list[datetime]:
+def day_hours(day: date) -> list[datetime]:
     """Return the hours of a day."""
     start = datetime.combine(day, time(), timezone.utc)
     return list(hours(start, start + timedelta(days=1)))
 
 
-def inputs_of(lake: Lake, day: date, *layers: str) -> list[str]:
+def silver_inputs(lake: Lake, day: date, *layers: str) -> list[str]:
     """Return the hours of a day in layers of silver, each with its run."""
     return [
         f"{hour:%H}:{run}"
         for layer in layers
-        for hour in hours_of(day)
+        for hour in day_hours(day)
         if (run := lake.pointer(layer, hour).get("run"))
     ]
 
@@ -97,7 +97,7 @@ EVERYTHING = Wanted(TABLES, FACTS_OF_HOURS)
 
 def make_gold(
     lake: Lake,
-    of_days: Iterable[date],
+    selected_days: Iterable[date],
     say: Say,
     force: bool = False,
     settings: Settings = DEFAULTS,
@@ -106,8 +106,8 @@ def make_gold(
     """Make the gold tables of the days that have silver rows, if their silver tables, earlier days or settings differ from those
     that the tables were made from."""
     outcome = Outcome()
-    for day in of_days:
-        inputs = inputs_of(lake, day, "silver", "silver/advisories")
+    for day in selected_days:
+        inputs = silver_inputs(lake, day, "silver", "silver/advisories")
         mine = replace(settings, maintenance=tuple(window for window in settings.maintenance if touches(window, day)))
         basis = _basis(lake, day, mine)
         known = lake.pointer("gold", day)
@@ -116,7 +116,7 @@ def make_gold(
             outcome.empty += not known
             continue
         # In a small lake, writing the facts takes longer than computing them again.
-        kept = not lake.little or any(lake.pointer(FACTS, hour) for hour in hours_of(day))
+        kept = not lake.little or any(lake.pointer(FACTS, hour) for hour in day_hours(day))
         if kept:
             _make_facts(lake, day, say, force, settings, wanted.facts)
         run = new_run()
@@ -132,14 +132,14 @@ def make_gold(
 
 def hour_before(lake: Lake, day: date) -> list[datetime]:
     """Return the last hour of the previous day that has silver rows, in a list of at most one."""
-    return [hour for hour in hours_of(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
+    return [hour for hour in day_hours(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
 
 
 def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings, tables: Mapping[str, Table]) -> None:
     """Make the facts of a day's hours whose silver rows or settings differ from those that the facts were made from. Hours
     without silver rows keep their facts."""
     basis = _hash(repr(_of_facts(settings)))
-    runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *hours_of(day)]}
+    runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *day_hours(day)]}
     stale = [
         hour
         for hour, made in runs.items()
@@ -162,11 +162,11 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
         lake.repoint(FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "basis": basis})
 
 
-def _facts(lake: Lake, name: str, settings: Settings, of_hours: Sequence[datetime]) -> DataFrame:
+def _facts(lake: Lake, name: str, settings: Settings, selected_hours: Sequence[datetime]) -> DataFrame:
     """Return the facts of some hours, computed from silver."""
     table = FACTS_OF_HOURS[name]
     given = (
-        _of_facts(settings) if source == "settings" else silver_of(lake, source.partition(".")[2], of_hours)
+        _of_facts(settings) if source == "settings" else silver_rows(lake, source.partition(".")[2], selected_hours)
         for source in table.of
     )
     return table.rows(table.make(*given))
@@ -225,24 +225,26 @@ class _Day:
     def _read(self, source: str) -> DataFrame:
         layer, _dot, name = source.partition(".")
         if layer == "silver":
-            return silver_of(self._lake, name, hours_of(self._day))
+            return silver_rows(self._lake, name, day_hours(self._day))
         if layer in ("last", "edited"):
             wanted = self._wanted(layer, name)
-            rows = silver_of(self._lake, name, sorted(set(wanted.values())))
+            rows = silver_rows(self._lake, name, sorted(set(wanted.values())))
             # Named one by one, so Parquet's statistics exclude row groups.
             return rows.where(F.col("snapshot").isin(list(wanted)))
         if layer in ("hours", "before"):
-            return self._of_hours(name, hours_of(self._day) if layer == "hours" else hour_before(self._lake, self._day))
+            return self._of_hours(
+                name, day_hours(self._day) if layer == "hours" else hour_before(self._lake, self._day)
+            )
         table = name.partition(":")[0]
         past = [self._day - timedelta(days=back) for back in days_before(source)]
         found = self._lake.read_days("gold", table, past)
         return self._lake.nothing(TABLES[table].schema) if found is None else found
 
-    def _of_hours(self, name: str, of_hours: Sequence[datetime]) -> DataFrame:
+    def _of_hours(self, name: str, selected_hours: Sequence[datetime]) -> DataFrame:
         """Return the facts of some hours; if they are not stored, compute them."""
         if not self._kept:
-            return _facts(self._lake, name, self._settings, of_hours)
-        found = self._lake.read(FACTS, name, self._lake.kept_hours(FACTS, of_hours))
+            return _facts(self._lake, name, self._settings, selected_hours)
+        found = self._lake.read(FACTS, name, self._lake.kept_hours(FACTS, selected_hours))
         return self._lake.nothing(FACTS_OF_HOURS[name].schema) if found is None else found
 
     def _wanted(self, layer: str, name: str) -> dict[str, datetime]:

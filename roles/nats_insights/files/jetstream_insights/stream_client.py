@@ -44,7 +44,7 @@ PULL_EXPIRES, CONSUMER_THRESHOLD = 2.0, 60.0
 #: Errors of the API: no such stream, no such message, account without JetStream (server/errors.json).
 NO_STREAM, NO_MESSAGE, NO_JETSTREAM = 10059, 10037, 10039
 
-#: The ways to read messages, see `way_of`.
+#: The ways to read messages, see `reading_way`.
 BATCHES, CONSUMER, SINGLE = "batches of direct get", "an ephemeral consumer", "one message at a time"
 
 _ACK = b"$JS.ACK."
@@ -58,7 +58,7 @@ class SourceError(Exception):
     """An error that the user must fix: retrying does not help."""
 
 
-class Trouble(Exception):
+class TransientError(Exception):
     """A transient error: a lost connection, no answer, no leader."""
 
 
@@ -89,12 +89,12 @@ class Login:
     patience: float = 30.0
 
     @property
-    def wants_tls(self) -> bool:
+    def requires_tls(self) -> bool:
         """Return whether an unencrypted connection must be refused."""
         secure = any(urlsplit(server).scheme in ("tls", "wss") for server in self.servers)
         return secure or self.tls_first or bool(self.tls_ca or self.tls_cert or self.tls_server_name)
 
-    def credentials_of_nats(self) -> dict[str, Any]:
+    def nats_credentials(self) -> dict[str, Any]:
         """Return the credentials as arguments of nats-py, which reads those in a URL itself."""
         if self.credentials is not None:
             return {"user_credentials": RawCredentials(self.credentials)}
@@ -130,11 +130,11 @@ class _Client(NatsPyClient):
     for each message, which costs more than everything else here.
     """
 
-    wants_tls = False
+    requires_tls = False
     tap: Callable[[bytes, bytes, bytes, bytes | None], None]
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
+        if self.requires_tls and initial_connection and not self.options["tls_handshake_first"]:
             if not info.get("tls_required") and not info.get("tls_available"):
                 raise SourceError("TLS is required, but this server does not offer it")
             info["tls_required"] = True
@@ -156,7 +156,7 @@ class Connection:
         self._numbers = itertools.count()
         self._take: Take | None = None
         self._done: asyncio.Future[None] | None = None
-        self._heard = 0
+        self._received = 0
         self._refusal: SourceError | None = None
 
     def __enter__(self) -> Connection:
@@ -182,15 +182,15 @@ class Connection:
         """Send a request and pass each reply to the function that `take` returns for its reply subject, until that function
         reports the last one.
 
-        Raises SourceError if the server refuses, Trouble after `wait` seconds (by default `timeout`) without a reply.
+        Raises SourceError if the server refuses, TransientError after `wait` seconds (by default `timeout`) without a reply.
         """
         try:
             self._run(self._collect(subject, payload, take, wait or self.login.timeout))
-        except (Trouble, SourceError):
+        except (TransientError, SourceError):
             self._run(self._disconnect())  # late replies must not be taken for the next answer
             raise
 
-    def ask(self, subject: str, payload: dict[str, Any]) -> dict[str, Any]:
+    def request(self, subject: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of the JetStream API, including any error. Raises like `collect`."""
         found: list[bytes] = []
 
@@ -204,26 +204,26 @@ class Connection:
 
         self.collect(f"{self.login.api_prefix}.{subject}", payload, take_from)
         if not found[0]:
-            raise Trouble(
+            raise TransientError(
                 f"no responders on {self.login.api_prefix}.{subject}: is JetStream enabled in this account and domain?"
             )
         answer: dict[str, Any] = json.loads(found[0])
         error = answer.get("error", {})
         if error.get("code", 0) >= 500 and error.get("err_code") != NO_JETSTREAM:
-            raise Trouble(error.get("description", "the JetStream API is not available"))
+            raise TransientError(error.get("description", "the JetStream API is not available"))
         return answer
 
-    def patiently(self, work: Callable[[], T], patience: float | None = None) -> T:
-        """Return the result of `work`, retried on Trouble. Raises SourceError when the retry time is over."""
+    def with_retries(self, work: Callable[[], T], patience: float | None = None) -> T:
+        """Return the result of `work`, retried on TransientError. Raises SourceError when the retry time is over."""
         limit = self.login.patience if patience is None else patience
         deadline = time.monotonic() + limit
         pauses = itertools.chain((0.05, 0.1, 0.2, 0.5), itertools.repeat(1.0))
         while True:
             try:
                 return work()
-            except Trouble as trouble:
+            except TransientError as error:
                 if time.monotonic() > deadline:
-                    raise SourceError(f"{trouble} (tried for {limit:g} s)") from trouble
+                    raise SourceError(f"{error} (tried for {limit:g} s)") from error
                 time.sleep(next(pauses))
 
     def _run(self, work: Awaitable[T]) -> T:
@@ -235,20 +235,20 @@ class Connection:
         self._take, self._done = take(inbox.encode()), self._loop.create_future()
         try:
             await client.publish(subject, json.dumps(payload).encode(), reply=inbox)
-            heard = -1
+            received = -1
             while not self._done.done():
-                if self._heard == heard:
-                    raise self._refusal or Trouble(f"no answer to {subject} within {wait:g} s")
-                heard = self._heard
+                if self._received == received:
+                    raise self._refusal or TransientError(f"no answer to {subject} within {wait:g} s")
+                received = self._received
                 await asyncio.wait({self._done}, timeout=wait)
             self._done.result()
         except nats.errors.Error as error:
-            raise Trouble(f"the connection was lost: {error}") from error
+            raise TransientError(f"the connection was lost: {error}") from error
         finally:
             self._take = self._done = None
 
     def _tapped(self, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
-        self._heard += 1
+        self._received += 1
         if self._take is not None and self._take(subject, reply, data, headers):
             self._end(None)
 
@@ -269,15 +269,15 @@ class Connection:
             try:
                 self._client = await self._connect(server, context)
                 return self._client
-            except (SourceError, Trouble) as reason:
+            except (SourceError, TransientError) as reason:
                 reasons.append(reason)
         reported = "; ".join(f"{_bare(server)}: {reason}" for server, reason in zip(self.login.servers, reasons))
         final = all(isinstance(reason, SourceError) for reason in reasons)
-        raise (SourceError if final else Trouble)(f"cannot connect to any server: {reported}")
+        raise (SourceError if final else TransientError)(f"cannot connect to any server: {reported}")
 
     async def _connect(self, server: str, context: ssl.SSLContext) -> _Client:
         login, client, self._refusal = self.login, _Client(), None
-        client.wants_tls, client.tap = login.wants_tls, self._tapped
+        client.requires_tls, client.tap = login.requires_tls, self._tapped
         connecting = True
 
         async def on_error(error: Exception) -> None:
@@ -288,7 +288,7 @@ class Connection:
                 self._end(self._refusal)
 
         async def on_closed() -> None:
-            self._end(Trouble("the connection was lost"))
+            self._end(TransientError("the connection was lost"))
 
         arguments = {
             "servers": [server],
@@ -301,7 +301,7 @@ class Connection:
             "tls_handshake_first": login.tls_first,
             "inbox_prefix": login.inbox_prefix,
             **({"tls_hostname": login.tls_server_name} if login.tls_server_name else {}),
-            **login.credentials_of_nats(),
+            **login.nats_credentials(),
         }
         try:
             await asyncio.wait_for(client.connect(**arguments), login.timeout)
@@ -336,7 +336,7 @@ def _bare(server: str) -> str:
 
 
 def _reason(error: Exception, login: Login) -> Exception:
-    """Return the error for a failed connection: Trouble if a retry may succeed."""
+    """Return the error for a failed connection: TransientError if a retry may succeed."""
     text = str(error).replace("nats: ", "", 1).strip("' ") or type(error).__name__
     lowered = text.lower()
     if isinstance(error, SourceError):
@@ -347,11 +347,11 @@ def _reason(error: Exception, login: Login) -> Exception:
     if isinstance(error, ssl.SSLError) or "certificate" in lowered or "ssl" in lowered:
         return SourceError(f"TLS failed: {text}")
     if isinstance(error, TimeoutError):
-        return Trouble(f"no answer within {login.timeout:g} s")
+        return TransientError(f"no answer within {login.timeout:g} s")
     if isinstance(error, ConnectionRefusedError):
-        return Trouble("connection refused: nothing listens there")
+        return TransientError("connection refused: nothing listens there")
     if isinstance(error, (OSError, nats.errors.Error)):
-        return Trouble(text)
+        return TransientError(text)
     return SourceError(f"the credentials cannot be used: {type(error).__name__}: {text}")
 
 
@@ -393,9 +393,9 @@ class State:
         return self.bytes / max(1, self.last - self.first + 1)
 
 
-def state_of(connection: Connection, stream: Stream) -> State:
-    """Return the state of a stream. Raises SourceError and Trouble."""
-    answer = connection.ask(f"STREAM.INFO.{stream.name}", {})
+def stream_state(connection: Connection, stream: Stream) -> State:
+    """Return the state of a stream. Raises SourceError and TransientError."""
+    answer = connection.request(f"STREAM.INFO.{stream.name}", {})
     if "error" in answer:
         servers = ", ".join(_bare(server) for server in connection.login.servers)
         if answer["error"].get("err_code") == NO_STREAM:
@@ -407,11 +407,11 @@ def state_of(connection: Connection, stream: Stream) -> State:
         first=max(1, state["first_seq"]),
         last=state["last_seq"],
         bytes=state["bytes"],
-        way=way_of(config, connection.version),
+        way=reading_way(config, connection.version),
     )
 
 
-def way_of(config: dict[str, Any], version: tuple[int, int]) -> str:
+def reading_way(config: dict[str, Any], version: tuple[int, int]) -> str:
     """Return the way to read a stream.
 
     Batches of direct get (2.11) leave nothing behind and affect no other client, but the stream must allow them. A consumer has
@@ -424,8 +424,8 @@ def way_of(config: dict[str, Any], version: tuple[int, int]) -> str:
 
 def next_message(connection: Connection, stream: Stream, first: int) -> dict[str, Any] | None:
     """Return the first message of the stream from `first` on, as stored by the leader (seq, subject, hdrs, data, time); None if
-    there is none. Raises SourceError and Trouble."""
-    answer = connection.ask(f"STREAM.MSG.GET.{stream.name}", {"seq": first, "next_by_subj": stream.filter})
+    there is none. Raises SourceError and TransientError."""
+    answer = connection.request(f"STREAM.MSG.GET.{stream.name}", {"seq": first, "next_by_subj": stream.filter})
     error = answer.get("error")
     if error is None:
         message: dict[str, Any] = answer["message"]
@@ -441,7 +441,7 @@ def sequence_at(connection: Connection, stream: Stream, state: State, nanosecond
     every = Stream(stream.name)
     while low < high:
         middle = (low + high) // 2
-        message = connection.patiently(lambda seq=middle: next_message(connection, every, seq))  # type: ignore[misc]
+        message = connection.with_retries(lambda seq=middle: next_message(connection, every, seq))  # type: ignore[misc]
         if message is None or message["seq"] >= high or _nanoseconds(message["time"]) >= nanoseconds:
             high = middle
         else:
@@ -481,7 +481,7 @@ class Reader(Protocol):
 
     def fetch(self, first: int, count: int) -> Rows:
         """Return up to `count` messages from `first` on, without gaps other than those of the answering replica; none if it has
-        none. Raises SourceError and Trouble."""
+        none. Raises SourceError and TransientError."""
 
     def close(self) -> None:
         """Remove everything that the reader has created."""
@@ -516,7 +516,7 @@ class _Batches:
         question = {"seq": first, "batch": count, "max_bytes": BATCH_BYTES, "next_by_subj": self._stream.filter}
         self._connection.collect(self._subject, question, take_from)
         if ended and ended[0] not in ("204", "404"):
-            raise Trouble(f"{self._stream.name} returns no batch now (status {ended[0]})")
+            raise TransientError(f"{self._stream.name} returns no batch now (status {ended[0]})")
         return self._rows(reported)
 
     def _rows(self, reported: Sequence[tuple[bytes, bytes]]) -> Rows:
@@ -528,7 +528,7 @@ class _Batches:
             if lines[5].startswith(b"Nats-Num-Pending: "):
                 stored, _stream, subject, sequence, moment, _pending, previous = lines[:7]
                 if int(previous[20:]) != before:
-                    raise Trouble(f"messages of {self._stream.name} were lost in transit")
+                    raise TransientError(f"messages of {self._stream.name} were lost in transit")
             else:
                 stored, _stream, subject, sequence, moment = headers.rsplit(b"\r\n", 6)[:5]
             before = int(sequence[15:])
@@ -562,7 +562,7 @@ class _Pulls:
             if rows is None:  # the next message alone is larger
                 rows = self._pull(1, None)
             return rows or Rows()
-        except Trouble:
+        except TransientError:
             self.close()
             raise
 
@@ -583,7 +583,7 @@ class _Pulls:
         if self._stream.filter != ">":
             config["filter_subjects"] = [self._stream.filter]
         request = {"stream_name": self._stream.name, "action": "create", "config": config}
-        answer = self._connection.ask(f"CONSUMER.CREATE.{self._stream.name}.{self._name}", request)
+        answer = self._connection.request(f"CONSUMER.CREATE.{self._stream.name}.{self._name}", request)
         if "error" in answer:
             self._name = ""
             raise SourceError(f"stream {self._stream.name} cannot be read: {answer['error'].get('description')}")
@@ -616,7 +616,7 @@ class _Pulls:
         subject = f"{self._connection.login.api_prefix}.CONSUMER.MSG.NEXT.{self._stream.name}.{self._name}"
         self._connection.collect(subject, request, take_from, PULL_EXPIRES + self._connection.login.timeout)
         if ended and not ended[0].startswith(_PULL_ENDS):
-            raise Trouble(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
+            raise TransientError(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
         if not reported and ended and ended[0].startswith("409"):
             return None
         rows = Rows()
@@ -624,7 +624,7 @@ class _Pulls:
         for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in reported:
             self._delivered += 1
             if int(number) != self._delivered or consumer.decode() != self._name:
-                raise Trouble(f"messages of {self._stream.name} were lost in transit")
+                raise TransientError(f"messages of {self._stream.name} were lost in transit")
             rows.subjects.append(to)
             rows.sequences.append(int(sequence))
             times.append(int(moment))
@@ -638,8 +638,8 @@ class _Pulls:
     def close(self) -> None:
         name, self._name = self._name, ""
         if name:
-            with contextlib.suppress(Trouble, SourceError):  # the server removes it after the threshold
-                self._connection.ask(f"CONSUMER.DELETE.{self._stream.name}.{name}", {})
+            with contextlib.suppress(TransientError, SourceError):  # the server removes it after the threshold
+                self._connection.request(f"CONSUMER.DELETE.{self._stream.name}.{name}", {})
 
 
 class _Singles:
@@ -712,11 +712,13 @@ def _read(
         if not rows.sequences:
             message = next_message(connection, stream, position)
             if message is not None and message["seq"] <= wanted.last:
-                raise Trouble(f"no replica of {stream.name} returns message {message['seq']}, which its leader has")
+                raise TransientError(
+                    f"no replica of {stream.name} returns message {message['seq']}, which its leader has"
+                )
         return rows
 
     while position <= wanted.last:
-        rows = connection.patiently(fetch)
+        rows = connection.with_retries(fetch)
         sequences = rows.sequences
         if fail_on_data_loss and (not sequences or sequences[-1] - position + 1 > len(sequences)):
             _refuse_loss(connection, stream, wanted, _first_gap(position, sequences))
@@ -725,7 +727,7 @@ def _read(
         position = sequences[-1] + 1
         indexes = _wanted(rows, stream, wanted.last)
         yield rows if len(indexes) == len(sequences) else rows.keep(indexes)
-    state = connection.patiently(lambda: state_of(connection, stream))
+    state = connection.with_retries(lambda: stream_state(connection, stream))
     if state.created != wanted.created:
         raise SourceError(recreated(stream, wanted.created, state.created))
 
@@ -739,7 +741,7 @@ def _first_gap(position: int, sequences: Sequence[int]) -> int:
 
 
 def _refuse_loss(connection: Connection, stream: Stream, wanted: Range, gap: int) -> None:
-    state = connection.patiently(lambda: state_of(connection, stream))
+    state = connection.with_retries(lambda: stream_state(connection, stream))
     if gap <= wanted.last and state.created == wanted.created and state.first > gap:
         raise SourceError(lost(stream, gap, min(state.first, wanted.last + 1)))
 

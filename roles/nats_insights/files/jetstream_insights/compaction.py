@@ -19,9 +19,9 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
 
-from jetstream_insights.fields import columns_of
-from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, COLUMNS, FACTS, JUDGED, PACK, Lake, home_of, new_run, place
+from jetstream_insights.fields import bronze_schema
+from jetstream_insights.lake import APART, COLUMNS, FACTS, JUDGED, PACK, Lake, home_folder, new_run, place
+from jetstream_insights.silver_job import Say
 
 #: Bytes of a pack's file, compressed, after which a new one begins: two tasks cannot share one gzip file.
 _PACKED = 32 << 20
@@ -174,7 +174,7 @@ def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[
                 target = f"{table}/{name}/{pack}-{number}{suffix}"
                 sources = [f"bronze/{path}" for path in group]
                 if suffix == COLUMNS:
-                    columns = columns_of(TABLES[table])
+                    columns = bronze_schema(TABLES[table])
                     lake.join_columns(sources, f"bronze/{target}", columns, f"bronze/_incoming/{pack}")
                 else:
                     lake.files.concatenate(sources, f"bronze/{target}")
@@ -215,7 +215,7 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
             continue
         pointers = {hour: lake.pointer("silver", hour) for hour in hours}
         compacted = lake.compacted(day)
-        homes = {hour: home_of(hour, pointer, compacted) for hour, pointer in pointers.items()}
+        homes = {hour: home_folder(hour, pointer, compacted) for hour, pointer in pointers.items()}
         apart = [hour for hour, home in homes.items() if home.endswith(place(hour))]
         if not apart or len(hours) == 1 or not _small(lake, apart, pointers):
             continue
@@ -274,12 +274,12 @@ def _since(lake: Lake) -> dict[str, datetime]:
 
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield the files and folders that are unreferenced, and that no job started after `limit` is about to reference."""
-    of_days = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
-    of_hours = (
+    daily_layers = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
+    hourly_layers = (
         ("silver", used_hours(lake, *_LAYERS)),
         *((layer, used_hours(lake, layer)) for layer in (FACTS, JUDGED)),
     )
-    for layer, used in (*of_hours, *of_days):
+    for layer, used in (*hourly_layers, *daily_layers):
         for table in lake.files.names(layer):
             for run in lake.files.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
@@ -292,7 +292,7 @@ def used_hours(lake: Lake, *layers: str) -> set[str]:
     files = lake.files.names("silver/_compacted") if "silver" in layers else ()
     compacted = {_date(file).date(): lake.compacted(_date(file)) for file in files}
     return {
-        home_of(hour, lake.pointer(layer, hour), compacted.get(hour.date(), {}))
+        home_folder(hour, lake.pointer(layer, hour), compacted.get(hour.date(), {}))
         for layer in layers
         for hour, _name in _hours(lake, f"{layer}/_published")
     }

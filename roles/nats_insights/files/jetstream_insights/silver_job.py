@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights import silver
-from jetstream_insights.fields import columns_of, is_line
+from jetstream_insights.fields import bronze_schema, is_line
 from jetstream_insights.files import LakeError
-from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
-from jetstream_insights.side_by_side import make_all
+from jetstream_insights.lake import SILVER_FORMAT, Lake, file_hour, new_run, place, relative
+from jetstream_insights.parallel import make_all
 
 #: Hours in a run: enough to make the fixed cost of each table small, few enough to lose little if the run is killed.
 HOURS_AT_ONCE = 24
@@ -248,7 +248,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
             return  # no server reported anything for it
         begin(name)
-        reported = [lake.bronze(inputs.files(source), columns_of(TABLES[source])) for source in table.bronze]
+        reported = [lake.bronze(inputs.files(source), bronze_schema(TABLES[source])) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
         written[name] = lake.write("silver", name, run, with_domains(table.make(*reported, *made)))
 
@@ -268,7 +268,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
         )
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
-        failed = with_domains(silver.failures(lake.bronze(failing, columns_of(NOTHING))))
+        failed = with_domains(silver.failures(lake.bronze(failing, bronze_schema(NOTHING))))
         written["failures"] = lake.write("silver", "failures", run, failed)
     return written
 
@@ -278,9 +278,9 @@ def empty(lake: Lake, name: str) -> DataFrame:
     return lake.nothing(silver.COLUMNS[name])
 
 
-def silver_of(lake: Lake, name: str, of_hours: Sequence[datetime]) -> DataFrame:
+def silver_rows(lake: Lake, name: str, selected_hours: Sequence[datetime]) -> DataFrame:
     """Return the rows of a silver table in some hours, possibly none."""
-    found = lake.read("silver", name, of_hours)
+    found = lake.read("silver", name, selected_hours)
     return empty(lake, name) if found is None else found
 
 
@@ -345,7 +345,7 @@ def _read_again(lake: Lake, inputs: Inputs, arrived: Mapping[str, Lines]) -> Rer
 
 def _count_lines(lake: Lake, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the number of lines, and of torn lines, in each of these bronze files."""
-    files = lake.bronze(paths, columns_of(NOTHING))
+    files = lake.bronze(paths, bronze_schema(NOTHING))
     kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
     each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
     counted = (
@@ -376,7 +376,9 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[d
         )
     )
     rows_of_files = lake.spark.createDataFrame([(file, reason, None) for file, reason in whole], _QUARANTINE)
-    lake.write("silver", "quarantine", run, rows_of_files.unionByName(torn).withColumn("taken", hour_of(F.col("file"))))
+    lake.write(
+        "silver", "quarantine", run, rows_of_files.unionByName(torn).withColumn("taken", file_hour(F.col("file")))
+    )
     counts: Counter[str] = Counter()
     for path, many in (
         *((path, 1) for path, _reason in whole),
@@ -422,10 +424,10 @@ def suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
     return [name for name, source in inputs.sources.items() if name not in counted or not whole(name, source)]
 
 
-def _by_hours(of_snapshots: Mapping[str, int]) -> Counter[str]:
+def _by_hours(snapshot_lines: Mapping[str, int]) -> Counter[str]:
     """Return the lines of each hour, by the beginning of its snapshots' names."""
     counts: Counter[str] = Counter()
-    for snapshot, lines in of_snapshots.items():
+    for snapshot, lines in snapshot_lines.items():
         counts[snapshot[: len("20261121T18")]] += lines
     return counts
 

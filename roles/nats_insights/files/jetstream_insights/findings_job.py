@@ -18,20 +18,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.days import hours_of, inputs_of, newest_snapshots, up_to_date
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.checks_file import ChecksFile
-from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
-from jetstream_insights.findings.lifetime import OF_HOURS, findings, of_hours, reasons, with_hours
-from jetstream_insights.findings.over_time import KEPT, KEPT_OF, name_of_hours
-from jetstream_insights.findings.over_time import kept as kept_of
+from jetstream_insights.findings.evaluate import enabled_checks, judge, judge_moments, judge_time, summary
+from jetstream_insights.findings.lifetime import HOURLY_COLUMNS, findings, hourly_findings, reasons, with_hours
+from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_hours
+from jetstream_insights.findings.over_time import kept as stored_rows
 from jetstream_insights.findings.registry import Registry, Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.jobs import Outcome, Say, silver_of
+from jetstream_insights.gold_job import day_hours, newest_snapshots, silver_inputs, up_to_date
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
-from jetstream_insights.side_by_side import each
+from jetstream_insights.parallel import each
 from jetstream_insights.silver import TABLES as SILVER
+from jetstream_insights.silver_job import Outcome, Say, silver_rows
 
 LAYER = "findings"
 _WHOLE_STAGE, _ANSI = "spark.sql.codegen.wholeStage", "spark.sql.ansi.enabled"
@@ -103,7 +103,7 @@ def make_findings(
     outcome = Outcome()
     published = lake.published_days(LAYER)
     for day in wanted_days:
-        inputs = inputs_of(lake, day, "silver", "silver/advisories")
+        inputs = silver_inputs(lake, day, "silver", "silver/advisories")
         gold = lake.pointer("gold", day)
         # The collector may have been down for days; its last findings stay open.
         last = max((other for other in published if other < day), default=None)
@@ -127,7 +127,7 @@ def make_findings(
             run = new_run()
             judged_day = _Day(lake, day, wanted, hosts, registry)
             # In a small lake, writing the results takes longer than evaluating the checks again.
-            kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
+            kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in day_hours(day))
             if kept:
                 judged_day.judge_hours(say, force)
             again = known.get("format") == FINDINGS_FORMAT
@@ -159,23 +159,23 @@ def _settings_of_judging(lake: Lake, own: bool) -> Iterator[None]:
 
 
 @dataclass
-class Looks:
+class Samples:
     """The samples of an hour: the last snapshot of each fleet. `before`: the hours of the snapshots before those."""
 
     snapshots: list[str] = field(default_factory=list)
     before: set[int] = field(default_factory=set)
 
 
-def looks_of(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Looks]:
+def hourly_samples(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Samples]:
     """Return the samples of each hour of a day; each snapshot is fleet, time, name and hour."""
-    found: dict[int, Looks] = {}
+    found: dict[int, Samples] = {}
     in_order = [None, *sorted(snapshots), None]
     for before, (fleet, _moment, name, hour), after in zip(in_order, filter(None, in_order), in_order[2:]):
         if after is None or (after[0], after[3]) != (fleet, hour):
-            looks = found.setdefault(hour, Looks())
-            looks.snapshots.append(name)
+            samples = found.setdefault(hour, Samples())
+            samples.snapshots.append(name)
             if before is not None and before[0] == fleet:
-                looks.before.add(before[3])
+                samples.before.add(before[3])
     return found
 
 
@@ -185,16 +185,16 @@ class _Day:
     def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None, registry: Registry) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
         self._registry = registry
-        self._hours = hours_of(day)
-        snapshots = silver_of(lake, "snapshots", self._hours)
+        self._hours = day_hours(day)
+        snapshots = silver_rows(lake, "snapshots", self._hours)
         known = snapshots.select("fleet", F.unix_micros("taken"), "snapshot", F.hour("taken"))
-        self._looks = looks_of(tuple(row) for row in known.collect())
+        self._samples = hourly_samples(tuple(row) for row in known.collect())
 
     def judge_hours(self, say: Say, force: bool) -> None:
         """Evaluate the checks on the last snapshots of the hours with other silver rows, thresholds or checks than before. Hours
         without silver rows keep their results."""
         lake, wanted = self._lake, self._wanted
-        checks = checks_of(self._registry, wanted, period=False)
+        checks = enabled_checks(self._registry, wanted, period=False)
         thresholds = [
             wanted.thresholds.get(check.name(threshold.key)) for check in checks for threshold in check.thresholds
         ]
@@ -203,28 +203,31 @@ class _Day:
         basis = _hash(checks, thresholds, self._hosts, any_hosts)
         runs = {hour.hour: lake.pointer("silver", hour).get("run") for hour in self._hours}
         inputs = {
-            hour: [f"{of:02}:{runs[of]}" for of in sorted({hour.hour, *self._looks.get(hour.hour, Looks()).before})]
+            hour: [f"{of:02}:{runs[of]}" for of in sorted({hour.hour, *self._samples.get(hour.hour, Samples()).before})]
             for hour in self._hours
             if runs[hour.hour]
         }
         stale = [
             hour
-            for hour, made_of in inputs.items()
-            if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, made_of)
+            for hour, input_runs in inputs.items()
+            if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, input_runs)
         ]
         if not stale:
             return
         say(f"{self._day}  {len(stale)} hours")
-        looks = [self._looks[hour.hour] for hour in stale if hour.hour in self._looks]
-        read = {*(hour.hour for hour in stale), *(hour for look in looks for hour in look.before)}
+        samples = [self._samples[hour.hour] for hour in stale if hour.hour in self._samples]
+        read = {*(hour.hour for hour in stale), *(hour for sample in samples for hour in sample.before)}
         tables = self._tables([hour for hour in self._hours if hour.hour in read], period=False)
-        snapshots = [name for look in looks for name in look.snapshots]
+        snapshots = [name for sample in samples for name in sample.snapshots]
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, self._registry, wanted)) as results:
             try:
-                taken = silver_of(lake, "snapshots", stale)
-                rows = {name: kept_of(name, silver_of(lake, table, stale), taken) for name, table in KEPT_OF.items()}
-                for name, frame in (*of_hours(results, summary(results, self._registry)).items(), *rows.items()):
+                taken = silver_rows(lake, "snapshots", stale)
+                rows = {
+                    name: stored_rows(name, silver_rows(lake, table, stale), taken)
+                    for name, table in STORED_TABLES.items()
+                }
+                for name, frame in (*hourly_findings(results, summary(results, self._registry)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
                 lake.delete_run(JUDGED, run)
@@ -237,24 +240,26 @@ class _Day:
         findings; `again`: whether an earlier run has made those of the day; `retired`: fleets whose open findings end."""
         lake, day = self._lake, self._day
         if kept:
-            of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
-            parts = judge_time({**self._tables(self._hours, period=True), **of_time}, self._registry, self._wanted)
+            period_tables = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
+            parts = judge_time(
+                {**self._tables(self._hours, period=True), **period_tables}, self._registry, self._wanted
+            )
         else:
             tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
-            snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
+            snapshots = [name for samples in self._samples.values() for name in samples.snapshots]
             parts = judge(tables, snapshots, self._registry, self._wanted)
         # Passes are only counted, and so not stored. Evaluation is most of the work, so all tables use the same results.
         with self._results(run, parts) as results:
             try:
                 counted = summary(results, self._registry)
-                looks, counted = with_hours(results, counted, self._judged() if kept else {})
+                every, counted = with_hours(results, counted, self._judged() if kept else {})
                 earlier = lake.read_days(LAYER, "findings", [last]) if last else None
                 if earlier is not None and retired:
                     earlier = earlier.where(~F.col("fleet").isin(*retired))
                 before = lake.read_days(LAYER, "findings", [day]) if again else None
                 codes = set(self._registry.checks) - self._wanted.skip
                 found = lake.write_day(
-                    LAYER, "findings", run, day, findings(looks, counted, codes, earlier, before).coalesce(1)
+                    LAYER, "findings", run, day, findings(every, counted, codes, earlier, before).coalesce(1)
                 )
                 lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
                 lake.write_day(LAYER, "findings_summary", run, day, counted.coalesce(1))
@@ -276,8 +281,8 @@ class _Day:
         try:
             with _settings_of_judging(lake, bool(self._registry.checks.keys() - REGISTRY.checks.keys())):
                 each(parts, write, lake.at_once)
-            read = lake.spark.read.schema(OF_HOURS["results"])
-            yield read.parquet(*paths) if paths else lake.nothing(OF_HOURS["results"])
+            read = lake.spark.read.schema(HOURLY_COLUMNS["results"])
+            yield read.parquet(*paths) if paths else lake.nothing(HOURLY_COLUMNS["results"])
         finally:
             lake.files.delete(judged)
 
@@ -290,10 +295,10 @@ class _Day:
 
     def _judged(self) -> dict[str, DataFrame]:
         """Return the stored results of the hours, of the current checks."""
-        made = F.col("check").isin([check.code for check in checks_of(self._registry, self._wanted, period=False)])
-        return {name: frame.where(made) for name, frame in self._kept(OF_HOURS).items()}
+        made = F.col("check").isin([check.code for check in enabled_checks(self._registry, self._wanted, period=False)])
+        return {name: frame.where(made) for name, frame in self._kept(HOURLY_COLUMNS).items()}
 
-    def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
+    def _tables(self, selected_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
         """Return the available tables for moments or for the entire period: silver even if empty, gold and hosts only if
         present."""
         lake = self._lake
@@ -302,7 +307,7 @@ class _Day:
         for name in sorted({"failures", "servers", "snapshots", *names}):
             if name in _SILVER or name == "advisories":
                 if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:
-                    tables[name] = silver_of(lake, name, of_hours)
+                    tables[name] = silver_rows(lake, name, selected_hours)
             elif (found := lake.read_days("gold", name, [self._day])) is not None:
                 tables[name] = found
         if period and (earlier := newest_snapshots(lake, self._day)) is not None:
