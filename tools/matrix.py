@@ -106,6 +106,12 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row("The minimal sudo rules of [security](security.md)", RAN, "`make test-lab`"),
         Row("Backups as a user of their own, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
         Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
+        Row("Firewall with nftables", RAN, "`tests/lab/test_firewall.py`, Debian 12"),
+        Row(
+            "Firewall with firewalld",
+            WRITTEN,
+            "run by hand on Debian 12 with firewalld 1.3; no test of this project runs it",
+        ),
         Row("SELinux: the binary's context", WRITTEN, "`/opt/nats-server/<version>/bin` has the type `bin_t`"),
         Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),
     ),

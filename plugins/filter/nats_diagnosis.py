@@ -55,6 +55,10 @@ options:
       disk_mount:
         description: Where that file system is mounted.
         type: str
+      closed_ports:
+        description: As RV(natsops.jetstream.nats_server_process_info#module:closed_ports). Null if they could not be read.
+        type: list
+        elements: dict
       maintenance:
         description: As C(maintenance) of M(natsops.jetstream.nats_server_process_info). Null if the host is not in
           maintenance.

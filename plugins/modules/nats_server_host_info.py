@@ -101,6 +101,9 @@ options:
     description: Kernel parameters and their expected values, for V(sysctl) of O(tunings).
     type: dict
     default: {}
+  firewall:
+    description: The record of M(natsops.jetstream.nats_server_firewall).
+    type: path
 """
 
 EXAMPLES = r"""
@@ -266,6 +269,10 @@ certificate:
   type: dict
   returned: always
   sample: {missing: [], certificate: "-----BEGIN CERTIFICATE-----...", reasons: []}
+firewall:
+  description: Whether O(firewall) exists, so M(natsops.jetstream.nats_server_firewall) has rules on the host.
+  type: bool
+  returned: always
 tunings:
   description: >-
     For each of O(tunings), C(findings) (texts on possible improvements), C(settable) (whether it can be changed from
@@ -367,6 +374,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "filesystems": filesystems(given["paths"]),
         "store": store_owner(given["store"]).as_dict() if given["store"] else None,
         "loaded_store": other_store(known.get("config") or {}, given["store"]),
+        "firewall": bool(given["firewall"]) and os.path.exists(given["firewall"]),
         "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
     }
 
@@ -400,6 +408,7 @@ def main() -> None:
             },
             "tuned_path": {"type": "path", "default": "/"},
             "sysctls": {"type": "dict", "default": {}},
+            "firewall": {"type": "path"},
         },
         supports_check_mode=True,
     )

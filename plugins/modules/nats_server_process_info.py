@@ -32,6 +32,16 @@ options:
       RV(missing_ports).
     type: float
     default: 0
+  members:
+    description:
+      - The servers of the inventory, as P(natsops.jetstream.nats_topology#filter) returns them. The host connects to the
+        cluster ports of its own cluster and to the gateway ports of the others; see RV(closed_ports).
+    type: list
+    elements: dict
+    default: []
+  server_name:
+    description: Name of this host's server, for O(members).
+    type: str
 """
 
 EXAMPLES = r"""
@@ -86,6 +96,14 @@ missing_ports:
   type: list
   elements: int
   returned: always
+closed_ports:
+  description: >-
+    Ports of O(members) to which this host cannot connect, each with C(server_name), C(listener) (V(cluster) or
+    V(gateway)), C(host), C(port) and C(error).
+  type: list
+  elements: dict
+  returned: always
+  sample: [{server_name: n2, listener: cluster, host: 10.0.0.2, port: 6222, error: timed out}]
 active_state:
   description: State of the unit in systemd's words. Empty without O(unit).
   type: str
@@ -116,11 +134,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
+    closed_ports,
     read_mark,
     read_process,
     unit_properties,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import peer_ports
 
 
 def read(module: AnsibleModule) -> dict[str, Any]:
@@ -128,7 +148,8 @@ def read(module: AnsibleModule) -> dict[str, Any]:
     properties = unit_properties(module.run_command, module.params["unit"]) if module.params["unit"] else {}
     wanted = {name: module.params[name] for name in ("config", "includes", "files", "ports", "timeout")}
     mark = read_mark(module.params["maintenance"])
-    return {"changed": False, **read_process(properties, **wanted), "maintenance": mark}
+    closed = closed_ports(peer_ports(module.params["members"], module.params["server_name"] or ""))
+    return {"changed": False, **read_process(properties, **wanted), "maintenance": mark, "closed_ports": closed}
 
 
 def main() -> None:
@@ -138,6 +159,8 @@ def main() -> None:
             "includes": {"type": "list", "elements": "path", "default": []},
             "ports": {"type": "list", "elements": "int", "default": []},
             "timeout": {"type": "float", "default": 0},
+            "members": {"type": "list", "elements": "dict", "default": []},
+            "server_name": {"type": "str"},
         },
         supports_check_mode=True,
     )

@@ -47,10 +47,15 @@ def faulty(tmp_path: Path) -> Iterator[PlacedProcesses]:
 
 def inventory(cluster: PlacedProcesses) -> str:
     hosts: dict[str, Any] = {
-        name: {"nats_server_port": port, "nats_server_config_dir": str(cluster.config_file(name).parent)}
+        name: {
+            "nats_server_port": port,
+            "nats_server_cluster_port": cluster.route_ports[name],
+            "nats_server_config_dir": str(cluster.config_file(name).parent),
+        }
         for name, port in cluster.ports.items()
     }
-    # Nothing listens on this port.
+    # Nothing listens on this port. The port of a server that is down is no finding, but that of n3 is one.
+    hosts["n3"]["nats_server_cluster_port"] = 1
     hosts["n4"] = {"ansible_connection": "ssh", "ansible_port": 1, "nats_server_port": 1}
     variables = {
         "ansible_host": "127.0.0.1",
@@ -114,6 +119,8 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
         "max_payload is 1048576 on n1, n2; 2097152 on n3" in message for message in messages(data, "config_differs")
     )
     assert messages(data, "config_not_loaded") == ["n2 is not running the content of its configuration file"]
+    closed = "cannot reach the cluster port of n3 (127.0.0.1:1): Connection refused"
+    assert messages(data, "port_closed") == [f"n1, n2 {closed}"]
     assert found["logs"] in ("ok", "found")
     for check in ("ping", "health", "routes", "gateways", "versions", "clocks", "slow consumers", "storage", "disks"):
         assert found[check] in ("ok", "found"), check

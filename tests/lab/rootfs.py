@@ -22,7 +22,7 @@ _DEBIANS = ("bookworm", "trixie")
 RELEASES = (*_DEBIANS, *(f"{debian}-minimal" for debian in _DEBIANS))
 _MINIMAL_PACKAGES = "openssh-server,python3,sudo,systemd,systemd-sysv"
 _PACKAGES = (
-    "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,python3-venv,sudo,systemd,"
+    "dbus,e2fsprogs,iproute2,libpam-systemd,nftables,openssh-server,procps,python3,python3-apt,python3-venv,sudo,systemd,"
     "systemd-sysv"
 )
 #: The ordinary user of each host, with the sudo rules of docs/security.md and this password.

@@ -45,6 +45,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     listing,
     page,
     paragraphs,
+    some_names,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table, table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
@@ -102,6 +103,11 @@ _NEXT = (
     (
         "gateway_",
         "Check that every server can reach the gateway ports of the other cluster, and check the gateway's TLS names.",
+    ),
+    (
+        "port_closed",
+        "Open the port on the host of the server and in the network between them; nats_server_firewall writes the rules "
+        "for the hosts, see docs/security.md.",
     ),
     ("logs", "Read the complete log on the host: journalctl -u nats-server --since -1h."),
     ("config_not_loaded", "Run natsops.jetstream.deploy: it reloads or restarts these servers."),
@@ -208,7 +214,7 @@ def diagnose(
 
     `info` and `server_info` are results of nats_cluster_info and nats_server_info, also failed ones. `hosts`: for each
     managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount,
-    maintenance (None: in none).
+    maintenance (None: in none), closed_ports (None: not read).
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):
@@ -222,7 +228,7 @@ def diagnose(
         pinned_accounts=pinned_accounts,
     )
     if "servers" not in info:
-        checks = [_unreachable(evidence), _maintenance(evidence), _logs(evidence), _disks(evidence)]
+        checks = [_unreachable(evidence), _maintenance(evidence), _ports(evidence), _logs(evidence), _disks(evidence)]
     else:
         checks = [check(evidence) for check in _CHECKS]
     logs = {
@@ -592,6 +598,26 @@ def _storage(evidence: Evidence) -> Check:
     return Check("storage", f"at most {most:.0f} % of a limit used or reserved", found)
 
 
+def _ports(evidence: Evidence) -> Check:
+    """The ports of running servers that another host must reach and cannot."""
+    read = [host for host in evidence.hosts if host.get("closed_ports") is not None]
+    if not read:
+        return Check("ports", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+    up = {server["name"] for server in evidence.info.get("servers") or ()}
+    up |= {host["server_name"] for host in evidence.hosts if host.get("running")}
+    closed: dict[str, list[str]] = {}
+    for host in read:
+        for port in host["closed_ports"]:
+            if port["server_name"] in up:
+                where = f"the {port['listener']} port of {port['server_name']} ({port['host']}:{port['port']})"
+                closed.setdefault(f"{where}: {port['error']}", []).append(host["server_name"])
+    found = [
+        Finding("port_closed", WARNING, f"{some_names(sorted(names))} cannot reach {where}")
+        for where, names in sorted(closed.items())
+    ]
+    return Check("ports", f"{len(read)} of {len(evidence.hosts)} hosts", found)
+
+
 def _disks(evidence: Evidence) -> Check:
     read = [host for host in evidence.hosts if host.get("disk_percent") is not None]
     if not read:
@@ -640,6 +666,7 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _assets,
     _routes,
     _gateways,
+    _ports,
     _logs,
     _loaded,
     _options,

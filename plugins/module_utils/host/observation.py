@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 from urllib.parse import urlsplit
@@ -23,6 +25,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     running_version,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
+
+#: Seconds: enough for a lost packet and a slow network.
+_CONNECT_TIMEOUT = 4.0
 
 #: As `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
@@ -75,6 +80,22 @@ def fenced(unit: str, properties: Mapping[str, str], configured: bool, mark: Map
     if unit and not properties.get("FragmentPath"):
         return f"it has no unit {unit}"
     return "" if configured else "it has no configuration file"
+
+
+def closed_ports(peers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the peers, with `host` and `port`, to which this host cannot connect within some seconds, and in `error` the
+    reason."""
+
+    def reason(peer: Mapping[str, Any]) -> str:
+        try:
+            with socket.create_connection((peer["host"], peer["port"]), timeout=_CONNECT_TIMEOUT):
+                return ""
+        except OSError as error:
+            return error.strerror or str(error)
+
+    with ThreadPoolExecutor(max_workers=64) as pool:
+        reasons = list(pool.map(reason, peers))
+    return [{**peer, "error": error} for peer, error in zip(peers, reasons) if error]
 
 
 def newest(files: Sequence[str]) -> float:

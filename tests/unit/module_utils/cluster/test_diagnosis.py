@@ -64,10 +64,15 @@ def host(name: str, **changes: Any) -> dict[str, Any]:
         "pid": 1,
         "log_lines": [],
         "digest": "sha256:a",
+        "closed_ports": [],
         "disk_percent": 10,
         "disk_mount": "/nats",
         **changes,
     }
+
+
+def closed(name: str) -> dict[str, Any]:
+    return {"server_name": name, "listener": "cluster", "host": "10.0.0.2", "port": 6222, "error": "timed out"}
 
 
 def judge(
@@ -97,7 +102,7 @@ def test_a_sound_cluster_has_no_finding_and_skipped_checks_are_named() -> None:
     data = judge(hosts=[])
     assert data["findings"] == []
     assert data["verdict"]["text"] == (
-        "HEALTHY: no problems found. Not checked: maintenance, logs, configuration loaded, disks, certificates."
+        "HEALTHY: no problems found. Not checked: maintenance, ports, logs, configuration loaded, disks, certificates."
     )
     assert "8 of 8 routes of a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
 
@@ -130,6 +135,8 @@ def test_a_sound_cluster_has_no_finding_and_skipped_checks_are_named() -> None:
     ({"hosts": [host("n1", log_lines=["[1] 2026/11/20 10:00:00.1 [ERR] x"])]}, [("logs", "warning")]),
     ({"hosts": [host("n1", log_lines=["[1] 2026/11/20 10:00:00.1 [WRN] x"])]}, [("logs", "note")]),
     ({"hosts": [host("n1", disk_percent=92)]}, [("disk", "critical")]),
+    ({"hosts": [host("n1", closed_ports=[closed("n2")])]}, [("port_closed", "warning")]),
+    ({"hosts": [host("n1", closed_ports=[closed("n9")])]}, []),
     ({"problems": [{"code": "stream_no_quorum", "severity": "error", "subject": "stream APP/A", "message": "m"}]},
      [("catching_up", "critical")]),
     ({"problems": [{"code": "server_unhealthy", "severity": "error", "subject": "n1", "message": "m"}]},
