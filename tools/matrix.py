@@ -106,6 +106,9 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row("The minimal sudo rules of [security](security.md)", RAN, "`make test-lab`"),
         Row("Backups as a user of their own, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
         Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
+        Row("Updates with apt, `maintenance_patch`", RAN, "`tests/lab/test_patch.py`"),
+        Row("Updates with dnf, `maintenance_patch`", WRITTEN, "`tests/unit/module_utils/host/test_packages.py`"),
+        Row("Java and venv packages of EL and SLES", WRITTEN, "`tests/unit/module_utils/host/test_packages.py`"),
         Row("Firewall with nftables", RAN, "`tests/lab/test_firewall.py`, Debian 12"),
         Row(
             "Firewall with firewalld",

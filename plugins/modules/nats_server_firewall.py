@@ -147,7 +147,7 @@ def connecting_address() -> str:
 
 
 class Firewall:
-    """What both backends share: commands and files of the host."""
+    """The common part of the backends: commands and files of the host."""
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
@@ -237,9 +237,9 @@ class Nftables(Firewall):
         unit_path = f"/etc/systemd/system/{self.unit}"
         if os.path.exists(unit_path) and not self.module.check_mode:
             self.run("systemctl", "disable", "--now", "--quiet", self.unit)
-        if self.write([File(path, 0o644, content=None) for path in (unit_path, self.rules_file)]):
-            if not self.module.check_mode:
-                self.run("systemctl", "daemon-reload")
+        removed = self.write([File(path, 0o644, content=None) for path in (unit_path, self.rules_file)])
+        if removed and not self.module.check_mode:
+            self.run("systemctl", "daemon-reload")
 
     def _warn_of_others(self, nft: str, rules: list[PortRule]) -> None:
         chains = json.loads(self.run(nft, "--json", "list", "chains"))

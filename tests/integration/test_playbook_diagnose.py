@@ -54,7 +54,7 @@ def inventory(cluster: PlacedProcesses) -> str:
         }
         for name, port in cluster.ports.items()
     }
-    # Nothing listens on this port. The port of a server that is down is no finding, but that of n3 is one.
+    # Nothing listens on this port. Closed ports are findings only of running servers, such as n3.
     hosts["n3"]["nats_server_cluster_port"] = 1
     hosts["n4"] = {"ansible_connection": "ssh", "ansible_port": 1, "nats_server_port": 1}
     variables = {

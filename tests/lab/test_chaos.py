@@ -120,7 +120,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_resumes(clus
     # Neither is updated without apt, nor past the checks of a new version.
     ssh(SMALL, "mv /usr/bin/apt-get /root/")
     refused = cluster.play("maintenance_patch", check=True)
-    assert f"{SMALL} has no apt-get. No host was touched." in said(refused), refused.output
+    assert f"{SMALL} has neither apt-get nor dnf. No host was touched." in said(refused), refused.output
     ssh(SMALL, "mv /root/apt-get /usr/bin/")
     refused = cluster.play("maintenance_patch", check=True, nats_server_package_name="lab-update")
     assert f"apt would also upgrade lab-update on {SMALL}, without the checks" in said(refused), refused.output

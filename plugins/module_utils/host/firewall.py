@@ -32,7 +32,7 @@ class PortRule:
     port: int
     networks: tuple[Network, ...]
 
-    def of_family(self, version: int) -> list[str]:
+    def addresses(self, version: int) -> list[str]:
         """Return the networks of IP version 4 or 6; a single address without its prefix length."""
         return [
             str(one.network_address) if one.prefixlen == one.max_prefixlen else str(one)
@@ -107,7 +107,7 @@ def _nft_table(rules: Sequence[PortRule], mark: str) -> Iterator[str]:
     yield "  chain listeners {"
     for rule in rules:
         for version, family in ((4, "ip"), (6, "ip6")):
-            if networks := rule.of_family(version):
+            if networks := rule.addresses(version):
                 yield f'    tcp dport {rule.port} {family} saddr {{ {", ".join(networks)} }} accept comment "{rule.listener}"'
     yield "    counter reject with icmpx type admin-prohibited"
     yield "  }"
@@ -182,10 +182,10 @@ class Firewalld:
 def desired_firewalld(service: str, zone: str, rules: Iterable[PortRule]) -> Firewalld:
     """Return the settings for these rules. Raises ValueError for a service whose name is too long for the sets."""
     sets = {
-        _set_name(service, rule.port, version): rule.of_family(version)
+        _set_name(service, rule.port, version): rule.addresses(version)
         for rule in rules
         for version in (4, 6)
-        if rule.of_family(version)
+        if rule.addresses(version)
     }
     rich = [_rich_rule(name) for name in sets]
     return Firewalld(sets, {zone: rich} if rich else {})
@@ -203,9 +203,8 @@ def current_rules(service: str, zones: str) -> dict[str, list[str]]:
     for line in zones.splitlines():
         if line[:1].strip():
             zone = line.split()[0]
-        elif match := re.search(r'^\s+(rule .*\bipset="([^"]*)".*)$', line):
-            if own_set(service, match[2]):
-                found.setdefault(zone, []).append(match[1].strip())
+        elif (match := re.search(r'^\s+(rule .*\bipset="([^"]*)".*)$', line)) and own_set(service, match[2]):
+            found.setdefault(zone, []).append(match[1].strip())
     return found
 
 

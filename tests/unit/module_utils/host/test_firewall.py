@@ -35,7 +35,7 @@ def rules(**ports: list[str]) -> list[PortRule]:
 
 def families(*sources: str) -> tuple[list[str], list[str]]:
     (rule,) = rules(p1=list(sources))
-    return rule.of_family(4), rule.of_family(6)
+    return rule.addresses(4), rule.addresses(6)
 
 
 def test_sources_become_networks_without_overlaps() -> None:
@@ -110,13 +110,13 @@ ZONES = """\
 public (active)
   target: default
   services: ssh
-  rich rules: 
+  rich rules:
 \trule family="ipv4" source ipset="nats-server-6222-ip4" port port="6222" protocol="tcp" accept
 \trule family="ipv4" source ipset="blocked-1-ip4" drop
 \trule family="ipv4" source address="10.0.0.9" accept
 
 work
-  rich rules: 
+  rich rules:
 \trule family="ipv4" source ipset="nats-server-1-ip4" port port="1" protocol="tcp" accept
 """
 
