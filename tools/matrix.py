@@ -109,6 +109,11 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row("Updates with apt, `maintenance_patch`", RAN, "`tests/lab/test_patch.py`"),
         Row("Updates with dnf, `maintenance_patch`", WRITTEN, "`tests/unit/module_utils/host/test_packages.py`"),
         Row("Java and venv packages of EL and SLES", WRITTEN, "`tests/unit/module_utils/host/test_packages.py`"),
+        Row(
+            "Downloads through a proxy",
+            RAN,
+            "releases: `tests/integration/test_host_role.py`; pip, apt and dnf read the same variables",
+        ),
         Row("Firewall with nftables", RAN, "`tests/lab/test_firewall.py`, Debian 12"),
         Row(
             "Firewall with firewalld",

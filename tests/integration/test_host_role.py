@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tarfile
 import threading
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support.clean_output import clean
@@ -181,6 +182,30 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class ProxyHandler(QuietHandler):
+    """A forward proxy for HTTP, which records the requested URLs."""
+
+    requested: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.requested.append(self.path)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(self.path) as reply:
+            content = reply.read()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.fixture
+def proxy() -> Iterator[str]:
+    ProxyHandler.requested.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ProxyHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     """Predicted, started, unchanged by a second run, upgraded, and removed, all without root's directories."""
     old, new = binary("2.10.27"), binary("2.15.1")
@@ -301,17 +326,21 @@ def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> 
 
 
 @pytest.mark.parametrize("where", ["controller", "host"])
-def test_release(host: Host, releases: str, where: str) -> None:
+def test_release(host: Host, releases: str, proxy: str, where: str) -> None:
+    """Through a proxy."""
     variables: dict[str, Any] = {
         "nats_server_install_method": "release",
         "nats_server_release_url": releases,
         "nats_server_release_download_on": where,
+        "nats_download_environment": {"http_proxy": proxy},
         "nats_server_release_format": "zip" if where == "host" else "tar.gz",
         "nats_server_version": "2.9.10",
     }
     predicted = changes(host.play("install", check=True, **variables))
     assert "Install the version" in predicted
     assert changes(host.play("install", **variables)) == predicted
+    (*_others, archive) = sorted(set(ProxyHandler.requested))
+    assert archive.startswith(f"{releases}/v2.9.10/nats-server-v2.9.10-linux-")
     assert changes(host.play("install", **variables)) == []
     variables |= {"nats_server_version": "2.10.27", "nats_server_install_keep": 1}
     assert changes(host.play("install", **variables)) == ["Install the version", "Point the link at the version"]
