@@ -120,7 +120,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
             WRITTEN,
             "run by hand on Debian 12 with firewalld 1.3; no test of this project runs it",
         ),
-        Row("SELinux: the binary's context", WRITTEN, "`/opt/nats-server/<version>/bin` has the type `bin_t`"),
+        Row("SELinux: preflight, contexts", WRITTEN, "`tests/unit/module_utils/server_config/test_validation.py`"),
         Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),
     ),
 }

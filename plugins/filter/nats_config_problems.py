@@ -43,6 +43,9 @@ options:
         description: The host's mounts, with C(mount), C(fstype), C(size_total) in bytes, and C(rotating_disks).
         type: list
         elements: dict
+      selinux:
+        description: As RV(natsops.jetstream.nats_server_host_info#module:selinux), with C(install_dir).
+        type: dict
       memtotal:
         description: The host's memory in bytes.
         type: int

@@ -269,6 +269,14 @@ certificate:
   type: dict
   returned: always
   sample: {missing: [], certificate: "-----BEGIN CERTIFICATE-----...", reasons: []}
+selinux:
+  description:
+    - C(mode) of SELinux, V(enforcing), V(permissive), or empty without SELinux.
+    - C(binary_type) is the type that its policy gives to the executable of O(version) in O(install_dir). C(install_dir) is
+      that option.
+  type: dict
+  returned: always
+  sample: {mode: enforcing, binary_type: bin_t, install_dir: /opt/nats-server}
 firewall:
   description: Whether O(firewall) exists, so M(natsops.jetstream.nats_server_firewall) has rules on the host.
   type: bool
@@ -287,7 +295,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
+    binary_path,
+    is_installed,
+    source_digest,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import (
     config_flags,
     file_flags,
@@ -316,6 +328,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
     filesystems,
     has_systemd,
     memory_mb,
+    selinux_mode,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
 
@@ -337,6 +350,16 @@ def other_store(config: dict[str, Any], store: str | None) -> dict[str, Any] | N
     if not path or (store and os.path.realpath(path) == os.path.realpath(store)):
         return None
     return {"path": path, **store_owner(path).as_dict()}
+
+
+def read_selinux(module: AnsibleModule) -> dict[str, str]:
+    """Return the mode of SELinux, and the type that its policy gives to the executable, which need not exist."""
+    install_dir = module.params["install_dir"]
+    found = {"mode": selinux_mode(), "binary_type": "", "install_dir": install_dir}
+    if found["mode"]:
+        context = module.selinux_default_context(str(binary_path(install_dir, module.params["version"])))
+        found["binary_type"] = context[2] if context and len(context) > 2 else ""
+    return found
 
 
 def read(module: AnsibleModule) -> dict[str, Any]:
@@ -374,6 +397,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "filesystems": filesystems(given["paths"]),
         "store": store_owner(given["store"]).as_dict() if given["store"] else None,
         "loaded_store": other_store(known.get("config") or {}, given["store"]),
+        "selinux": read_selinux(module),
         "firewall": bool(given["firewall"]) and os.path.exists(given["firewall"]),
         "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
     }

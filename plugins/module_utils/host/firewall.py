@@ -55,10 +55,12 @@ def _networks(sources: Iterable[str], resolve: Callable[[str], Iterable[str]]) -
     for source in sources:
         texts = [source] if _is_address(source) else resolve(source)
         found += [ipaddress.ip_network(text.partition("%")[0]) for text in texts]
-    four = ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv4Network))
-    six = ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv6Network))
+    found = [
+        *ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv4Network)),
+        *ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv6Network)),
+    ]
     # Sets of the kernel do not accept a network that contains every address.
-    return tuple(half for one in (*four, *six) for half in ((one,) if one.prefixlen else one.subnets()))
+    return tuple(half for one in found for half in ((one,) if one.prefixlen else one.subnets()))
 
 
 def _is_address(source: str) -> bool:

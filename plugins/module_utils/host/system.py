@@ -33,6 +33,14 @@ class Mount:
     device: str
 
 
+def selinux_mode(sys: Path = _SYS) -> str:
+    """Return `enforcing`, `permissive`, or an empty string if SELinux is off or the kernel has none."""
+    try:
+        return "enforcing" if (sys / "fs/selinux/enforce").read_text().strip() == "1" else "permissive"
+    except OSError:
+        return ""
+
+
 def memory_mb(proc: Path = _PROC) -> int:
     """Return the host's memory in MiB, rounded down."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)

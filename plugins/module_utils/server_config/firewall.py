@@ -42,7 +42,7 @@ def firewall_rules(
     own, `websocket` and `mqtt` have those of `client`. Raises ValueError for an unknown listener and for a port that is
     not a number or that a listener has too.
     """
-    opened = {name: list(sources or ()) for name, sources in (allow or {}).items()}
+    opened: dict[str, list[str]] = {name: list(sources or ()) for name, sources in (allow or {}).items()}
     if unknown := sorted(set(opened) - set(LISTENERS)):
         raise ValueError(
             f"nats_server_firewall_allow has {', '.join(unknown)}, which is not a listener: "
@@ -61,14 +61,14 @@ def firewall_rules(
             more = opened.get(listener) or (opened.get("client", []) if listener in ("websocket", "mqtt") else [])
             sources = _unique([*derived.get(listener, []), *more])
             rules[port] = {"listener": listener, "port": port, "sources": sources}
-    for name, sources in (ports or {}).items():
+    for name, others in (ports or {}).items():
         port = _port(name)
         if port in rules:
             raise ValueError(
                 f"nats_server_firewall_ports lists {port}, the port of the listener {rules[port]['listener']}: "
                 "use nats_server_firewall_allow for it"
             )
-        rules[port] = {"listener": "other", "port": port, "sources": _unique(sources or ())}
+        rules[port] = {"listener": "other", "port": port, "sources": _unique(others or ())}
     return [rules[port] for port in sorted(rules)]
 
 

@@ -106,6 +106,7 @@ class Case:
     own_users: dict[str, Any]
     extra_files: list[str]
     role_files: list[str]
+    selinux: dict[str, Any]
 
     def block(self, name: str) -> dict[str, Any] | None:
         """Return a top-level block, or None when it is absent or no mapping."""
@@ -198,6 +199,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         loaded=examine(context.get("loaded") or {})[0],
         own_users=dict(context.get("own_users") or {}),
         extra_files=list(context.get("extra_files") or []),
+        selinux=dict(context.get("selinux") or {}),
         role_files=list(context.get("role_files") or []),
     )
     return case, notes
@@ -713,6 +715,18 @@ def storage(case: Case) -> Iterator[ConfigProblem]:
         )
 
 
+def selinux_type(case: Case) -> Iterator[ConfigProblem]:
+    """On enforcing hosts systemd starts a service only from an executable of the type bin_t (systemd: 203/EXEC)."""
+    label, directory = case.selinux.get("binary_type"), case.selinux.get("install_dir")
+    if case.selinux.get("mode") == "enforcing" and case.service_backend == "systemd" and label and label != "bin_t":
+        pattern = f"'{directory}/[^/]+/bin(/.*)?'"
+        yield error(
+            "nats_server_install_dir",
+            f"SELinux is enforcing, and its policy gives executables below {directory} the type {label}, which systemd cannot"
+            f" start as a service. Use /opt/nats-server, or run on the host: semanage fcontext -a -t bin_t {pattern}",
+        )
+
+
 def _filesystem_problems(
     directory: str, filesystem: dict[str, Any], case: Case, block: dict[str, Any]
 ) -> Iterator[ConfigProblem]:
@@ -1225,6 +1239,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     unknown_keys,
     extra_files,
     names,
+    selinux_type,
     left_to_its_own_unit,
     drop_ins_of_others,
     identity_of_running_server,

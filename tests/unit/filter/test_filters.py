@@ -15,8 +15,10 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_certificates impo
 from ansible_collections.natsops.jetstream.plugins.filter.nats_conf import nats_conf
 from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems import nats_config_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
+from ansible_collections.natsops.jetstream.plugins.filter.nats_firewall_rules import nats_firewall_rules
 from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
+from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import nats_packages
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
@@ -235,3 +237,20 @@ def test_a_server_that_is_held_needs_no_start() -> None:
     assert (held["required_action"]["action"], held["untouched"]) == ("none", True)
     assert held["required_action"]["reasons"][0].startswith("n3 is in maintenance since ")
     assert (loose["required_action"]["action"], loose["untouched"]) == ("start", False)
+
+
+def test_firewall_rules_follow_the_inventory() -> None:
+    hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "n2": {"ansible_host": "10.0.0.2"}}
+    servers = nats_topology(["n1", "n2"], hostvars, host="n1")
+    (client, cluster) = nats_firewall_rules({"cluster": {"port": 6222}}, servers, hostvars, host="n1", leaving="")
+    assert (client["port"], cluster["port"]) == (4222, 6222)
+    assert cluster["sources"] == ["10.0.0.1", "10.0.0.2"]
+    with pytest.raises(AnsibleFilterError, match="nats_firewall_rules: nats_server_firewall_ports: 'x' is not a port"):
+        nats_firewall_rules({}, servers, hostvars, host="n1", ports={"x": []})
+
+
+def test_packages_of_a_package_manager() -> None:
+    found = nats_packages("apt", "Inst nats-server [1] (2 x)\n", "nats-server")
+    assert (found["updates_package"], found["hold"]) == (True, "apt-mark hold nats-server")
+    with pytest.raises(AnsibleFilterError, match="nats_packages: the names of packages are unknown for pacman"):
+        nats_packages("pacman")

@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
     memory_mb,
     mounts,
     rotating_disks,
+    selinux_mode,
 )
 
 MOUNTINFO = r"""
@@ -28,6 +29,15 @@ MOUNTINFO = r"""
 41 40 0:50 / /srv/nats\040data/tmp rw - tmpfs tmpfs rw
 42 41 0:51 / /srv/nats\040data/tmp rw - overlay overlay rw
 """.strip()
+
+
+def test_mode_of_selinux(tmp_path: Path) -> None:
+    enforce = tmp_path / "fs/selinux/enforce"
+    enforce.parent.mkdir(parents=True)
+    assert selinux_mode(tmp_path) == ""
+    for text, mode in (("1", "enforcing"), ("0", "permissive")):
+        enforce.write_text(text)
+        assert selinux_mode(tmp_path) == mode
 
 
 def test_mounts() -> None:

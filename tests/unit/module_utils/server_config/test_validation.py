@@ -349,6 +349,8 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"filesystems": [{"mount": "/nats", "fstype": "fuse.sshfs"}]}, "warning jetstream.store_dir", "Use a local SSD"),
     ({}, {"filesystems": [{"mount": "/", "fstype": "ext4"}], "require_mount": False},
      "warning jetstream.store_dir", "root file system: a full store"),
+    ({}, {"selinux": {"mode": "enforcing", "binary_type": "usr_t", "install_dir": "/srv/nats"}},
+     "error nats_server_install_dir", "semanage fcontext -a -t bin_t '/srv/nats/[^/]+/bin(/.*)?'"),
     ({"jetstream": {"max_file_store": "101GB"}}, {}, "error jetstream.max_file_store", "/nats"),
     ({"jetstream": {"max_file_store": None}}, {}, "warning jetstream.max_file_store", "75 %"),
     ({"jetstream": {"max_memory_store": "5GB"}}, {}, "error jetstream.max_memory_store", "memory"),
@@ -489,6 +491,19 @@ def test_two_inventory_names_of_one_address_are_refused(one: str, other: str) ->
     )
     apart = [MEMBERS[0], {**MEMBERS[1], "address": one}, {**members[2], "client_port": 4333}]
     assert [row for row in config_problems(SOUND, {"members": apart}) if row["option"] == "client_port"] == []
+
+
+@pytest.mark.parametrize(
+    "selinux",
+    [
+        {"mode": "enforcing", "binary_type": "bin_t"},
+        {"mode": "permissive", "binary_type": "usr_t"},
+        {"mode": "enforcing", "binary_type": ""},
+        {"mode": "", "binary_type": ""},
+    ],
+)
+def test_binary_that_selinux_lets_systemd_start_is_accepted(selinux: dict[str, str]) -> None:
+    assert found({}, {"selinux": {**selinux, "install_dir": "/opt/nats-server"}}) == []
 
 
 def test_unknown_context_is_not_checked() -> None:
