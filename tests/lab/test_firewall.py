@@ -66,7 +66,7 @@ def test_only_members_and_named_clients_reach_the_ports(controller: Controller) 
     run = cluster.deploy()
     assert run.status == 0, run.output
     assert reached(controller, STRANGER, "n3-c1") == {22, 4222, 6222}
-    left = "nft --json list tables; ls /etc/nftables.d /etc/systemd/system/*firewall* /etc/nats-server/firewall.json"
+    left = "nft --json list tables; find /etc/nftables.d /etc/systemd/system /etc/nats-server -name '*fire*' -o -name '*.nft'"
     tables, *files = controller.ssh(NEW, left, check=False).stdout.splitlines()
     assert [item for item in json.loads(tables)["nftables"] if "table" in item] == []
     assert files == []
