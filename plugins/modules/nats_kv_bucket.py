@@ -108,7 +108,7 @@ options:
     type: str
     choices: [none, s2]
   republish:
-    description: Under which subject stored messages are published again.
+    description: Subject under which stored messages are published again.
     type: dict
     suboptions:
       src:

@@ -79,8 +79,8 @@ options:
     type: int
   max_replicas:
     description:
-      - Maximum number of replicas of a stream, such as the number of remaining servers. Streams with fewer keep
-        theirs.
+      - Maximum number of replicas of a stream, such as the number of remaining servers. Streams with fewer replicas
+        keep their number.
     type: int
   placement:
     description:

@@ -20,7 +20,7 @@ options:
     description:
       - V(started) starts the server unless it is running, and waits for O(ports). Without ports, it returns once the
         process exists.
-      - V(stopped) requests lame duck mode and waits until the process has exited. With O(unit), the unit is stopped,
+      - V(stopped) requests lame duck mode and waits until the process has exited. With O(unit), it stops the unit,
         whose C(KillSignal) must request lame duck mode, and then any process that was started outside the unit.
       - V(reloaded) makes the running server reload its configuration, with the signal, which returns no result. Check
         C(config_load_time) afterwards, or use M(natsops.jetstream.nats_server_reload).

@@ -208,7 +208,7 @@ options:
         messages at its next start.
     type: int
   subject_transform:
-    description: Under which subject messages are stored.
+    description: Subject under which messages are stored.
     type: dict
     suboptions:
       src:
@@ -218,7 +218,7 @@ options:
         description: The new subject. Required.
         type: str
   republish:
-    description: Under which subject stored messages are published again.
+    description: Subject under which stored messages are published again.
     type: dict
     suboptions:
       src:

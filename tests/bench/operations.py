@@ -61,7 +61,7 @@ while True:
 
 @dataclass(frozen=True)
 class Play:
-    """The cost of one playbook. `module_runs` and `tasks` are those of the host with the most."""
+    """The cost of one playbook. `module_runs` and `tasks` are the maximum over the hosts."""
 
     what: str
     seconds: float

@@ -121,7 +121,7 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
 
 
 def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
-    """It ends at the first object that refers to another one."""
+    """The run ends at the first object that refers to another object."""
     with serve(AwxServer([])) as awx:
         login = {"CONTROLLER_USERNAME": USER, "CONTROLLER_PASSWORD": PASSWORD}
         predicted = configure(awx, "--check", login=login, nats_awx_credentials=[], nats_awx_system_credential="")

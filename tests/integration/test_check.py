@@ -189,8 +189,8 @@ def test_an_assets_own_thresholds(check: Check, api: JetStreamApi) -> None:
 
 
 def test_a_mirror_of_nothing(check: Check, api: JetStreamApi) -> None:
-    """The origin does not exist, so its server reports that the mirror was never active. This must not read as
-    active just now."""
+    """The origin does not exist, so its server reports that the mirror was never active. The mirror must not be
+    reported as recently active."""
     base = {"num_replicas": 1, "storage": "memory", "retention": "limits", "discard": "old"}
     api.create_stream({**base, "name": "COPY", "mirror": {"name": "NOTHERE"}})
     result = check({"stream": {"account": "APP", "stream": "COPY", "seen_critical": "1h"}})
@@ -204,7 +204,7 @@ def test_a_consumers_work(check: Check, api: JetStreamApi) -> None:
     config = {"durable_name": "w", "ack_policy": "explicit", "metadata": {"io.nats.monitor.last-ack-critical": "1h"}}
     api.call("CONSUMER.DURABLE.CREATE.WORK.w", {"stream_name": "WORK", "config": config})
     consumer = {"account": "APP", "stream": "WORK", "consumer": "w", "last_delivery_critical": "1h"}
-    # Its replicas are not in step at once.
+    # The stream's replicas are not immediately in step.
     seen = wait_until(
         lambda: check({"consumer": consumer})["results"][0]["reasons"]["critical"],
         lambda reasons: reasons == ["No deliveries", "No acks"],

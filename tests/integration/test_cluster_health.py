@@ -156,8 +156,8 @@ def test_a_long_list_is_in_a_file_and_returned_on_request(
 def test_a_ghost_consumer_is_named_and_blocks_no_server(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """A consumer in the meta group's log that no server can create. nats-server#8123 leaves these behind; here a
-    file is in the way of its directory on each server."""
+    """A consumer in the meta group's log that no server can create. nats-server#8123 leaves such consumers behind;
+    here a file blocks the path of its directory on each server."""
     cluster = make_cluster(["n1", "n2", "n3"])
     connection = {**cluster.sys_connection(), "timeout": 1}
     soon = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.5}
@@ -189,7 +189,7 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server(
     assert set(codes(two)) == {"stop_breaks_quorum"}
     plan = run_module("nats_roll_plan", connection, server_names=cluster.names)
     assert (plan["asset_faults"], plan["refusal"]) == (["consumer APP/ORDERS/worker"], "")
-    # The command that the cause names: no member finds the consumer that it is to delete, and the log forgets it.
+    # The cause's command deletes the consumer: no member has it, but it is removed from the log.
     cluster.app_request("$JS.API.CONSUMER.DELETE.ORDERS.worker")
     recovered = run_module("nats_cluster_health", connection, **soon, wait_timeout=30)
     assert (recovered["healthy"], recovered["warnings_found"]) == (True, [])
@@ -344,7 +344,7 @@ def test_an_election_that_the_same_server_won_is_seen_from_2_12_on(healthy: Nats
 def test_servers_that_are_up_and_not_in_the_cluster(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """One was started with another cluster name; then all were with other names of their own."""
+    """One server was started with a different cluster name; then all servers were renamed."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     config = cluster.config_file("n3").read_text()
@@ -591,7 +591,7 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
 def test_leader_that_counts_too_few_members_is_not_a_problem(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """2.10.27 does so for good, now and then, after its first start. Two of three must agree then as before."""
+    """2.10.27 occasionally stays in this state after its first start. A majority is still two of three."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     for name in cluster.names:
         cluster.stop(name)

@@ -40,7 +40,7 @@ CLOSED, RESET, SILENT = "closed", "reset", "silent"
 class Proxy:
     """Passes connections on to one server until the client has sent `trigger`; then that connection meets its `fate`.
 
-    A `gone` server takes no connection afterwards, any other one does, and is passed on to for good.
+    A `gone` server then accepts no connection; any other server does, and further connections are passed on to it.
     """
 
     def __init__(self, port: int) -> None:
@@ -139,7 +139,7 @@ def patient(proxy: Proxy) -> Iterator[Client]:
 
 
 STATSZ = Call("$SYS.REQ.SERVER.PING.STATSZ", idempotent=True)
-#: Answered by all servers, too.
+#: All servers answer this request, too.
 ASKED = Call("$SYS.REQ.SERVER.PING.IDZ")
 
 
@@ -180,7 +180,7 @@ CALLS: dict[str, tuple[bytes, str | None, Callable[[Client], Any]]] = {
     "latency, its message": (b"PUB _INBOX", None, Client.latency),
 }
 
-#: Those that may be repeated.
+#: The calls that may be repeated.
 READS: dict[str, tuple[bytes, Callable[[Client], Any]]] = {
     "request": (b"PUB $SYS.REQ.SERVER.PING.IDZ", lambda client: request(client, idempotent=True)),
     "gather": (b"PUB $SYS.REQ.SERVER.PING.STATSZ", lambda client: gather(client, STATSZ)),
@@ -200,7 +200,7 @@ def raised(outcome: Reply | NatsFailure) -> Reply:
 
 
 def caught_failure(call: Callable[[], Any]) -> tuple[NatsFailure, float]:
-    """Return the failure of a call, and the seconds until it came."""
+    """Return the failure of a call, and the seconds that it took."""
     began = time.monotonic()
     with pytest.raises(NatsFailure) as failed:
         call()

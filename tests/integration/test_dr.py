@@ -192,7 +192,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
 
 
 def test_a_consumer_never_starts_after_messages_that_the_site_lost(pair: SitePair, version: str) -> None:
-    """Its origin acknowledged messages that the site never got; the next ones there have their sequences."""
+    """The origin acknowledged messages that the site never received; new messages at the site get the same sequences."""
     fill(pair)
     pair.link.cut()
     for number in range(10):
@@ -221,7 +221,7 @@ def test_an_origin_gets_its_subjects_back_when_the_site_does_not_catch_up(pair: 
     assert failed["failure"]["code"] == "not_caught_up" and "has its subjects again (orders.>)" in failed["msg"]
     assert pair.publish(pair.east, "orders.1")["seq"] == 32
     assert pair.west_api.stream(STREAM)["config"]["mirror"]
-    # Nothing of it is left, and with the link it succeeds.
+    # The refusal leaves nothing behind, and the run succeeds once the link is back.
     pair.link.mend()
     (row,) = pair.done("nats_dr_failover", **{**options, "wait_timeout": 30})["streams"]
     assert row["complete"] and row["position"] == 32
@@ -507,7 +507,7 @@ def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) 
     pair.consume("worker", 24, site=pair.west, stream=target)
     assert "the origin does not answer" in pair.refused("nats_dr_failback", "no_failback", **options)
 
-    # Back, but out of reach of the site.
+    # The origin is running again, but the site cannot reach it.
     pair.east.start()
     wait_until(lambda: pair.east_api.stream(STREAM), bool, 20)
     (problem,) = pair.status(**options)["problems"]
@@ -550,7 +550,7 @@ def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) 
     producer.stop()
     stored = list(pair.stored(pair.east_api, STREAM).values())
     acknowledged = sorted(producer.acknowledged, key=lambda ident: int(ident.partition("-")[2]))
-    # Each acknowledged message is there once, and those that were there before are not there again.
+    # Each acknowledged message is stored exactly once.
     assert stored[:30] == [f"m-{number}" for number in range(30)]
     assert sorted(stored) == sorted(set(stored)) and set(acknowledged) <= set(stored)
     assert not row["twice"] and not row["stranded"]

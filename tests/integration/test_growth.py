@@ -47,8 +47,8 @@ def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object
 
 
 def test_streams_survive_as_documented(tmp_path: Path) -> None:
-    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 s. Before that,
-    its first accounts would have locked out the clients that used none."""
+    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 s.
+    Before that, the first accounts would have locked out clients without an account."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables["nats_cluster_backup_directory"] = str(tmp_path / "backup")
     config = tmp_path / "n1/etc/nats-server.conf"

@@ -231,7 +231,7 @@ def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: P
 
 @pytest.mark.chaos
 def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
-    """Three of five hosts lose all they have, one of them does not even answer, and new ones take their places."""
+    """Three of five hosts lose all data, one of them does not answer, and new hosts replace them."""
     cluster = GuideCluster(tmp_path)
     for name in ("n4-c1", "n5-c1"):
         cluster.add(name)

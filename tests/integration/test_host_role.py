@@ -400,7 +400,7 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "contexts").iterdir()) == ["C1-app.json", "C1-sys.json"]
     assert (tmp_path / "contexts/C1-sys.json").stat().st_mode & 0o777 == 0o600
 
-    # While another site serves the streams, a context points there, and gets all else.
+    # While another site serves the streams, the context keeps that site's address, and its other settings are updated.
     app = tmp_path / "contexts/C1-app.json"
     app.write_text(app.read_text().replace(json.loads(app.read_text())["url"], "nats://west:4222"))
     (tmp_path / "contexts/C1-app.json.before_failover").write_text("{}")

@@ -102,7 +102,7 @@ def write_peers(cluster: RoleCluster, host: str, *members: str) -> None:
 
 
 def unreachable(host: dict[str, Any]) -> None:
-    """Let no connection to the host succeed."""
+    """Make every connection to the host fail."""
     host.update(ansible_connection="ssh", ansible_port=1)
 
 

@@ -66,8 +66,8 @@ def make_repair(cluster: NatsProcesses, run_module: Runner, records: Path) -> Ca
 
 
 def make_ghost(cluster: NatsProcesses, run_module: Runner) -> list[Path]:
-    """Let no server be able to make the worker that the meta group's log assigns to it (as nats-server#8123 leaves one behind):
-    files stand where they would keep it. Return them once the servers have settled."""
+    """Block the directory of the worker on every server with a file, so no server can create the worker that the meta
+    group's log assigns to it (as nats-server#8123 does). Return them once the servers have settled."""
     in_the_way = []
     for name in cluster.names:
         cluster.stop(name)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How each stream is protected: when it was last saved and last proven to restore, from the catalogue. Pure.
 
-nats_check, the report and the snapshots of the insights all go by this; each only compares the ages with its thresholds.
+nats_check, the report and the snapshots of the insights use these rules; each only compares the ages with its
+thresholds.
 """
 
 from __future__ import annotations

@@ -323,8 +323,8 @@ def _unreachable(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that do not answer: expected ones, and members of groups which their leaders miss. All servers of a cluster of a
-    supercluster at once are that site's fault."""
+    """Servers that do not answer: expected ones, and members of groups which their leaders miss. If all servers of a
+    supercluster's cluster are missing, the cause is that site."""
     down = {name for problem in left if problem.code == "server_missing" for name in problem.servers}
     if scene.answered:
         named = {name for problem in left for name in (*problem.absent, *_missed(problem))}

@@ -189,7 +189,7 @@ def drill_in(metadata: Mapping[str, str], stream: str) -> Optional[Drill]:
 
 
 def next_drill(before: Optional[Drill], drill: Drill) -> Drill:
-    """Return the record of a drill, with the time of the last success and a reason that fits."""
+    """Return the record of a drill, with the time of the last success and a shortened reason."""
     proven = drill.time if drill.ok else before.proven if before else ""
     return replace(drill, reason=drill.reason[:_REASON], proven=proven)
 

@@ -123,7 +123,8 @@ def plan_ungated(cluster: Cluster | None, names: Sequence[str], rules: RollRules
 
 
 def ungated_losses(cluster: Cluster, names: Iterable[str], rules: RollRules) -> list[Problem]:
-    """Return the streams whose messages end when these servers restart without a gate, which also moves no replica before."""
+    """Return the streams whose messages are lost when these servers restart without a gate, because no replica is
+    moved first."""
     policy = "accept" if rules.r1_policy == "move" else rules.r1_policy
     running = [name for name in names if name in cluster.names]
     return lost_messages(cluster, running, replace(rules, r1_policy=policy))

@@ -523,7 +523,7 @@ def _call_failure(
     it was."""
     if isinstance(error, nats.errors.NoRespondersError):
         return no_responders(subject)
-    # By its name, because older releases of nats-py lack it.
+    # The exception is matched by name, because older releases of nats-py lack it.
     invalid = type(error).__name__ == "BadHeaderError"
     if invalid or isinstance(error, (nats.errors.BadSubjectError, nats.errors.MaxPayloadError, ValueError)):
         return NatsFailure("invalid_option", f"cannot be sent: {_reason(error)}", subject=subject)

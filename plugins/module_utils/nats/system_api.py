@@ -483,7 +483,7 @@ def read_servers(client: Client) -> tuple[Server, ...]:
     Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server
     answers with its identity, also one without users of that account. Through a server that has reloaded its
     configuration since its start only one answer arrives, usually its own (2.10.27 and 2.15.1). Raises NatsFailure,
-    also without permission for this request.
+    including for a missing permission.
     """
     servers: dict[str, Server] = {}
 

@@ -15,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: In ACCOUNTZ's error for an account that the server has not loaded yet (monitor.go accountInfo).
+#: Part of ACCOUNTZ's error for an account that the server has not loaded yet (monitor.go accountInfo).
 _NOT_LOADED = "does not exist"
 
 
@@ -35,8 +35,8 @@ class CopiesReading:
 def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | None = None) -> CopiesReading:
     """Return the copies of all accounts, or of the one with this public key. Raises NatsFailure.
 
-    A server with a directory lists the accounts that it stores. One with the resolver MEMORY or URL reports only those
-    that it has loaded.
+    A server with a directory lists the accounts that it stores. A server with the resolver MEMORY or URL reports only
+    the accounts that it has loaded.
     """
     discovery = api.discover(expected)
     servers = discovery.servers

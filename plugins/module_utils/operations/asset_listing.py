@@ -82,7 +82,8 @@ Answered = Optional[frozenset[str]]
 
 @dataclass(frozen=True)
 class Unknown:
-    """An asset whose state no leader reported, and why. `account`: its identity; `account_name`: how it is displayed."""
+    """An asset whose state no leader reported, and the reason. `account`: the account's identity; `account_name`: its
+    display name."""
 
     account: str | None
     account_name: str
@@ -191,7 +192,7 @@ def subjects_collide(one: str, other: str) -> bool:
 
 
 def is_system_user(client: Client) -> bool:
-    """Return whether the connected user belongs to the system account: whether servers answer its questions."""
+    """Return whether the connected user belongs to the system account, so servers answer its requests."""
     try:
         SystemApi(client).discover()
     except NatsFailure as failure:
@@ -244,8 +245,8 @@ def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) 
 
 
 def _unread_accounts(connections: Connections) -> list[str] | None:
-    """Return the accounts with JetStream that have no user here, as they are displayed; None when the task's own user cannot
-    see them."""
+    """Return the display names of the accounts with JetStream that have no user here; None if the task's own user
+    cannot list accounts."""
     if not is_system_user(connections.own):
         return None
     api = SystemApi(connections.own)

@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 Info = Mapping[str, Any]
 
-#: How often an asset is compared again after a change by another client.
+#: Maximum number of comparisons while other clients change the asset.
 ATTEMPTS = 3
 
 #: Maximum number of subjects that are counted individually to predict the effect of a limit.
@@ -103,7 +103,7 @@ class Asset(ABC):
 
     @abstractmethod
     def group(self, info: Info) -> RaftGroup:
-        """Return its group, as its leader sees it."""
+        """Return the asset's group, as its leader reports it."""
 
     def incomplete(self, info: Info) -> str:
         """Return the conditions missing until its group is complete and in step, "" if none."""
@@ -363,7 +363,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
         reason = rules.unsettled(asset.group(info), short=True)
         if reason:
             raise asset.failure("not_settled", f"it cannot be scaled or moved now: {reason}")
-        # A lone server of 2.10 accepts any number of replicas, and never has them.
+        # A standalone server of 2.10 accepts any number of replicas, but never creates them.
         if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
             raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
     return Plan(old, new, keys, desired, [*_ownership(asset, old, desired), *asset.dangers(info, old, new)])
@@ -533,7 +533,7 @@ def ensure_purged(
     purged = asset.api.purge_stream(asset.name, selection)
 
     def done(now: Info) -> bool:
-        # Messages stored after the first reading may stay.
+        # Messages stored after the first reading may remain.
         return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
 
     seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)

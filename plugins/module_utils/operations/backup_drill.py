@@ -164,7 +164,7 @@ def _chosen(
 ) -> Backup:
     """Return the backup to prove. Raises NatsFailure invalid_option."""
     by_stream: dict[str, Backup] = {}
-    for backup in backups:  # the newest one is the last one
+    for backup in backups:  # the last entry is the newest
         by_stream[stream_key(backup.manifest.account, backup.manifest.stream)] = backup
     if wanted.stream is None and by_stream:
         return by_stream[least_proven(list(by_stream), catalogue, datetime.now(timezone.utc))]

@@ -54,12 +54,12 @@ class Backup:
 
     @property
     def path(self) -> str:
-        """Return its place, for people and results."""
+        """Return the backup's location, for people and results."""
         return self.store.place(self.folder)
 
     @property
     def archive(self) -> str:
-        """Return the archive's place, for people."""
+        """Return the archive's location, for people."""
         return self.store.place(self._archive)
 
     @property
@@ -123,7 +123,7 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
 
 
 def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
-    """Return the newest backup of a stream that was taken into a store, None without a readable one. Raises
+    """Return the newest readable backup of a stream in a store, None without one. Raises
     NatsFailure."""
     found = []
     for folder, files in store.folders(f"{name_part(stream)}@").items():
@@ -178,7 +178,7 @@ def verify(backup: Backup, level: str) -> Contents | None:
 
 
 def _require_plausible(manifest: Manifest, contents: Contents) -> None:
-    """Raise ArchiveError for an archive that cannot be the one that the server announced with this state."""
+    """Raise ArchiveError unless the archive matches the state that the server announced for it."""
     state = manifest.state
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
     # Messages may have been added or removed; the nats CLI keeps the state from the start of an archive of 2.15.

@@ -56,7 +56,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 
 #: Failures of a run rather than a stream, and the number of them in a row that ends the run.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
-#: A leader that disappeared during a snapshot, see also waiting.is_transient.
+#: Failures because a leader disappeared during a snapshot; see also waiting.is_transient.
 _LEADER_LOST = ("idle", "interrupted")
 
 
@@ -66,8 +66,8 @@ Stream = tuple[Optional[str], str]
 
 @dataclass(frozen=True)
 class WantedRun:
-    """Which streams are saved, where to, how, and which backups are kept. `accounts`: names, None for the user's own. `files`:
-    the cluster's own, by their names."""
+    """The streams to save, the destination, the procedure, and the backups to keep. `accounts`: names, None for the
+    user's own. `files`: the cluster's own, by their names."""
 
     store: Store
     accounts: Sequence[Optional[str]]
@@ -207,7 +207,7 @@ def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name
 
 
 def _gone(catalogue: Catalogue, found: Sequence[Stream], accounts: Sequence[Optional[str]]) -> set[str]:
-    """Return the streams that were saved from these accounts and are not there any more."""
+    """Return the saved streams of these accounts that no longer exist."""
     names = {account or "" for account in accounts}
     known = {name for name in catalogue.streams if name.partition("/")[0] in names}
     return known - {stream_key(*pair) for pair in found}
@@ -284,8 +284,8 @@ def _with_elections(
 
 
 class _Leaderless:
-    """The streams whose leaders do not answer, by account, read after the first request that found none. With it, many streams
-    of a server that is down cost one timeout."""
+    """The streams whose leaders do not answer, by account, read after the first request that found none. With this
+    list, many streams of a server that is down cost only one timeout."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

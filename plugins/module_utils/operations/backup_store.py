@@ -37,7 +37,7 @@ _LOCK = ".lock"
 #: Maximum bytes of a stream's or an account's part of a folder's name. A file system allows 255 for the complete name,
 #: which has a prefix and a suffix while a backup is written or removed.
 _LONGEST_PART = 200
-#: Bytes of a manifest or a catalogue. A catalogue has about 600 for each backup.
+#: Bytes of a manifest or a catalogue. A catalogue has about 600 bytes for each backup.
 LARGEST_TEXT = 256 << 20
 _PIECE = 1 << 20
 #: Errors that the file system raises for an invalid name.
@@ -62,7 +62,7 @@ class Store(ABC):
     """A store of backups, with the keys that decrypt its archives and encrypt new ones."""
 
     keys: Keys
-    #: The directory where it is one.
+    #: The directory, if the store is one.
     local: Optional[Path] = None
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, all of it or nothing. Raises NatsFailure."""
+        """Write a file atomically. Raises NatsFailure."""
 
     @abstractmethod
     def discard(self, name: str) -> None:
@@ -122,7 +122,7 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, folder: str) -> None:
-        """Remove a backup. From the first moment on it does not count as a backup any more. Raises NatsFailure."""
+        """Remove a backup. From the start of its removal, the folder no longer counts as a backup. Raises NatsFailure."""
 
     @abstractmethod
     def sweep(self) -> None:
@@ -130,7 +130,7 @@ class Store(ABC):
 
     @abstractmethod
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock of those who write a catalogue, or the backups that it lists. Raises NatsFailure locked."""
+        """Hold the lock for writing a catalogue or the backups that it lists. Raises NatsFailure locked."""
 
 
 def name_part(name: str) -> str:

@@ -30,9 +30,9 @@ PLACE_SPEC: dict[str, dict[str, Any]] = {
         "required_together": [("access_key", "secret_key")],
     }
 }
-#: For modules that read archives.
+#: Options for modules that read archives.
 READ_SPEC: dict[str, dict[str, Any]] = {**PLACE_SPEC, "identity_file": {"type": "path"}}
-#: For modules that write them.
+#: Options for modules that write archives.
 WRITE_SPEC: dict[str, dict[str, Any]] = {
     **PLACE_SPEC,
     "encrypt_to": {"type": "list", "elements": "str", "default": [], "no_log": False},
@@ -40,7 +40,7 @@ WRITE_SPEC: dict[str, dict[str, Any]] = {
 
 
 def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
-    """Return recipients that are in fact secret keys, to mask them in the module's output."""
+    """Return secret keys that were given as recipients, to mask them in the module's output."""
     return {text for text in params["encrypt_to"] if is_secret(text)}
 
 

@@ -74,7 +74,7 @@ _JOURNAL = 4 << 20
 
 @dataclass(frozen=True)
 class Host:
-    """A host's part. `failure`: the reason without one."""
+    """A host's part. `failure`: the reason why there is no answer."""
 
     server: str
     failure: str = ""
@@ -97,8 +97,8 @@ class Contents:
 def bundle(
     options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int
 ) -> dict[str, Any]:
-    """Write a bundle and return its index, with `servers`: those that answered. Without any it contains the hosts'
-    parts."""
+    """Write a bundle and return its index, with `servers`: those that answered. If no server answers, the bundle
+    contains only the hosts' parts."""
     taken = datetime.now(timezone.utc)
     with BundleWriter(path, redactor, max_size, taken) as writer:
         servers: list[Server] = []
@@ -207,7 +207,7 @@ class _Servers:
             for account in page.get("account_details") or ():
                 for stream in account.get("stream_detail") or ():
                     named = {**tags, "account": account_id(account), "stream": stream["name"]}
-                    # Not the envelope but the stream alone (gather.go captureAccountStreams).
+                    # These artifacts contain the stream alone, without the envelope (gather.go captureAccountStreams).
                     self._writer.page({**named, "artifact_type": "stream_info"}, without_secrets(stream))
 
     def _write_accounts(self, servers: Sequence[Server]) -> None:
@@ -290,7 +290,7 @@ def _enveloped(server: Server, data: Any) -> dict[str, Any]:
     return {"server": {key: value for key, value in info.items() if value not in ("", [])}, "data": data}
 
 
-#: Artifacts that begin with arbitrary names instead of keys: how many levels of them.
+#: The number of levels of arbitrary names above the keys, for artifacts that have such levels.
 _NAMED = {"account_raftz": 2, "account_ipqueues": 1}
 
 

@@ -204,7 +204,7 @@ class BundleWriter:
 
     def _has_room(self, content: bytes) -> bool:
         room = self._max_size - self._file.tell() - _RESERVED - _PER_FILE * (len(self._files) + 1)
-        # It is compressed twice only where that decides.
+        # The content is compressed for this check only if it does not fit uncompressed.
         return len(content) <= room or len(zlib.compress(content)) <= room
 
     def _store(self, path: str, content: bytes, tags: list[dict[str, str]]) -> None:

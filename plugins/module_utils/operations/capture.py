@@ -50,7 +50,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: The requests to each server, in this order: those compared between servers first, so their replies are from about the
-#: same time. With the options, and the first version that supports them.
+#: same time. Each has its options and the first version that supports it.
 ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "jsz": ({"accounts": True, "streams": True, "consumer": True, "config": True, "raft": True}, (0, 0, 0)),
     "raftz": ({}, (2, 10, 26)),
@@ -197,7 +197,7 @@ class _Pass:
             self._nobody(endpoint, servers, failure)
 
     def _nobody(self, endpoint: str, servers: Sequence[Server], failure: NatsFailure) -> None:
-        """Record that none of these servers could be queried, or that their completeness is unknown."""
+        """Record that none of these servers could be queried, or that the list of servers may be incomplete."""
         if failure.code == LAKE:
             raise failure
         for server in servers:
@@ -234,7 +234,7 @@ class _Pass:
 
     def _read_backups(self, store: Store) -> None:
         """Write for each stream when it was last saved and proven; without JSZ for those that the last runs saw."""
-        # Without a server's name, even if the host has the name of one.
+        # These rows have no server's name, even if the host has the same name as a server.
         now = timestamp(datetime.now(timezone.utc))
         here = Origin("", f"backups on {socket.gethostname()}", received=now, domain=self._backed_up)
         try:
@@ -346,7 +346,7 @@ def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> 
                 reached = (document.get("data") or {}).get("gateway") or {}
                 servers.append(parse_server(document["server"], {"gateways": reached.get("gateways")}, 0.0))
             except (*UNREADABLE, zipfile.BadZipFile):
-                continue  # a broken one is reported where it is written
+                continue  # a broken artifact is reported when it is written
     return domains(servers)
 
 

@@ -36,7 +36,8 @@ def saved_files(catalogue: Catalogue, store: Store) -> list[Row]:
 
 
 def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mode: bool) -> Optional[Row]:
-    """Save the cluster's files unless the last ones are the same, and return the row of the catalogue. Raises NatsFailure."""
+    """Save the cluster's files unless they equal the last saved ones, and return the catalogue's row. Raises
+    NatsFailure."""
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     encryption = {"method": METHOD, "recipients": list(store.keys.recipients)} if store.keys.recipients else None
     if kept and (kept[-1]["digest"], kept[-1]["encryption"]) == (digest, encryption) and _whole(store, kept[-1]):

@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: Seconds for the things that pass by themselves: an election after a crash or a step-down, a replica a few entries behind.
+#: Seconds to wait for temporary states: an election after a crash or a step-down, a replica a few entries behind.
 ELECTION_SECONDS = 15.0
 
 POLL_SECONDS = 0.5

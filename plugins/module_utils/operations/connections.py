@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which connections the servers have, and which of them match."""
+"""The servers' connections, and the selected ones among them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _AS_REPORTED = (
     "tags",
 )
 
-#: The account of who connects without naming one (server.go globalAccountName); it is not reported.
+#: The account of clients that name none (server.go globalAccountName); servers do not report it.
 _GLOBAL_ACCOUNT = "$G"
 
 #: Up to this version, servers report a token as the user (client.go getRawAuthUser); only the global account has
@@ -119,7 +119,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
             incomplete.append({"server": server.name, "endpoint": "connz", "failure": answer.as_dict()})
             continue
         answered.append(server)
-        # A connection that ends while pages are read moves others to where they were read already.
+        # If a connection ends while pages are read, later connections move to pages that were already read.
         for item in answer.get("connections") or ():
             row = describe(server, item, answer["now"])
             if matches(row, params, kinds, network):

@@ -23,10 +23,10 @@ def place_consumers(
 ) -> list[str]:
     """Wait until new consumers with these configurations begin at their positions, and return why some do not.
 
-    A consumer that begins earlier is created again, because its stream's leader or replica may have changed. One that
-    has delivered messages stays, because clients use it. So does every consumer of a stream where acknowledgements
-    remove messages, because deleting a consumer may remove some too. `retention`: the stream's; `last_seq`: its last
-    message when they were created.
+    A consumer that begins earlier is created again, because its stream's leader or replica may have changed. A
+    consumer that has delivered messages stays, because clients use it. So does every consumer of a stream where
+    acknowledgements remove messages, because deleting a consumer may remove some too. `retention`: the stream's;
+    `last_seq`: its last message when they were created.
     """
 
     def again() -> list[str]:
@@ -37,7 +37,7 @@ def place_consumers(
             row = rows.get(name)
             if row is None:
                 if name not in listing.unknown:
-                    # A try that was cut off has only deleted it.
+                    # An interrupted attempt may only have deleted the consumer.
                     api.save_consumer(stream, config, "create")
                 left.append(f"no leader answers for consumer {name}")
             elif begins_early(row, last_seq):

@@ -220,7 +220,7 @@ class _DrillRun(FailoverRun):
 
     @contextlib.contextmanager
     def cleaned_up(self) -> Iterator[None]:
-        """Have no throw-away copy before and after. Raises NatsFailure left_behind."""
+        """Remove the throw-away copy before and after the drill. Raises NatsFailure left_behind."""
         self._remove()
         try:
             yield
@@ -314,7 +314,8 @@ class _DrillRun(FailoverRun):
         return isolated_consumer(super()._consumer_config(record, entry, replicas), self._protected.stream)
 
     def _mapped(self, record: Failover, sequence: int) -> int:
-        """Return the sequence in the throw-away copy: that of the copy, which may have sequences of its own, or one more step."""
+        """Return the sequence in the throw-away copy. A copy that is not a mirror has its own sequences, and so has
+        the throw-away copy if it is not a mirror."""
         name = self._protected.copy
         if copy_kind(self._copy["config"], self._protected.stream) != MIRROR:
             sequence = sequence_in(self._site, name, sequence)
@@ -343,7 +344,7 @@ class _DrillRun(FailoverRun):
             "mem_storage": True,
         }
         made = self._site.call(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": probe})
-        with contextlib.suppress(NatsFailure):  # it ends by itself
+        with contextlib.suppress(NatsFailure):  # the mirror ends by itself
             self._site.delete_consumer(name, made["name"])
         return Counted(before["messages"] + max(0, last - before["last_seq"]), now["messages"] - made["num_pending"])
 

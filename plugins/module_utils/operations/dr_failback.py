@@ -146,7 +146,7 @@ class _Run:
         record = record or self._begin()
         self._bring(record)
         serving = self._site.stream(self._target)["config"]
-        # A run that was interrupted may have fenced it.
+        # An interrupted run may have fenced the site.
         subjects = list(self._failover.subjects) if is_fenced(serving, self._stream) else serving.get("subjects")
         try:
             self._wait_for(self._site.stream(self._target)["state"]["last_seq"])

@@ -85,7 +85,7 @@ SOURCE_HEADER = b"nats-stream-source:"
 
 @dataclass(frozen=True)
 class Side:
-    """One side: its name, and its connections. `own_servers`: whether it has addresses of its own."""
+    """One side: its name, and its connections. `own_servers`: whether the side has its own addresses."""
 
     name: str
     connections: Connections

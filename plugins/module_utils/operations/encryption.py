@@ -107,7 +107,7 @@ def _identities(path: Path) -> list[Any]:
     except (library.IdentityError, UnicodeDecodeError):
         found = []
     if not found:
-        # The library's words may quote the line.
+        # The library's message may quote the line.
         reason = (
             f"identity_file: {path} does not contain a readable identity: use age-keygen, or ssh-keygen without a "
             "passphrase"
@@ -238,7 +238,7 @@ class _Decrypting:
         return data
 
     def close(self) -> None:
-        # A thread that still has something to write ends by this.
+        # This ends a thread that still has data to write.
         self._source.close()
         self._pump.join()
 

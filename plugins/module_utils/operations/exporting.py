@@ -177,7 +177,7 @@ class Sweeper:
         try:
             cluster, varz = self._ask(known, known - journal.marks.keys() - set(self._wanted.tolerate), begun)
             sample = evaluate(cluster, params, older=self._earlier.swap(cluster))
-            # Its series are added to those of the files only when all of them could be made.
+            # Its series are added only if all of them could be computed.
             found = Exposition(self._wanted.fleet)
             cluster_metrics(found, self._reading(cluster, sample, varz, journal), self._faults, time.monotonic())
             cause_metrics(found, sample.causes)
@@ -211,7 +211,7 @@ class Sweeper:
         self._places.update({server.name: server.cluster for server in cluster.servers})
         places = {server.cluster for server in cluster.servers}
         only = places.pop() if len(places) == 1 else ""
-        # Without an inventory, whom the meta group misses is known.
+        # Without an inventory, the missing members of the meta group are still known.
         names = {*(self._wanted.expected_servers or ()), *(cluster.meta.group.members if cluster.meta else ())}
         return Reading(
             cluster,

@@ -35,10 +35,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.isolation import Isolation
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
-#: Failures that a restart under way explains; any other one will not go away by waiting.
+#: Failures that a restart in progress explains; waiting does not end any other failure.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
 
-#: Seconds without progress after which a replica that lacks messages counts as one that does not get them.
+#: Seconds without progress after which a replica counts as permanently lacking messages.
 DIFFERENCE_AFTER = 2.0
 
 #: Options for evaluating one sample, apart from the servers to stop.
@@ -136,7 +136,7 @@ class Earlier:
         self._kept: tuple[float, Cluster] | None = None
 
     def swap(self, cluster: Cluster) -> Cluster | None:
-        """Return the sample that was kept and keep this one, or None if that is not old enough yet."""
+        """Return the kept sample and keep this one, or None if the kept sample is not old enough yet."""
         now = time.monotonic()
         kept = self._kept
         if kept is not None and now - kept[0] < DIFFERENCE_AFTER:

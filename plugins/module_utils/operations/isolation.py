@@ -68,7 +68,8 @@ class Isolation:
         return found, better
 
     def _ask(self, item: Announcement, reference: Mapping[str, Any], missing: frozenset[str]) -> tuple[str, int]:
-        """Return why a server is apart, and how many of the missing servers it reaches, itself included."""
+        """Return the reason why a server is isolated, and the number of missing servers that it reaches, including
+        itself."""
         options = replace(self._client.options, servers=(item.address,), timeout=LOOK_TIMEOUT)
         try:
             with Client(options) as client:

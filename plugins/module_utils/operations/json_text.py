@@ -43,7 +43,7 @@ def document(body: bytes, endpoint: str) -> Any:
             return {key: _raftz(value) if key == "data" else _read(value) for key, value in members(body).items()}
         return _read(body)
     except msgspec.ValidationError:
-        return json.loads(body)  # of another form than expected
+        return json.loads(body)  # of an unexpected form
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
 

@@ -32,7 +32,7 @@ def write_problem_file(directory: str | None, name: str, content: Mapping[str, A
 
 
 def write_lines_file(directory: str | None, name: str, lines: Iterable[str]) -> str:
-    """As `write_problem_file`, with these lines as text."""
+    """Like `write_problem_file`, but with these lines as text."""
     path = _path(directory, f"{name}.txt")
     _write(path, "".join(f"{line}\n" for line in lines))
     return path

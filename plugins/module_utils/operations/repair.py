@@ -4,7 +4,7 @@
 """Execution of the repairs from `cluster/repair_plan`, one by one, each from the current state of the servers, and
 each verified before the next.
 
-A consumer does not exist for a moment while it is recreated. The data needed for that is in a file until it exists,
+A consumer does not exist for a moment while it is recreated. A file keeps the consumer's data until it exists again,
 so the next run completes an interrupted one."""
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ class Repair:
             info = max(views, key=position)
             delivered = max(map(rules.delivered_seq, views))
             return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)
-        # It is on no server: the members reply with their assignment from the meta group's log, without any position.
+        # A ghost is on no server: the members reply with their assignment from the meta group's log, without a
+        # position.
         info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
         return replace(known, config=_complete(info, finding.consumer))
 
@@ -347,7 +348,7 @@ class Repair:
         return step.finding.key not in {finding.key for finding in findings}
 
     def _gone(self, step: Step) -> None:
-        """Wait until the finding is not there any more. Raises NatsFailure."""
+        """Wait until the finding has disappeared. Raises NatsFailure."""
         if not wait_until(lambda: self._is_gone(step), bool, self._settings.timeout, 1.0).done:
             raise self._failure("repair_not_seen", step, "it was fixed, but the servers still report it")
 
@@ -393,7 +394,7 @@ def _consumer(cluster: Cluster, finding: Finding) -> Consumer | None:
 
 
 def carry_out_all(repair: Repair, steps: Sequence[Step]) -> tuple[list[dict[str, Any]], NatsFailure | None]:
-    """Carry the steps out that are not refused, until one fails; return the result of each, and that failure."""
+    """Perform the steps that are not refused until one fails; return their results and the failure."""
     done: list[dict[str, Any]] = []
     for step in steps:
         if step.refused:

@@ -51,7 +51,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 
 REMOVE, EVACUATE = "remove", "evacuate"
 
-#: Samples of the progress that are kept of one run.
+#: Maximum number of progress samples kept for one run.
 MAX_SAMPLES = 200
 #: Seconds for which no server at all may accept a connection: longer than one takes to restart.
 GRACE = 60
@@ -85,7 +85,7 @@ class State:
 
     @property
     def short(self) -> bool:
-        """Return whether the stream has fewer members than it should, and nothing that changes it."""
+        """Return whether the stream has fewer members than replicas, and no change is in progress."""
         return self.group.leader is not None and not self.moving and len(self.group.members) < self.group.size
 
     def hosted_by(self, server: str) -> bool:
@@ -374,11 +374,11 @@ class Mover:
         wait: bool = True,
         progress: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Start the moves and watch them, see the function of this name."""
+        """Start the moves and watch them; see the function of the same name."""
         return carry_out([(self, job) for job in jobs], timeout, concurrency, wait, progress)
 
     def begin(self) -> None:
-        """Take it that a server answers now, for the time that none may."""
+        """Record that a server answers now; the limit for silence starts again."""
         self._answered = time.monotonic()
 
     def advance(self, job: Job, may_start: bool) -> None:
@@ -414,7 +414,7 @@ class Mover:
             self._raise_unless_started(job, failure)
 
     def _hand_over(self, cluster: Cluster, state: State) -> None:
-        """Let another member lead the stream, and its consumers, that the server leads; see that it does."""
+        """If the server leads the stream or its consumers, make another member lead them, and verify that it does."""
         account, stream, label = state.stream.account, state.stream.name, state.stream.account_name
         groups = {Asset(account, stream, None, label): state.group}
         groups.update({Asset(account, stream, item.name, label): item.group for item in state.stream.consumers})
@@ -472,10 +472,10 @@ class Mover:
         ) from failure
 
     def repair(self, state: State, cluster: Cluster, timeout: float) -> State:
-        """Give a group that is short of members its replicas back, and return its state.
+        """Restore the number of replicas of a group that lacks members, and return its state.
 
-        num_replicas is set to the number of members that there are, and back: then the meta leader chooses new ones, while no
-        member loses data. It may choose a server that was just removed. Raises NatsFailure.
+        num_replicas is set to the number of existing members and back: the meta leader then chooses new members, and
+        no member loses data. It may choose a server that was just removed. Raises NatsFailure.
         """
         api, stream = self._connections.account(state.stream.account), state.stream
         wanted, there = state.group.size, len(state.group.members)

@@ -54,8 +54,9 @@ _CONNECT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How a rescue is done. `expected`: servers of the inventory; `observe`: seconds for which the state must last
-    before anything is done; `timeout`: seconds for each step to be seen; `directory`: of the record, None for that of Ansible."""
+    """The parameters of a rescue. `expected`: servers of the inventory; `observe`: seconds for which the state must
+    last before anything is done; `timeout`: seconds for each step to be seen; `directory`: of the record, None for
+    that of Ansible."""
 
     expected: frozenset[str] = frozenset()
     observe: float = 10.0
@@ -99,7 +100,7 @@ class Rescue:
         return made
 
     def look(self) -> Sight:
-        """Return all that is known. Raises NatsFailure."""
+        """Return all known data of the cluster. Raises NatsFailure."""
         dead = self._request.dead
         awaited = self._settings.expected - dead
         cluster = self._system.read_cluster(
@@ -175,7 +176,7 @@ class Rescue:
             cluster = self._cluster()
             meta = cluster.meta
             if meta is not None and meta.group.leader:
-                # One that has just lost its majority leads for some seconds more.
+                # A leader that has just lost its majority continues to lead for some seconds.
                 return meta.group.leader if meta.quorum_needed <= len(plan.survivors) else ""
             answers = self._meta.rescue(len(plan.survivors), len(plan.survivors))
             asked[:] = rules.applied_problems(answers, plan.survivors, len(plan.survivors))
@@ -285,7 +286,7 @@ class Rescue:
 
 
 class RescueFailed(NatsFailure):
-    """A rescue that ended early. `done`: the observed results of the steps before."""
+    """The failure of a rescue that ended early. `done`: the observed results of the steps before."""
 
     def __init__(self, cause: NatsFailure, done: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(

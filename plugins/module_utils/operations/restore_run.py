@@ -104,9 +104,9 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
     backups, damaged = _chosen(wanted, connections.names)
     for account in {_account(connections, wanted, backup) for backup in backups}:
         if account is not None or not wanted.names_accounts:
-            # A meta leader that was lost a moment ago keeps no stream from being restored.
+            # The recent loss of a meta leader must not prevent the restore of a stream.
             wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
-    # A rate is that of the run.
+    # A rate limit applies to the complete run.
     with Workers(connections, 1 if wanted.one.pace.rate else AT_ONCE) as workers:
         planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
         refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
@@ -122,7 +122,7 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
 
 
 class _Run:
-    """Restores streams at the same time, and counts how they fare."""
+    """Restores streams concurrently, and counts the results."""
 
     def __init__(self, wanted: WantedRestores, progress: Progress, count: int) -> None:
         self._wanted, self._progress, self._count = wanted, progress, count
@@ -197,7 +197,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
     except SelectionError as error:
         unread = f" ({len(unreadable)} backups cannot be read: {unreadable[0].description})" if unreadable else ""
         raise NatsFailure("invalid_option", f"streams: {error}{unread}") from error
-    # By the names of folders, in which long names are shortened.
+    # The keys are names of folders, in which long names are shortened.
     older = {name: folder.rpartition("@")[0] for name, folder in hidden.items()}
     chosen = [backups[place] for place in places if backups[place].folder.rpartition("@")[0] not in older.values()]
     rows = [_unread_row(name, folders[folder], wanted.store, names) for name, folder in hidden.items()]
@@ -209,7 +209,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
 
 
 def _unread_row(name: str, failure: Unreadable, store: Store, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the row of a stream whose newest backup cannot be read. An older one is not used instead."""
+    """Return the row of a stream whose newest backup cannot be read. An older backup is not used instead."""
     account, _slash, stream = name.partition("/")
     label = stream_key(names.get(account, account), stream)
     problem = f"{failure.description}. To restore an earlier backup, add its time, such as {label}@2026-11-23"

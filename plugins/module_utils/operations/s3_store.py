@@ -48,7 +48,7 @@ _MOST_PARTS = 10_000
 _SENDERS, _PENDING, _MOST_PENDING = 2, 3, 6
 #: Bytes a second below which a server before 2.12.5 would give up: it waits 2 s for an acknowledgement of 256 KB.
 _SLOWEST = 256 << 10
-#: A lock that was not renewed for so many seconds was left by a run that was killed.
+#: Seconds without renewal after which a lock is considered left by a killed run.
 LOCK_SECONDS = 300.0
 _RENEWALS = 5
 _LEFT_BEHIND = timedelta(days=1)
@@ -123,7 +123,7 @@ class _Bucket:
                 return session.client(
                     "s3",
                     endpoint_url=options.endpoint_url,
-                    # Any will do for a server that has none.
+                    # Any region is valid for a server that has none.
                     region_name=session.region_name or "us-east-1",
                     verify=options.ca_file or None,
                     config=botocore.config.Config(
@@ -144,7 +144,7 @@ class _Bucket:
 
     @property
     def client(self) -> Any:
-        """Return boto3's client: one that does not wait long for an endpoint that has not answered yet."""
+        """Return boto3's client, with a short timeout until the endpoint has answered once."""
         return self._first or self._client
 
     def call(self, method: str, **arguments: Any) -> _Answer:
@@ -237,7 +237,7 @@ class S3Store(Store):
         return {folder: frozenset(names) for folder, names in sorted(found.items()) if FILE in names}
 
     def _grouped(self, prefix: str = "") -> dict[str, dict[str, datetime]]:
-        """Return of each folder whose name begins so the names of its files, with the times at which they were written."""
+        """Return, for each folder whose name has this prefix, its files with their modification times."""
         found: dict[str, dict[str, datetime]] = {}
         for entry in self._bucket.entries("list_objects_v2", "Contents", Prefix=f"{self._prefix}{prefix}"):
             folder, _slash, name = entry["Key"][len(self._prefix) :].rpartition("/")
@@ -283,7 +283,7 @@ class S3Store(Store):
         self._tidy("", datetime.now(timezone.utc) - _LEFT_BEHIND)
 
     def _tidy(self, prefix: str, before: datetime) -> None:
-        """Remove incomplete uploads, and folders that are not backups, if they are older than that."""
+        """Remove incomplete uploads, and folders that are not backups, that are older than this."""
         for upload in self._bucket.entries("list_multipart_uploads", "Uploads", Prefix=f"{self._prefix}{prefix}"):
             if "@" in upload["Key"] and upload["Initiated"] <= before:
                 with contextlib.suppress(FileNotFoundError):
@@ -379,7 +379,7 @@ class _Lock:
 
 
 class _Object(io.RawIOBase):
-    """An object that is read in order; a connection that is lost is made again where it was."""
+    """An object that is read in order; a lost connection is reopened at the same position."""
 
     def __init__(self, bucket: _Bucket, key: str) -> None:
         self._bucket, self._key = bucket, key
@@ -457,7 +457,7 @@ class _Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: parts have a size."""
+        """Nothing to do, because parts have a size."""
 
     def _pending(self) -> list[Future[dict[str, Any]]]:
         """Return the parts in transfer. Raises the error of a failed part."""

@@ -45,7 +45,7 @@ def log_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _document(line: str) -> dict[str, Any]:
-    """Return the object that a line is in JSON, an empty one for any other line."""
+    """Return the object of a line in JSON, an empty one for any other line."""
     try:
         found = json.loads(line) if line.startswith("{") else {}
     except ValueError:
@@ -77,7 +77,8 @@ def _of_journal(text: str) -> dict[str, Any]:
 
 
 def _of_file(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
-    """Yield lines with their own times. The hour that the clock repeats in autumn is the later one once it was put back."""
+    """Yield lines with their own times. A time in the hour that the clock repeats in autumn is the later one after the
+    clock was set back."""
     latest = ""
     for text in texts:
         found = _TIME.match(text)

@@ -46,7 +46,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 _ROUND = 0.2
 #: Seconds to wait for a reply from the API; a user without permission gets none.
 _PROBE = 2.0
-#: Connections that are made at once.
+#: Maximum number of concurrent connection attempts.
 _CONCURRENT = 32
 #: No servers for so many replicas (JSClusterNoPeersErr), or no cluster.
 _FEWER_REPLICAS = (10005, 10074)
@@ -79,7 +79,8 @@ class Choice:
 
 
 def choose_users(users: Sequence[User], subject: str) -> Choice:
-    """Return who is the first that may publish and subscribe to the subject, and who in that account may manage streams."""
+    """Return the first user that may publish and subscribe to the subject, and the user of that account that may
+    manage streams."""
     reasons: list[str] = []
     for account in dict.fromkeys(user.account for user in users):
         sender: User | None = None
@@ -155,9 +156,9 @@ class _Endpoint:
 
 
 async def exchange(options: ConnectionOptions, expected: frozenset[str], subject: str, timeout: float) -> Flow:
-    """Return which endpoints receive whose messages, at most `timeout` seconds after all have connected. The endpoints
-    are the options' servers and the further addresses advertised to clients. The subject belongs to this run alone;
-    without a subject nothing is sent, and every message counts as received."""
+    """Return the received messages by endpoint and sender, at most `timeout` seconds after all have connected. The
+    endpoints are the options' servers and the further addresses advertised to clients. The subject belongs to this run
+    alone; without a subject nothing is sent, and every message counts as received."""
     async with contextlib.AsyncExitStack() as stack:
         limit = asyncio.Semaphore(_CONCURRENT)
 
@@ -310,7 +311,7 @@ def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: 
 def _write(sender: Client, message: Call, timeout: float) -> int:
     """Store the message and return its sequence. Raises NatsFailure; a message that comes twice is stored once.
 
-    Before 2.11 a leader answers one that it has not stored yet, and that comes again, with the sequence 0.
+    Before 2.11 a leader answers a repeated message that it has not stored yet with the sequence 0.
     """
 
     def publish() -> dict[str, Any]:

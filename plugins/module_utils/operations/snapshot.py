@@ -181,7 +181,7 @@ class SnapshotWriter:
     end.
 
     The manifest comes last: files without a manifest do not count. `form`: JSON lines, or typed columns in Parquet.
-    Raises NatsFailure LAKE if the disk refuses, and MissingLibrary."""
+    Raises NatsFailure LAKE if writing fails, and MissingLibrary."""
 
     def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
         self._form = form

@@ -166,7 +166,7 @@ def folder_contents(folder: Path) -> list[str]:
 
 
 def test_directories(tmp_path: Path) -> None:
-    """Those above are made alike; one of another user may be left alone."""
+    """Parent directories get the same mode and owner; a directory of another user may stay unchanged."""
     inner = Directory(str(tmp_path / "a/b"), 0o750)
     assert inner.differs()
     inner.make()

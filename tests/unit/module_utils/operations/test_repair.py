@@ -81,7 +81,7 @@ class Accounts(Connections):
 
 
 class Seen(Repair):
-    """Sees these clusters in turn, at last always the last one. The worker is acknowledged up to 12."""
+    """Returns these clusters in turn, and then always the last one. The worker is acknowledged up to 12."""
 
     def __init__(self, directory: Path, account: Account, *looks: Cluster) -> None:
         settings = Settings(Expectations(), observe=0, timeout=0.1, directory=str(directory))
