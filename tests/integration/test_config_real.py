@@ -18,6 +18,7 @@ from typing import Any
 
 import nats
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
@@ -394,3 +395,16 @@ def server_pid(server: Server) -> int:
             except OSError:
                 continue
     raise AssertionError("the server is gone")
+
+
+def test_reported_expiry_is_that_of_a_renewed_certificate(tmp_path: Path) -> None:
+    """The files keep their paths, as when a host renews its own certificate."""
+    files = make_certificates(tmp_path)
+    config = {"tls": {"cert_file": str(files.cert), "key_file": str(files.key)}}
+    with running("2.15.1", config) as server:
+        before = certificate_ends(server.get("varz"))
+        make_certificates(tmp_path, expired=True)
+        server.reload(config)
+        after = certificate_ends(server.get("varz"))
+    assert before.keys() == after.keys() != set()
+    assert all(after[listener] < end for listener, end in before.items())
