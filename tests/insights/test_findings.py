@@ -263,7 +263,8 @@ def test_severity_rises_and_texts_are_readable(judged: dict[str, list[Row]]) -> 
     (sync,) = [row for row in judged["SERVER_104"] if row["check"] == "SERVER_104" and row["result"] == "fail"]
     assert (sync["severity"], sync["text"]) == ("info", "the disk is synced every 2.0 min")
     (full,) = [row for row in judged["JETSTREAM_003"] if row["check"] == "JETSTREAM_003" and row["result"] == "fail"]
-    assert full["severity"] == "warning"
+    # Only limits that the stream has are shown.
+    assert (full["severity"], full["text"]) == ("warning", "1020.0 MiB of 1.0 GiB, discard old")
     (behind,) = [row for row in judged["JETSTREAM_001"] if row["check"] == "JETSTREAM_001" and row["result"] == "fail"]
     assert (behind["peer"], behind["value"]) == ("n2", 1005.0)
     grave = {

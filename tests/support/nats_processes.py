@@ -100,8 +100,9 @@ def listens(port: int) -> bool:
 class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
     (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none.
-    `jetstream_options` is text for the block jetstream. With an `operator` the accounts are its JWTs, and users log in with
-    .creds files; `resolver`: where servers keep these JWTs, MEMORY, full or cache."""
+    `jetstream_options` is text for the block jetstream, `account_limits` for that of an account. With an `operator` the
+    accounts are its JWTs, and users log in with .creds files; `resolver`: where servers keep these JWTs, MEMORY, full or
+    cache."""
 
     def __init__(
         self,
@@ -115,10 +116,12 @@ class NatsProcesses:
         accounts: dict[str, str] | None = None,
         plain_accounts: dict[str, str] | None = None,
         jetstream_options: str = "",
+        account_limits: dict[str, str] | None = None,
         operator: Operator | None = None,
         resolver: str = "MEMORY",
     ) -> None:
         self.jetstream_options = jetstream_options
+        self.account_limits = account_limits or {}
         self.operator = operator
         self.resolver = resolver
         self.version = version
@@ -180,7 +183,8 @@ listen: "127.0.0.1:{self.ports[name]}"
                 f"resolver: {resolver}\nresolver_preload {{\n{jwts}\n}}"
             )
         accounts = "\n".join(
-            f"  {account} {{ jetstream: enabled, users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
+            f"  {account} {{ jetstream: {self.account_limits.get(account, 'enabled')}, "
+            f"users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
             for account, user in self.accounts.items()
         )
         accounts += "\n".join(

@@ -55,7 +55,8 @@ _SERVERS = (
         fails="unplanned > :restarts",
         value="unplanned",
         against=":restarts",
-        text="{unplanned} of {restarts} restarts changed neither the version nor the configuration",
+        text="{unplanned} of {restarts} restarts changed neither the version nor, as far as it is reported, the "
+        "configuration",
         rationale="It crashed, was killed for its memory use, or was restarted manually. Restarts in the journal of "
         "operations "
         "count as planned.",
@@ -211,8 +212,8 @@ _SERVERS = (
         fails="size(limits) > 1 AND size(digests) <= 1",
         value="size(limits)",
         against="1",
-        text="max_file_store was from {array_min(limits)|bytes} to {array_max(limits)|bytes}, with the same "
-        "configuration",
+        text="max_file_store was from {array_min(limits)|bytes} to {array_max(limits)|bytes} without a reported change "
+        "of the configuration",
         rationale="It is three quarters of the free space at the start, so it shrinks with each restart as streams grow.",
         remedy="`nats_server_jetstream_max_file_store`",
         source="jetstream.go dynJetStreamConfig; SERVER_103",

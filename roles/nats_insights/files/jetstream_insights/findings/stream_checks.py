@@ -6,10 +6,19 @@
 from __future__ import annotations
 
 from jetstream_insights.findings.cluster_checks import LAG, SEEN, behind, margin
-from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADATA, WARNING, Check, Threshold
+from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADATA, WARNING, Check, Threshold, text_sql
 
 _MARGIN = margin("peers")
 _BEHIND = f"array_join({behind('peers')}, ', ')"
+#: How much of each limit of a stream is used; null without a limit.
+_OF_BYTES, _OF_MESSAGES, _OF_CONSUMERS = (
+    f"CASE WHEN {limit} > 0 THEN {text_sql(text)} END"
+    for limit, text in (
+        ("max_bytes", "{bytes|bytes} of {max_bytes|bytes}"),
+        ("max_msgs", "{messages|count} of {max_msgs|count} messages"),
+        ("max_consumers", "{consumer_count} of {max_consumers} consumers"),
+    )
+)
 #: Each server that is named as leader reported that it does not lead; one that did not answer may well lead.
 LEADER_IS_KNOWN = (
     "size(leaders) > 0 OR forall(coalesce(views, CAST(array() AS array<string>)), v -> array_contains(hosts, v))"
@@ -86,9 +95,7 @@ CHECKS = (
         value="100 * greatest(CASE WHEN max_bytes > 0 THEN bytes / max_bytes END, CASE WHEN max_msgs > 0 THEN messages / "
         "max_msgs END, "
         "CASE WHEN max_consumers > 0 THEN consumer_count / max_consumers END)",
-        text="{bytes|bytes} (limit {max_bytes|bytes}), {messages|count} messages ({max_msgs|count}), {consumer_count} "
-        "consumers "
-        "({max_consumers}), discard {discard}",
+        text=f"{{concat_ws(', ', {_OF_BYTES}, {_OF_MESSAGES}, {_OF_CONSUMERS})}}, discard {{discard}}",
         rationale="With discard: new, publishers are rejected at the limit. Otherwise the oldest messages are removed, "
         "read or not.",
         remedy="`nats_stream` with larger limits or a shorter `max_age`",

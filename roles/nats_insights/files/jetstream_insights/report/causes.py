@@ -188,6 +188,9 @@ def _causes(
         excused = bool(cause.servers) and set(cause.servers) <= away.keys()
         mine = [found[id(problem)] for problem in cause.problems]
         worst = "info" if excused else min((row["severity"] for row in mine), key=SEVERITIES.index)
+        # Several checks of one subject are not more of this kind.
+        one_subject = cause.kind == "unknown" and len({problem.subject for problem in cause.problems}) == 1
+        title = cause.problems[0].message if one_subject else cause.title
         # A problem that only a check finds has the check's remedy.
         remedies = [*dict.fromkeys(str(row["remedy"]) for row in mine if row.get("remedy"))][:_REMEDIES]
         yield {
@@ -195,7 +198,7 @@ def _causes(
             "severity": worst,
             # A finding without another explanation is its own cause.
             "kind": "" if cause.kind == "unknown" else cause.kind,
-            "title": f"{cause.title} ({'; '.join(why)})" if excused else cause.title,
+            "title": f"{title} ({'; '.join(why)})" if excused else title,
             "servers": list(cause.servers),
             "findings": len(cause.problems),
             "evidence": cause.evidence[:_EVIDENCE],
@@ -357,6 +360,10 @@ def _subject(row: Row, several: bool) -> str:
         kind, _space, name = str(row["name"]).partition(" ")
         # The group is at fault, or a member of it; a server that is up is not.
         return _META if kind == "_meta_" else f"{kind} {account}/{name}" if name else f"Raft group {account}/{kind}"
+    if str(row["check"]).startswith("CAPACITY_") and row["name"]:
+        scope, _space, asset = str(row["name"]).partition(" ")
+        named = asset.partition(" ")[0]
+        return f"stream {named}" if scope == "stream" else named
     if row["check"] == "ACCOUNTS_201":
         return f"{account} ({row['name']})"
     return str(row["server"] or account or row["cluster"] or row["name"] or row["fleet"] or "")
