@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 WRONG = {
-    "threshold: 3": ("threshhold: 3", "threshhold"),
+    "threshold: 3": ("limit: 3", "limit"),
     "severity: critical": ("severity: fatal", "fatal"),
     "server_003_cpu: 80": ("server_003_cpu: -1", "less than the minimum"),
     "    reason: test data, removed with the old cluster\n": ("", "'reason' is a required property"),

@@ -57,7 +57,7 @@ def test_example_is_valid_and_its_limits_are_complete() -> None:
     ("text", "problem"),
     [
         ("{limit: {}}", "accounts.APP.limit: unknown key; did you mean limits?"),
-        ("{limits: {conections: 5}}", "accounts.APP.limits.conections: unknown key; did you mean connections?"),
+        ("{limits: {connection: 5}}", "accounts.APP.limits.connection: unknown key; did you mean connections?"),
         ("{limits: 5}", "accounts.APP.limits: 5 is not a mapping"),
         ("{limits: {connections: -1}}", "accounts.APP.limits.connections: -1 is not a limit; write unlimited"),
         ("{limits: {connections: many}}", "'many' is not a number, unlimited or none"),
