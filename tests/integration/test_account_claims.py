@@ -1,14 +1,16 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_account_claims_info on servers with the resolvers full, cache and MEMORY."""
+"""nats_account_claims_info and nats_accounts_plan on servers with the resolvers full, cache and MEMORY."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -16,8 +18,11 @@ from typing import Any, Callable
 import nats
 import nkeys
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import encode_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import desired_claims, read_document
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.credentials import Key, make_jwt, make_operator, new_key
+from nats.aio.client import Client as NatsClient
+from support.credentials import Key, make_jwt, make_operator, new_key, new_user, write_creds
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 
@@ -200,3 +205,145 @@ def test_servers_without_an_operator_have_no_accounts(healthy: NatsProcesses, ru
     found = run_module("nats_account_claims_info", healthy.sys_connection())
     assert (found["operators"], found["accounts"], found["stores"]) == ([], [], [])
     assert found["problems"] == ["no server has an operator: accounts are in the servers' configuration"]
+
+
+# --- nats_accounts_plan -----------------------------------------------------------------------------------------------
+
+
+class Users:
+    """Users of the account APP who are logged in and do not reconnect."""
+
+    def __init__(self, site: Site, directory: Path) -> None:
+        self._site = site
+        self._directory = directory
+        self._clients: list[NatsClient] = []
+
+    async def log_in(self, signer: Key, **nats_claims: Any) -> str:
+        """Let a user whose JWT the key signed log in to a server; return its public key."""
+        user = new_user()
+        claims = {"type": "user", "issuer_account": self._site.operator.keys["APP"], **nats_claims}
+        path = self._directory / f"{user.public}.creds"
+        write_creds(path, make_jwt(signer, user.public, "user", claims), user)
+        await self.use(str(path))
+        return user.public
+
+    async def use(self, creds: str) -> None:
+        async def ignore(_error: Exception) -> None:
+            """The server closes the connection."""
+
+        url = self._site.servers.url(NAMES[len(self._clients) % len(NAMES)])
+        client = await nats.connect(url, user_credentials=creds, allow_reconnect=False, error_cb=ignore)
+        self._clients.append(client)
+
+    async def left(self) -> int:
+        """Return the number of users who are still logged in, after each has sent a ping."""
+        for client in self._clients:
+            if not client.is_closed:
+                with contextlib.suppress(nats.errors.Error):
+                    await client.flush(2)
+        self._clients = [client for client in self._clients if not client.is_closed]
+        return len(self._clients)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+FREE = {"subs": -1, "data": -1, "payload": -1}
+
+
+def test_plan_predicts_the_connections_that_each_change_closes(
+    make_site: Callable[[str], Site], run_module: Runner, tmp_path: Path
+) -> None:
+    site = make_site("full")
+    role, plain = (new_key(nkeys.PREFIX_BYTE_ACCOUNT) for _number in range(2))
+    keys: dict[str, dict[str, Any]] = {
+        "app": {"key": role.public, "allow": {"pub": ["a.>", "_INBOX.>"]}},
+        "plain": {"key": plain.public},
+    }
+    own: dict[str, Any] = {
+        "id": site.operator.keys["APP"],
+        "limits": {"jetstream": {"disk": "unlimited", "memory": "unlimited"}},
+    }
+    second = iter(range(1, 100))
+
+    def change(**declared: Any) -> tuple[int, dict[str, Any]]:
+        """Plan these accounts, carry the plan out, and return the predicted number and the account of the plan."""
+        given = {"accounts": {"APP": {**own, **declared}}}
+        found = run_module("nats_accounts_plan", site.servers.sys_connection(), expected_servers=NAMES, document=given)
+        assert not found.get("failed") and found["plan"]["problems"] == [], found
+        assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(found))
+        account = next(one for one in found["plan"]["accounts"] if one["name"] == "APP")
+        desired = read_document(given).accounts
+        claims = desired_claims(desired["APP"], desired, {})
+        by_key = {entry["key"]: entry for entry in claims.fields["signing_keys"].values()}
+        claims.fields["signing_keys"] = by_key
+        site.push(encode_claims(claims, site.operator.key, int(time.time()) + next(second)))
+        return sum(one["count"] for one in account["closes"]), account
+
+    async def follow() -> None:
+        users = Users(site, tmp_path)
+        await asyncio.to_thread(change, signing_keys=keys)
+        await users.log_in(role)
+        await users.log_in(role)
+        await users.log_in(plain, **FREE)
+        await users.use(str(site.operator.creds["APP"]))
+        more = new_key(nkeys.PREFIX_BYTE_ACCOUNT).public
+        added = {**keys, "more": {"key": more}}
+        widened = {**added, "app": {**keys["app"], "allow": {"pub": ["a.>", "b", "_INBOX.>"]}}}
+        dropped = {name: key for name, key in widened.items() if name != "plain"}
+        revoke = {"*": "2100-01-01T00:00:00Z"}
+        steps: list[tuple[dict[str, Any], int]] = [
+            ({"signing_keys": keys}, 0),
+            ({"signing_keys": added, "default_permissions": {"deny": {"pub": ["x"]}}}, 0),
+            ({"signing_keys": widened}, 2),
+            ({"signing_keys": dropped}, 1),
+            ({"signing_keys": dropped, "revoke": revoke}, 1),
+        ]
+        expected = 4
+        for declared, closed in steps:
+            predicted, account = await asyncio.to_thread(change, **declared)
+            assert predicted == closed, (declared, account)
+            expected -= closed
+            deadline = time.monotonic() + 10
+            while await users.left() > expected:
+                assert time.monotonic() < deadline, account
+                await asyncio.sleep(0.05)
+            assert await users.left() == expected, account
+        await users.close()
+
+    asyncio.run(follow())
+
+
+def test_plan_counts_the_streams_of_a_deleted_account(make_site: Callable[[str], Site], run_module: Runner) -> None:
+    site = make_site("full")
+    site.servers.add_stream("ORDERS", 3)
+    document = "accounts: {APP: {state: absent}, OTHER: {limits: {jetstream: {R1: {disk: 1GiB}}}}, NEW: {}}"
+    arguments = {"expected_servers": NAMES, "document": document}
+    found = run_module("nats_accounts_plan", site.servers.sys_connection(), **arguments)
+    rows = {row["name"]: row for row in found["plan"]["accounts"]}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "APP": "delete",
+        "OTHER": "change",
+        "NEW": "create",
+        "SYS": "not in document",
+    }
+    assert rows["APP"]["streams"]["names"] == ["ORDERS"]
+    assert "  strands 1 stream with 0 B: ORDERS" in found["lines"] and found["screen"]
+    again = run_module("nats_accounts_plan", site.servers.sys_connection(), True, **arguments)
+    assert again["plan"] == found["plan"] and not again["changed"]
+
+
+def test_plan_without_all_servers_has_a_problem(make_site: Callable[[str], Site], run_module: Runner) -> None:
+    site = make_site("full")
+    site.servers.stop("n3")
+    connection = {**site.servers.sys_connection(), "timeout": 2}
+    found = run_module("nats_accounts_plan", connection, expected_servers=NAMES, document={"accounts": {"APP": {}}})
+    assert found["plan"]["problems"] == ["server n3 did not answer, so its copies are unknown"]
+    assert found["screen"][0] == "The plan cannot be carried out:"
+
+
+def test_errors_of_the_document_are_named(healthy: NatsProcesses, run_module: Runner) -> None:
+    document = "accounts: {APP: {limits: {conections: 5, payload: -1}}}"
+    refused = run_module("nats_accounts_plan", healthy.sys_connection(), document=document)
+    assert refused["failed"] and refused["msg"].startswith("document: 2 errors\naccounts.APP.limits.")

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,7 @@ from typing import Any
 import nats
 import pytest
 from support.credentials import Operator, make_operator
+from support.documents import Document, typed
 from support.module_runs import Runner
 from support.role_cluster import SMOKE_TEST, RoleCluster, words
 
@@ -87,6 +92,36 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> It
 
 def test_a_second_deployment_changes_nothing(deployed: Deployed) -> None:
     deployed.hosts.deploy_changes_nothing()
+
+
+def test_accounts_are_planned_as_the_guide_shows(deployed: Deployed, tmp_path: Path) -> None:
+    path = "docs/accounts.md"
+    (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "accounts.yml"]
+    (command,) = [command for block in Document(path).of("sh") for command in block.commands]
+    (tmp_path / "accounts.yml").write_text(declared)
+    shutil.copy(deployed.hosts.inventory(), tmp_path / "inventory.yml")
+    environment = {
+        **deployed.hosts.controller()[1],
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "ANSIBLE_NOCOLOR": "true",
+    }
+    output = typed(command.text, cwd=tmp_path, env=environment)
+    file = tmp_path / "accounts_plan-C1.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    plan = json.loads(file.read_text())
+    rows = {row["account"] or row["name"]: row for row in plan["accounts"]}
+    keys = deployed.operator.keys
+    assert {name: row["state"] for name, row in rows.items()} == {
+        keys["SYS"]: "change",
+        "ORDERS": "create",
+        "BILLING": "create",
+        **{keys[name]: "not in document" for name in ("APP", "TWIN1", "TWIN2")},
+    }
+    assert [one["path"] for one in plan["operator"]] == ["operator.name", "operator.strict_signing_keys"]
+    assert "limits.connections: unlimited → 1000" in words(output)
+    assert "1 change, 2 create, 3 not in document; closes 0 connections" in words(output)
+    again = typed(command.text, cwd=tmp_path, env=environment)
+    assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
 
 
 def test_an_upgrade_is_checked_with_the_creds_of_the_environment(

@@ -68,6 +68,14 @@ def make_jwt(
     return f"{signed}.{encode(issuer.sign(signed.encode()))}"
 
 
+def write_creds(path: Path, token: str, user: Key) -> None:
+    """Write the .creds file of a user with this JWT."""
+    path.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    )
+
+
 @dataclass(frozen=True)
 class Operator:
     """An operator's JWT, its system account's public key, the account JWTs by public key, and for each account, by the name that
@@ -95,10 +103,7 @@ def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = No
         user = new_user()
         user_jwt = make_jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
         creds[name] = directory / f"{name.lower()}.creds"
-        creds[name].write_text(
-            f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-        )
+        write_creds(creds[name], user_jwt, user)
     system = keys["SYS"].public
     own = make_jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
     return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()}, operator)

@@ -109,8 +109,31 @@ def read_trust(operators: Mapping[str, Sequence[str]], now: float) -> Trust:
     return Trust(tuple(claims), {key: tuple(names) for key, names in servers.items()}, tuple(digests), tuple(problems))
 
 
-def account_row(copies: Copies, trust: Trust, now: float) -> dict[str, Any]:
-    """Return an account as the module returns it: its claims in words, its copies, and its problems."""
+@dataclass(frozen=True)
+class Evaluation:
+    """The copies of an account, compared. `claims`: those of the copy that the servers trust and most of them have, None if
+    no copy can be read. `problems`: for people. `disagreements`: the problems that are differences between servers."""
+
+    copies: Copies
+    claims: Claims | None
+    signer_problem: str
+    disagreements: tuple[str, ...]
+    problems: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def name(self) -> str | None:
+        """Return the name in the claims."""
+        return None if self.claims is None else printable(self.claims.name)
+
+    @property
+    def label(self) -> str:
+        """Return the display name: the name in the claims, or the public key."""
+        return self.name or self.copies.account
+
+
+def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
+    """Return the comparison of an account's copies."""
     found = {digest(token): token for token in (*copies.stored, *copies.loaded.values()) if token}
     decoded: dict[str, Claims] = {}
     problems: list[str] = []
@@ -130,8 +153,8 @@ def account_row(copies: Copies, trust: Trust, now: float) -> dict[str, Any]:
         )
     problems += disagreements
     shown = _chosen(decoded, counts, in_force, trust)
-    if shown:
-        claims = decoded[shown]
+    claims = decoded.get(shown)
+    if claims is not None:
         problems += account_problems(claims, trust.claims, now)
         problems += _expiries(claims, now)
         problems += [f"{path}: unknown to this collection" for path in claims.unknown]
@@ -139,30 +162,40 @@ def account_row(copies: Copies, trust: Trust, now: float) -> dict[str, Any]:
             problems.append("limits: servers ignore the JetStream limits of all replicas next to tiers")
     problems += [
         f"copy {key}: {problem}"
-        for key, claims in decoded.items()
-        if key != shown and (problem := signer_problem(claims, trust.claims))
+        for key, other in decoded.items()
+        if key != shown and (problem := signer_problem(other, trust.claims))
     ]
+    rows = [
+        {
+            "digest": key,
+            "issued": moment_words(decoded[key].issued_at) if key in decoded else None,
+            "issuer": decoded[key].issuer if key in decoded else None,
+            "stored": counts[key],
+            "in_force": in_force[key],
+        }
+        for key in found
+    ]
+    untrusted = signer_problem(claims, trust.claims) if claims is not None else ""
+    return Evaluation(
+        copies, claims, untrusted, tuple(disagreements), tuple(printable(one) for one in problems), tuple(rows)
+    )
+
+
+def account_row(evaluation: Evaluation) -> dict[str, Any]:
+    """Return an account as the module returns it: its claims in words, its copies, and its problems."""
+    claims = evaluation.claims
     return {
-        "account": copies.account,
-        "name": printable(decoded[shown].name) if shown else None,
-        "agree": not disagreements,
-        "trusted": bool(shown) and not signer_problem(decoded[shown], trust.claims),
-        "issuer": decoded[shown].issuer if shown else None,
-        "issued": moment_words(decoded[shown].issued_at) if shown else None,
-        "expires": moment_words(decoded[shown].expires) if shown and decoded[shown].expires else None,
-        "claims": words(ACCOUNT_FIELDS, decoded[shown].fields) if shown else None,
-        "activations": _activations(decoded[shown]) if shown else [],
-        "copies": [
-            {
-                "digest": key,
-                "issued": moment_words(decoded[key].issued_at) if key in decoded else None,
-                "issuer": decoded[key].issuer if key in decoded else None,
-                "stored": counts[key],
-                "in_force": in_force[key],
-            }
-            for key in found
-        ],
-        "problems": [printable(problem) for problem in problems],
+        "account": evaluation.copies.account,
+        "name": evaluation.name,
+        "agree": not evaluation.disagreements,
+        "trusted": claims is not None and not evaluation.signer_problem,
+        "issuer": claims.issuer if claims else None,
+        "issued": moment_words(claims.issued_at) if claims else None,
+        "expires": moment_words(claims.expires) if claims and claims.expires else None,
+        "claims": words(ACCOUNT_FIELDS, claims.fields) if claims else None,
+        "activations": _activations(claims) if claims else [],
+        "copies": list(evaluation.rows),
+        "problems": list(evaluation.problems),
     }
 
 

@@ -265,7 +265,8 @@ def tree(fields: Iterable[Field], by_wire: bool = False) -> Tree:
         level = root
         for parent in parents:
             below = level.setdefault(parent, {})
-            assert isinstance(below, dict), path
+            if not isinstance(below, dict):
+                raise TypeError(f"{path}: a field has the name of a group of fields")
             level = below
         level[last] = one
     return root

@@ -1,15 +1,22 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read every server's copy of the claims of accounts."""
+"""Read every server's copy of the claims of accounts, and the connections and streams that changes would affect."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Copies
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
+    Live,
+    LiveConnection,
+    StoredStream,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
@@ -89,4 +96,48 @@ def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | N
         tuple(sorted(names[key] for key in listed)),
         tuple(accounts),
         tuple(incomplete),
+    )
+
+
+def read_live(api: SystemApi, servers: Sequence[Server]) -> Live:
+    """Return the connections and streams of all accounts. Raises NatsFailure."""
+    connections = []
+    unknown = []
+    names = {server.id: server.name for server in servers}
+    for key, answer in api.ask(servers, "CONNZ", {"auth": True}).items():
+        if isinstance(answer, NatsFailure):
+            unknown.append(names[key])
+            continue
+        connections += [
+            _connection(item)
+            for item in answer.get("connections") or ()
+            if str(item.get("kind") or "Client") in ("Client", "Leafnode")
+        ]
+    streams = tuple(
+        StoredStream(
+            stream.account,
+            stream.name,
+            stream.group.size,
+            stream.storage == "memory",
+            stream.size,
+            len(stream.consumers),
+        )
+        for stream in api.read_cluster(health=False).streams
+    )
+    return Live(tuple(connections), streams, tuple(sorted(unknown)))
+
+
+def _connection(item: Mapping[str, Any]) -> LiveConnection:
+    """Return a connection of CONNZ. Servers replace the signature of a bearer JWT since 2.14, so it cannot be decoded."""
+    try:
+        claims = decode_claims(str(item.get("jwt") or ""))
+    except InvalidToken:
+        claims = None
+    return LiveConnection(
+        str(item.get("account") or ""),
+        item.get("kind") == "Leafnode",
+        claims.subject if claims else str(item.get("authorized_user") or ""),
+        claims.issuer if claims else str(item.get("issuer_key") or ""),
+        claims.issued_at if claims else None,
+        bool(claims.fields["bearer"]) if claims else None,
     )

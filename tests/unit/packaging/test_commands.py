@@ -35,6 +35,7 @@ PREFIX = "natsops.jetstream."
 #: The test that runs the commands of a document, and the text that proves it: the document, or its commands.
 GUIDES = ("tests/integration/test_guides.py", '"{path}"')
 RUN_BY = {
+    "docs/accounts.md": ("tests/integration/test_operator_mode.py", '"docs/accounts.md"'),
     "docs/adopt.md": ("tests/lab/test_adopt.py", 'self.play("adopt"'),
     "README.md": ("tests/lab/test_readme.py", '"{path}"'),
     "docs/administration.md": ("tests/integration/test_administration.py", '"{path}"'),

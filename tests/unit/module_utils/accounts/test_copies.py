@@ -13,6 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     Copies,
     account_row,
     digest,
+    evaluate,
     read_trust,
 )
 from support.credentials import Key, make_jwt, new_key
@@ -38,7 +39,7 @@ TRUST = read_trust({name: [operator()] for name in NAMES}, NOW)
 
 def row(stored: list[str], loaded: dict[str, str] | None = None, absent: tuple[str, ...] = ()) -> dict[str, Any]:
     listed = {name: name not in absent for name in NAMES}
-    return account_row(Copies(ACCOUNT.public, tuple(stored), listed, loaded or {}), TRUST, NOW)
+    return account_row(evaluate(Copies(ACCOUNT.public, tuple(stored), listed, loaded or {}), TRUST, NOW))
 
 
 def test_equal_copies_agree() -> None:

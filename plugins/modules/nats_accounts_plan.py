@@ -1,0 +1,159 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_accounts_plan
+short_description: Compare a document of accounts with the account JWTs of all servers
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Compares the accounts that a document declares with every server's copy of their JWTs, and returns the changes, and
+    for each change the connections that servers close, the streams that become inaccessible, and the limits below the
+    present use. It changes nothing. Needs a user of the system account and no seed.
+  - The document is described in C(docs/accounts.md).
+  - The playbook C(natsops.jetstream.accounts_plan) shows the plan and writes it to a file.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+requirements:
+  - nkeys
+  - PyYAML, for a document that is a text
+options:
+  document:
+    description:
+      - The document, as its YAML text or as a mapping. A text from a lookup is not templated, so subjects with double
+        braces are safe. All errors are reported at once, each with the path of its key.
+    type: raw
+    required: true
+  expected_servers:
+    description:
+      - Names of servers that must answer. Those that do not are in RV(plan.problems).
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: natsops.jetstream.nats_account_claims_info
+"""
+
+EXAMPLES = r"""
+- name: Plan the accounts
+  natsops.jetstream.nats_accounts_plan:
+    servers: [nats://n1.example.com:4222]
+    credentials: ~/sys.creds
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    document: "{{ lookup('ansible.builtin.file', 'accounts.yml') }}"
+  register: accounts
+
+- name: Show the plan
+  natsops.jetstream.nats_show:
+    name: accounts_plan
+    lines: "{{ accounts.lines }}"
+    screen: "{{ accounts.screen }}"
+"""
+
+RETURN = r"""
+plan:
+  description:
+    - The plan. C(fingerprint) changes with the document, any server's copy of a JWT, and the operators.
+    - C(state) of an account is V(create), V(change), V(same), V(delete), V(absent), V(not in document), V(servers disagree),
+      V(unknown signer) or V(unreadable). A new JWT of the operator repairs servers that disagree and an unknown signer.
+    - C(changes) are in the words of the document. C(from) is null for an addition, C(to) for a removal.
+    - C(closes) counts the connections that servers close, each once.
+    - C(operator) lists differences of the operator, which need a restart of every server.
+    - C(problems) prevent the plan from being carried out. C(incomplete) names servers without a reply about their
+      connections, whose costs are unknown.
+  returned: success
+  type: dict
+  sample:
+    version: 1
+    fingerprint: 7d1f0c2a9b3e4f55667788990a1b2c3d4e5f60718293a4b5c6d7e8f901234567
+    operator: []
+    accounts:
+      - name: ORDERS
+        account: ACD6RSYQSFDB3BN7QGHKUDESMOUH3NIYFWBOH5V6WIC4YNLSRBANTXFW
+        state: change
+        changes: [{path: limits.connections, from: unlimited, to: 500}]
+        closes: [{reason: more connections than the new limit of 500, count: 12}]
+        streams: {count: 0, bytes: 0, names: []}
+        warnings: []
+        problems: []
+    problems: []
+    incomplete: []
+summary:
+  description: The plan as one line.
+  returned: success
+  type: str
+  sample: 1 change, 4 same; closes 12 connections
+lines:
+  description: The plan for people.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import evaluate, read_trust
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
+    Document,
+    InvalidDocument,
+    parse_document,
+    read_document,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import make_plan, plan_page, summary
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import read_copies, read_live
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+
+
+def desired(given: Any) -> Document:
+    """Return the document. Raises NatsFailure invalid_option with its errors."""
+    try:
+        return parse_document(given) if isinstance(given, str) else read_document(given)
+    except InvalidDocument as error:
+        count = counted(len(error.problems), "error")
+        raise NatsFailure("invalid_option", f"document: {count}\n{listed(error.problems)}") from error
+
+
+def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result."""
+    document = desired(params["document"])
+    api, now = SystemApi(client), time.time()
+    reading = read_copies(api, params["expected_servers"])
+    trust = read_trust(reading.operators, now)
+    unread = sorted({*reading.missing, *(row["server"] for row in reading.incomplete)})
+    evaluations = [evaluate(copies, trust, now) for copies in reading.accounts]
+    found = make_plan(document, evaluations, trust, read_live(api, reading.servers), unread)
+    return {"changed": False, "plan": found, "summary": summary(found), **plan_page(found).as_dict()}
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "document": {"type": "raw", "required": True},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+        }
+    )
+    run(module, lambda client: plan(client, module.params))
+
+
+if __name__ == "__main__":
+    main()
