@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from support.controller import Controller, file_install
 from support.lab_cluster import Cluster
 
@@ -23,6 +24,7 @@ def reached(controller: Controller, source: str, target: str) -> set[int]:
     return {port for port in PORTS if controller.ssh(source, f"{command}{port}", check=False).returncode == 0}
 
 
+@pytest.mark.chaos
 def test_only_members_and_named_clients_reach_the_ports(controller: Controller) -> None:
     cluster = Cluster(controller)
     cluster.host_variables = {host: {} for host in MEMBERS}
