@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the pictures in docs/images from a running demo: `make demo`, then ``pictures.py .demo/cluster``.
 
-report.svg and plan.svg show the report and a planned restart in a terminal; insights.png is the top of the insights'
-report.html in a browser. Nothing on the servers is changed.
+report.svg and plan.svg show the report and a planned restart in a terminal; insights*.png are tabs of the insights'
+report.html in a browser, at 1,280 and 1,440 pixels. Nothing on the servers is changed.
+``pictures.py REPORT.html`` makes only those of a report, ``pictures.py REPORT.html FOLDER`` those of all its tabs, at both
+widths, light and dark, in a folder.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 IMAGES = CHECKOUT / "docs" / "images"
 WIDTH = 132
 LARGEST = 300_000
+#: The tabs of report.html, and the widths at which it must show everything.
+TABS = ("now", "hygiene", "capacity", "assets", "history")
+WIDTHS = (1280, 1440)
 
 #: The hosts that the demo describes, as the inventory file that an operator would have.
 INVENTORY = """
@@ -82,14 +87,34 @@ def terminal(name: str, command: str, text: str) -> None:
     console.save_svg(str(IMAGES / name), title="natsops.jetstream", theme=MONOKAI, unique_id=Path(name).stem)
 
 
-def browser(page: Path, image: Path) -> None:
-    """Write the picture of the top of a page."""
+def browser(
+    page: Path, image: Path, tab: str = "now", width: int = 1280, height: int = 1000, dark: bool = False
+) -> None:
+    """Write the picture of the top of a tab."""
     chromium = subprocess.check_output([str(CHECKOUT / "tools/chromium.sh")], text=True).strip()
     with tempfile.TemporaryDirectory() as profile:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
         options += [f"--user-data-dir={profile}", "--virtual-time-budget=5000"]
-        options += ["--window-size=1200,1000", f"--screenshot={image}"]
-        subprocess.run([chromium, *options, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
+        options += ["--blink-settings=preferredColorScheme=0"] if dark else []
+        options += [f"--window-size={width},{height}", f"--screenshot={image}"]
+        address = f"{page.resolve().as_uri()}#tab/{tab}"
+        subprocess.run([chromium, *options, address], check=True, stderr=subprocess.DEVNULL)
+
+
+def every_tab(page: Path, folder: Path) -> None:
+    """Write the pictures of all tabs of a report, for a review before it is published."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for tab in TABS:
+        for width in WIDTHS:
+            browser(page, folder / f"{tab}-{width}.png", tab, width, 1400)
+    browser(page, folder / "now-dark.png", "now", WIDTHS[0], 1400, dark=True)
+
+
+def published(page: Path) -> None:
+    """Write the pictures of a report that the documents show."""
+    browser(page, IMAGES / "insights.png")
+    browser(page, IMAGES / "insights-dark.png", width=1440, dark=True)
+    browser(page, IMAGES / "insights-history.png", "history", 1280)
 
 
 def main(demo: Path) -> int:
@@ -98,7 +123,7 @@ def main(demo: Path) -> int:
     report = (demo / "report.txt").read_text().partition("\nThe cluster keeps running")[0]
     terminal("report.svg", "make demo", report)
     terminal("plan.svg", "ansible-playbook natsops.jetstream.restart -i inventory.yml --check", plan(demo))
-    browser(demo / "insights/fetched/report.html", IMAGES / "insights.png")
+    published(demo / "insights/fetched/report.html")
     large = [image.name for image in IMAGES.iterdir() if image.stat().st_size > LARGEST]
     if large:
         print(f"More than {LARGEST} bytes: {', '.join(large)}", file=sys.stderr)
@@ -106,4 +131,10 @@ def main(demo: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    given = Path(sys.argv[1]).resolve()
+    if given.suffix == ".html" and len(sys.argv) > 2:
+        every_tab(given, Path(sys.argv[2]))
+    elif given.suffix == ".html":
+        published(given)
+    else:
+        sys.exit(main(given))

@@ -26,17 +26,27 @@ from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold_job import usual_intervals
 from jetstream_insights.lake import Lake
-from jetstream_insights.report.causes import CODES, Newest, with_causes
-from jetstream_insights.report.content import account_names, plain
+from jetstream_insights.report.causes import CODES, IMPACT, Newest, with_causes
+from jetstream_insights.report.content import (
+    LastReport,
+    _filled,
+    _trend,
+    account_names,
+    last_report,
+    plain,
+    with_joined_incidents,
+)
 from jetstream_insights.report.page import packed, page
 from jetstream_insights.report.plain import csv_text, markdown, quoted, show
 from jetstream_insights.report.shape import (
     BY_NAME,
     FORMAT,
+    HYGIENE,
     KINDS,
     TABLES,
     dicts,
     filled,
+    first_steps,
     verdict,
     with_account_names,
     without_single_domain,
@@ -121,6 +131,9 @@ def content() -> dict[str, Any]:
                 "passed": 11,
                 "taken": moment(18),
             },
+        ),
+        "trend": rows(
+            "trend", *({"day": f"2026-11-{day}", "critical": 1, "warning": day, "info": 3} for day in (20, 21))
         ),
         "load": rows(
             "load",
@@ -308,6 +321,7 @@ def test_reported_names_are_escaped_in_the_page_and_complete_in_its_data() -> No
     assert [tag for tag, _attributes in reader.elements].count("script") == 3
     held = json.loads(gzip.decompress(base64.b64decode(reader.scripts[0])))
     assert {name: table.pop("beyond") for name, table in held["tables"].items()}["findings"] == "findings.csv"
+    assert set(held.pop("hygiene")) < set(REGISTRY.checks)
     assert held == given
     with pytest.raises(ValueError, match="JSON compliant"):
         packed({"tables": {}, "a": float("nan")})
@@ -514,6 +528,81 @@ def test_planned_outages_are_a_note(servers: tuple[str, ...], hours: tuple[int, 
     assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
 
+def test_causes_are_ranked_by_impact_and_new_after_the_last_report() -> None:
+    lost = [{"account": "A", "stream": f"S{number}", "value": 2.0, "threshold": 2.0} for number in range(2)]
+    findings = [
+        {**found("JETSTREAM_003", account="A", stream="FULL"), "since": moment(12)},
+        *({**found("STREAM_101", **one), "since": moment(17)} for one in lost),
+        {**found("SERVER_105", server="n1"), "since": moment(1)},
+    ]
+    tables = {"fleets": rows("fleets", {"taken": moment(18)}), "findings": rows("findings", *findings)}
+    made = with_causes(tables, dicts({"tables": tables}, "findings"), previous={"prod": moment(15)})
+    causes = list(dicts({"tables": made}, "causes"))
+    assert [(row["unavailable"], row["new"], row["since"], row["hygiene"]) for row in causes] == [
+        (2, True, moment(17), False), (0, False, moment(12), False), (0, False, moment(1), True),
+    ]  # fmt: skip
+    assert [row["impact"] for row in causes] == [
+        "Unavailable: 2 streams.", IMPACT["JETSTREAM_003"], f"{REGISTRY.checks['SERVER_105'].title}.",
+    ]  # fmt: skip
+    # The evidence never repeats the cause.
+    assert not any(line in row["title"] for row in causes for line in row["evidence"])
+    assert len(first_steps({"tables": made})) == 2
+    unknown = with_causes(tables, dicts({"tables": tables}, "findings"))
+    assert {row["new"] for row in dicts({"tables": unknown}, "causes")} == {None}
+    assert set(IMPACT) | HYGIENE <= set(REGISTRY.checks)
+
+
+def test_incident_over_midnight_is_one_row() -> None:
+    lost = {"incident": "no_leader", "kind": "stream", "account": "A", "stream": "S"}
+    yesterday = {**lost, "begin": moment(-2), "last": moment(-0.1), "seconds": 6840.0, "continues": True}
+    today = {
+        **lost,
+        "begin": moment(0.1),
+        "end": moment(1),
+        "seconds": 3240.0,
+        "continues": False,
+        "began_before": True,
+    }
+    later = {**lost, "begin": moment(5), "end": moment(6), "seconds": 3600.0, "continues": False}
+    made = with_joined_incidents(rows("incidents", later, today, yesterday))
+    found_ = list(dicts({"tables": {"incidents": made}}, "incidents"))
+    assert [(row["begin"], row["end"], row["seconds"], row["continues"]) for row in found_] == [
+        (moment(-2), moment(1), 10800.0, False), (moment(5), moment(6), 3600.0, False),
+    ]  # fmt: skip
+    assert made["total"] == 2
+
+
+def test_last_report_is_read_from_the_folder(tmp_path: Path) -> None:
+    assert last_report(tmp_path) == LastReport()
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(content()))
+    assert last_report(tmp_path) == LastReport(moment(19), {"prod": moment(18)})
+    for broken in ("{", "[]", '{"tables": {}}'):
+        file.write_text(broken)
+        assert last_report(tmp_path) == LastReport()
+
+
+def test_report_has_the_events_of_its_span_and_a_trend(spark: SparkSession) -> None:
+    table = BY_NAME["fixed"]
+    columns = [f"CAST(NULL AS STRING) AS {column.name}" for column in table.columns if column.name != "taken"]
+    fixed = spark.range(3).selectExpr(
+        "'fixed' AS state", f"timestamp '{BEGIN:%Y-%m-%d}' + make_interval(0, 0, 0, 0, id * 12) AS taken", *columns
+    )
+    assert _filled(table, fixed, BEGIN + timedelta(hours=6))["total"] == 2
+    counted = [
+        ("prod", moment(hour), check, severity, failed, critical)
+        for hour, check, severity, failed, critical in (
+            (1, "STREAM_101", "critical", 9, 9), (2, "STREAM_101", "critical", 3, 2),
+            (2, "STREAM_103", "info", 5, 0), (25, "STREAM_103", "info", 4, 0),
+        )
+    ]  # fmt: skip
+    frame = spark.createDataFrame(
+        counted, "fleet string, taken string, check string, severity string, failed long, critical long"
+    )
+    made = _trend(frame.withColumn("taken", frame.taken.cast("timestamp"))).orderBy("day").collect()
+    assert [tuple(row) for row in made] == [("prod", "2026-11-21", 2, 1, 5), ("prod", "2026-11-22", 0, 0, 4)]
+
+
 @pytest.mark.parametrize(
     ("hours", "usual", "stopped"),
     [(18.9, 60, False), (19.1, 60, True), (18 + 71, 86_400, False), (18 + 73, 86_400, True)],
@@ -627,38 +716,55 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
       const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
       const head = (name,
       title) => [...document.querySelectorAll(`[data-rows=${name}] th button`)].find((b) => b.textContent === title);
+      const to = (tab) => document.getElementById(`to-${tab}`).click();
+      // A tab is built when it is shown first.
+      seen.cut = [];
+      for (const tab of ["hygiene", "capacity", "assets", "history", "now"]) {
+        to(tab);
+        for (const box of document.querySelectorAll(`#tab-${tab} .scroll`)) {
+          if (box.scrollWidth > box.clientWidth) seen.cut.push(box.parentElement.dataset.rows);
+        }
+      }
+      seen.shown = [...document.querySelectorAll("[role=tabpanel]")].filter((panel) => !panel.hidden).map((panel) => panel.id);
       Object.assign(seen, { title: document.title, images: document.querySelectorAll("#main img, header img").length,
-        sections: [...document.querySelectorAll("section")].map((section) => section.id), all: rows("findings").length });
+        sections: [...document.querySelectorAll("section")].map((section) => section.id), all: rows("hygiene-findings").length });
       head("streams", "data").click(); seen.largest = rows("streams").map((row) => row.includes("S9"));
       head("streams", "stream").click(); seen.byName = rows("streams").map((row) => row.slice(1, 4));
       seen.sorted = document.querySelectorAll("[data-rows=streams] th[aria-sort=ascending]").length;
-      const filter = document.querySelector("input[data-table=findings]");
-      filter.value = "replica S29"; filter.dispatchEvent(new Event("input")); seen.filtered = rows("findings").length;
+      to("hygiene");
+      const filter = document.querySelector("input[data-table=hygiene-findings]");
+      filter.value = "replica S29"; filter.dispatchEvent(new Event("input")); seen.filtered = rows("hygiene-findings").length;
       filter.value = ""; filter.dispatchEvent(new Event("input"));
       const chip = [...document.querySelectorAll("#findings .controls button")].find((b) => b.textContent === "warning");
       chip.click(); seen.warnings = rows("findings"); chip.click();
-      document.querySelector("#findings > div > button").click(); seen.more = rows("findings").length;
+      document.querySelector("#hygiene-findings > div > button").click(); seen.more = rows("hygiene-findings").length;
       seen.bands = document.querySelectorAll("#usage path.band").length;
       const asset = document.querySelector("#usage select"); seen.assets = asset.options.length;
       asset.selectedIndex = 1; asset.dispatchEvent(new Event("change"));
       seen.noForecast = document.querySelectorAll("#usage path.band").length;
       seen.hostile = document.querySelector("#usage figcaption").textContent;
       seen.plots = [...document.querySelectorAll("#activity figcaption")].map((caption) => caption.textContent);
+      await null; // uPlot draws in a microtask.
       const drawn = document.querySelector("#activity canvas");
       const pixels = drawn.getContext("2d").getImageData(0, 0, drawn.width, drawn.height).data;
       seen.ink = pixels.filter((value, index) => index % 4 === 3 && value > 0).length;
-      const box = document.querySelector("[data-rows=findings] .scroll");
-      box.style.width = "500px"; box.scrollLeft = 300; seen.scrolled = box.scrollLeft;
+      const box = document.querySelector("[data-rows=hygiene-findings] .scroll");
+      box.style.width = "300px"; box.scrollLeft = 200; seen.scrolled = box.scrollLeft;
       seen.stays = box.querySelector("td").getBoundingClientRect().left - box.getBoundingClientRect().left;
       seen.page = document.documentElement.scrollWidth <= window.innerWidth;
       [...document.querySelectorAll("[data-rows=findings] button.link")].find((b) => b.textContent.includes("img")).click();
       const dialog = document.querySelector("dialog[open]");
       seen.about = [...dialog.querySelectorAll("h2, h3")].map((head) => head.textContent);
       seen.mine = [...dialog.querySelectorAll("tbody")].map((body) => body.rows.length);
+      seen.address = location.hash;
       dialog.querySelector("form button").click();
+      [...document.querySelectorAll("[data-rows=leadership] button.link")].find((b) => b.textContent === "n2").click();
+      seen.server = [...document.querySelectorAll("dialog[open] h2, dialog[open] h3")].map((head) => head.textContent);
+      document.querySelector("dialog[open] form button").click();
+      seen.commands = [...document.querySelectorAll("#do-now .command code")].map((code) => code.textContent);
       seen.lanes = document.querySelectorAll("#timeline svg rect").length;
       seen.bars = document.querySelectorAll("#load svg rect").length;
-      seen.now = [...document.querySelectorAll("#now li")].map((item) => item.textContent);
+      seen.now = [...document.querySelectorAll("#do-now li")].map((item) => item.textContent);
       const tiles = [...document.querySelectorAll("#summary .tile")].map((tile) => tile.textContent);
       seen.tiles = tiles.length; seen.unknown = tiles.find((text) => text.includes("not known"));
       seen.first = document.querySelector("#main").firstElementChild.id;
@@ -667,27 +773,20 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
     seen = browsing.seen(tmp_path, page(content()), script)
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
     shown = [
-        "now",
-        "fleets",
-        "causes",
-        "findings",
-        "fixed",
-        "unknown",
-        "checks",
-        "load",
-        "activity",
-        "usage",
-        "capacity",
-        "timeline",
-        "leadership",
-        "incidents",
-        "streams",
+        *("do-now", "causes", "findings", "fixed"),
+        *("hygiene-causes", "hygiene-findings", "unknown", "checks"),
+        *("usage", "capacity", "load"),
+        *("fleets", "streams"),
+        *("trend", "activity", "incidents", "timeline", "leadership"),
     ]
+    assert seen["shown"] == ["tab-now"]
+    # Nothing is cut off at 1,280 pixels.
+    assert seen["cut"] == []
     assert seen["sections"] == shown
     # It opens with the actions; it shows the number of reasons for 66 unknown checks.
-    assert (seen["first"], seen["unknown"]) == ("now", "1not known")
+    assert (seen["first"], seen["unknown"]) == ("tab-now", "1not known")
     assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
-    assert (seen["all"], seen["more"]) == (25, 303)
+    assert (seen["all"], seen["more"]) == (25, 301)
     assert seen["largest"] == [True, False, False]
     assert seen["byName"][1:] == ["S93", "S10"]  # with the number of their replicas
     assert seen["sorted"] == 1
@@ -702,9 +801,13 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
     ]
     assert seen["ink"] > 500  # a line, and its axes
     # Wide tables scroll in their own box, past their first column.
-    assert seen["scrolled"] == 300 and seen["page"] and 0 <= seen["stays"] <= 2
+    assert seen["scrolled"] == 200 and seen["page"] and 0 <= seen["stays"] <= 2
     assert seen["about"] == [f"A / {HOSTILE}", "Findings", "Leaders", "Incidents", "Streams"]
     assert seen["mine"] == [1, 2, 1, 1]
+    assert seen["address"].startswith("#stream/prod//A/%3C%2Fscript")
+    assert seen["server"] == ["n2", "Load of the servers", "Elections"]
+    # Comments are not copied.
+    assert seen["commands"] and not any("#" in command for command in seen["commands"])
     assert (seen["lanes"], seen["bars"], seen["incidents"], seen["tiles"]) == (3, 5, 1, 11)
 
 

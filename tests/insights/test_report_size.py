@@ -27,6 +27,8 @@ SERVERS = 1000
 BYTES = 10_000_000
 #: A page with one row per table takes 0.4 s of CPU time, the full one 1.4 s. Their ratio is the same on a slower machine.
 TIMES = 5
+#: Builds all tabs; the page builds each when it is shown first.
+EVERY_TAB = "for (const tab of [...document.querySelectorAll('[role=tab]')].reverse()) tab.click();"
 BEGIN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 CHANCE = random.Random(1)
 #: Columns that many rows have in common, with how many values there are.
@@ -96,17 +98,19 @@ def test_a_full_report_of_a_thousand_servers_is_small_and_quick(tmp_path: Path) 
     found = seen(
         tmp_path,
         text,
-        """
+        f"""
+        {EVERY_TAB}
+        for (const panel of document.querySelectorAll("[role=tabpanel]")) panel.hidden = false;
         seen.height = document.body.offsetHeight;
         seen.sections = [...document.querySelectorAll("section")].map((section) => section.id);
         seen.left = document.querySelector("#findings .count").textContent;
         """,
     )
-    assert {table.name for table in TABLES} <= set(found["sections"])
+    assert {table.name for table in TABLES if table.name != "muted"} <= set(found["sections"])
     assert found["height"] > 5_000
     assert found["left"] == "5,000 of 5,000 rows; 45,000 more are in findings.csv"
     (tmp_path / "one").mkdir()
-    assert found["cpu"] < TIMES * seen(tmp_path / "one", page(content(most=1)), "")["cpu"]
+    assert found["cpu"] < TIMES * seen(tmp_path / "one", page(content(most=1)), EVERY_TAB)["cpu"]
 
 
 def test_no_critical_finding_is_lost(spark: SparkSession) -> None:

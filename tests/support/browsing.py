@@ -21,7 +21,7 @@ _PATIENCE = 120.0
 #: Runs the test's script once the page is ready and has drawn its charts, and posts the result.
 _REPORTING = """
   const root = document.documentElement;
-  const report = () => {
+  const report = async () => {
     const seen = {};
     @SCRIPT@
     fetch("@HERE@", { method: "POST", mode: "no-cors", body: JSON.stringify(seen) });

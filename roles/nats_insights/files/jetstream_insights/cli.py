@@ -303,8 +303,18 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
             made = lake.published_days("findings")[-1:]
         if not made:
             raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
+        span = (start, end) if start.date() <= made[-1] else None
         return make_report(
-            lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file, present, given.own.mutes
+            lake,
+            made[-1],
+            given.output,
+            given.title,
+            say,
+            given.meant,
+            given.webhook_file,
+            present,
+            given.own.mutes,
+            span,
         )
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))

@@ -10,13 +10,15 @@ few of its members answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from jetstream_insights.collection import module_util
+from jetstream_insights.findings import REGISTRY
 from jetstream_insights.keys import STREAM
-from jetstream_insights.report.shape import BY_NAME, SEVERITIES, TABLES, dicts, filled
+from jetstream_insights.report.shape import BY_NAME, HYGIENE, SEVERITIES, TABLES, dicts, filled
 
 #: Checks that find consequences of a cause, with the live gate's codes for them. Any other check is only about its own subject,
 #: and all its findings are one cause.
@@ -91,6 +93,31 @@ _FAULTS = {check: (code, place) for code, checks in SAME_FAULT.items() for place
 _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 #: An error in the gate is critical here.
 _SEVERITY = {"critical": "error"}
+#: The consequences of failed checks whose streams and consumers are still available.
+IMPACT = {
+    "ACCOUNTS_101": "At the limit publishing to all streams of the account is rejected.",
+    "BACKUP_101": "After a loss nothing can be restored.",
+    "BACKUP_102": "A restore only brings back an older state.",
+    "CAPACITY_201": "When it is full, publishing is rejected or old messages are removed.",
+    "CONSUMER_101": "The consumer delivers no messages.",
+    "CONSUMER_105": "The consumer delivers nothing until messages are acknowledged.",
+    "CONSUMER_202": "No message of this consumer is processed.",
+    "CONSUMER_203": "Messages are processed later and later.",
+    "CONSUMER_209": "The consumer never processes the messages that the stream removes.",
+    "JETSTREAM_003": "At the limit publishing is rejected, or the oldest messages are removed.",
+    "META_002": "Streams and consumers cannot be created or changed, and no replica moves.",
+    "META_102": "If another server is lost, streams and consumers cannot be created or changed.",
+    "RAFT_101": "The group cannot store messages on this server.",
+    "SERVER_102": "A restart of the host or of the unit deletes the messages.",
+    "SERVER_107": "Clients of this server do not reach all others, and its replicas fall behind.",
+    "SERVER_210": "The replicas on this server are missing.",
+    "STREAM_107": "Acknowledged messages are missing.",
+    "STREAM_120": "The copy lacks all messages since then.",
+    "STREAM_202": "Acknowledged messages are missing.",
+    "STREAM_206": "The copy lacks all messages since then.",
+    "STREAM_207": "Consumers read different messages after the next election.",
+    "STREAM_214": "The messages can be neither read nor written.",
+}
 #: Maximum number of pieces of evidence, and of remedies, that a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
 #: Seconds without a snapshot after which a fleet's collector counts as stopped, and the multiple of its usual interval if longer.
@@ -112,11 +139,13 @@ def with_causes(
     meant: Sequence[Any] = (),
     now: datetime | None = None,
     newest: Mapping[str, Newest] | None = None,
+    previous: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
     of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: the time for a report of the present,
-    which also needs the `newest` snapshot of each fleet on any day."""
-    made = {**tables, "causes": _causes_table(tables, failing, meant, now, newest or {})}
+    which also needs the `newest` snapshot of each fleet on any day; `previous`: the last snapshot of each fleet in the last
+    report, after which a cause is new."""
+    made = {**tables, "causes": _causes_table(tables, failing, meant, now, newest or {}, previous or {})}
     return {table.name: made[table.name] for table in TABLES if table.name in made}
 
 
@@ -126,6 +155,7 @@ def _causes_table(
     meant: Sequence[Any],
     now: datetime | None,
     newest: Mapping[str, Newest],
+    previous: Mapping[str, str],
 ) -> dict[str, Any]:
     by_fleet: dict[str, list[Row]] = {}
     for row in failing:
@@ -133,9 +163,18 @@ def _causes_table(
     content = {"tables": tables}
     made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content, meant)]
     made += _stopped(newest, now) if now else []
-    made.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
+    for cause in made:
+        before = previous.get(cause["fleet"])
+        cause["new"] = None if before is None or cause["since"] is None else cause["since"] > before
+    made.sort(key=_rank)
     table = BY_NAME["causes"]
     return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
+
+
+def _rank(cause: Row) -> tuple[Any, ...]:
+    """Return the order of the causes: by severity, hygiene last, then by the number of affected assets."""
+    impact = (-cause["unavailable"], -cause["degraded"], -cause["findings"])
+    return (SEVERITIES.index(cause["severity"]), cause["hygiene"], *impact)
 
 
 def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]]:
@@ -147,9 +186,15 @@ def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]
             "kind": "snapshots_stopped",
             "title": f"the last snapshot of {fleet} was taken {last.taken:%Y-%m-%dT%H:%M:%SZ}: "
             "nothing is known of the time since",
+            "impact": "Faults since then are in no report.",
+            "since": f"{last.taken:%Y-%m-%dT%H:%M:%SZ}",
             "servers": [],
+            "unavailable": 0,
+            "degraded": 0,
             "findings": 0,
             "evidence": [],
+            "shell": True,
+            "hygiene": False,
             "commands": ["systemctl status nats-insights-snapshot.timer nats-insights-snapshot.service"],
         }
         for fleet, last in sorted(newest.items())
@@ -190,20 +235,63 @@ def _causes(
         worst = "info" if excused else min((row["severity"] for row in mine), key=SEVERITIES.index)
         # Several checks of one subject are not more of this kind.
         one_subject = cause.kind == "unknown" and len({problem.subject for problem in cause.problems}) == 1
-        title = cause.problems[0].message if one_subject else cause.title
+        fault = cause.problems[0].message if one_subject else cause.title
+        title = f"{fault} ({'; '.join(why)})" if excused else fault
         # A problem that only a check finds has the check's remedy.
         remedies = [*dict.fromkeys(str(row["remedy"]) for row in mine if row.get("remedy"))][:_REMEDIES]
+        advised = cause.kind == "unknown" and bool(remedies)
+        unavailable, degraded = _suffering(cause.problems)
         yield {
             "fleet": fleet,
             "severity": worst,
             # A finding without another explanation is its own cause.
             "kind": "" if cause.kind == "unknown" else cause.kind,
-            "title": f"{title} ({'; '.join(why)})" if excused else title,
+            "title": title,
+            "impact": _impact(unavailable, degraded, mine),
+            "since": min((row["since"] for row in mine if row.get("since")), default=None),
             "servers": list(cause.servers),
+            "unavailable": len(unavailable),
+            "degraded": len(degraded),
             "findings": len(cause.problems),
-            "evidence": cause.evidence[:_EVIDENCE],
-            "commands": remedies if cause.kind == "unknown" and remedies else list(cause.commands),
+            # The title of a single finding is its own evidence.
+            "evidence": [line for line in cause.evidence if line not in title][:_EVIDENCE],
+            "commands": remedies if advised else list(cause.commands),
+            "shell": not advised,
+            "hygiene": all(row["check"] in HYGIENE for row in mine),
         }
+
+
+def _suffering(problems: Iterable[Any]) -> tuple[set[str], set[str]]:
+    """Return the streams and consumers that are unavailable, and the others that have less redundancy than they should."""
+    unavailable, degraded = set(), set()
+    for problem in problems:
+        if problem.code.startswith(("stream_", "consumer_", "raft_")):
+            if problem.code.endswith("_no_leader"):
+                unavailable.add(problem.subject)
+            elif problem.code.endswith(("_replica_behind", "_replica_count")):
+                degraded.add(problem.subject)
+    return unavailable, degraded - unavailable
+
+
+def _counted(assets: Collection[str]) -> str:
+    """Return how many assets there are of each kind, such as `2 streams and 1 consumer`."""
+    counted = module_util("units").counted
+    kinds = Counter("consumer" if asset.startswith("consumer ") else "stream" for asset in assets)
+    return " and ".join(counted(number, kind) for kind, number in sorted(kinds.items(), reverse=True))
+
+
+def _impact(unavailable: Collection[str], degraded: Collection[str], rows: Sequence[Row]) -> str:
+    """Return the consequence in one or two sentences: that for the assets, otherwise that of the worst check or its title."""
+    parts = []
+    if unavailable:
+        parts.append(f"Unavailable: {_counted(unavailable)}.")
+    if degraded:
+        parts.append(f"Another failure can stop {_counted(degraded)}.")
+    if parts:
+        return " ".join(parts)
+    worst = min(rows, key=lambda row: SEVERITIES.index(row["severity"]))
+    check = REGISTRY.checks.get(worst["check"])
+    return IMPACT.get(worst["check"]) or (f"{check.title}." if check else "")
 
 
 def _away(fleet: str, content: Mapping[str, Any], meant: Sequence[Any]) -> dict[str, str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,23 @@ Say = Callable[[str], None]
 _EVERY = (1, 2, 3, 4, 6, 12)
 
 
+#: The time that a report covers, without its end.
+Span = tuple[datetime, datetime]
+
+
 @dataclass(frozen=True)
 class Present:
     """Options of a report of the present, which requires a fresh snapshot of every fleet except the `retired` ones."""
 
     retired: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class LastReport:
+    """The report that was in the folder before: when it was generated, and the last snapshot of each fleet in it."""
+
+    generated: str | None = None
+    taken: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_report(
@@ -61,10 +73,12 @@ def make_report(
     webhook: Path | None = None,
     present: Present | None = None,
     mutes: Sequence[Mute] = (),
+    span: Span | None = None,
 ) -> dict[str, Any]:
     """Write report.html, report.json, report.md and a CSV file for each table into a folder, and return the verdict. `webhook`:
-    the file with the address to which the summary is posted; `present`: None for a report of the past."""
-    content = read_content(lake, day, title, say, meant, present, mutes)
+    the file with the address to which the summary is posted; `present`: None for a report of the past; `span`: the time of
+    the events in it, by default the day."""
+    content = read_content(lake, day, title, say, meant, present, mutes, span, last_report(folder))
     shown = with_account_names(content)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -98,9 +112,15 @@ def read_content(
     meant: Sequence[Any] = (),
     present: Present | None = None,
     mutes: Sequence[Mute] = (),
+    span: Span | None = None,
+    before: LastReport | None = None,
 ) -> dict[str, Any]:
-    """Return the content of a report. Its notes list missing input. `meant`: windows of the journal."""
+    """Return the content of a report. Its notes list missing input. `meant`: windows of the journal; `before`: the report that
+    this one replaces."""
+    before = before or LastReport()
     now = datetime.now(timezone.utc)
+    start = datetime.combine(day, time(), timezone.utc)
+    begin, end = span or (start, start + timedelta(days=1))
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
@@ -111,12 +131,14 @@ def read_content(
 
     def fill(name: str) -> None:
         say(f"{day}  {name}")
-        frame = _rows_of(lake, known[name], day)
+        frame = _rows_of(lake, known[name], day, begin)
         if frame is not None:
-            read[name] = _filled(known[name], frame)
+            read[name] = _filled(known[name], frame, begin)
 
     each(known, fill, lake.at_once)
     tables = {name: read[name] for name in known if name in read}
+    if "incidents" in tables:
+        tables["incidents"] = with_joined_incidents(tables["incidents"])
     names = account_names(lake.read_days("silver", "account_limits", [day]))
     tables = with_muted(tables, mutes, names, now)
     if "findings" in tables:
@@ -130,11 +152,14 @@ def read_content(
             for row in rows
             if present and row["fleet"] not in present.retired
         }
-        tables = with_causes(tables, failing, meant, now if present else None, expected)
+        tables = with_causes(tables, failing, meant, now if present else None, expected, before.taken)
     return {
         "format": FORMAT,
         "title": title,
         "day": str(day),
+        "begin": f"{begin:%Y-%m-%dT%H:%M:%SZ}",
+        "end": f"{min(end, now):%Y-%m-%dT%H:%M:%SZ}",
+        "last_report": before.generated,
         "generated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
         "account_names": names,
@@ -153,13 +178,67 @@ def account_names(limits: DataFrame | None) -> dict[str, str]:
     return {row["account"]: row["name"] for row in rows if count[row["fleet"], row["name"]] == 1}
 
 
-def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
+def with_joined_incidents(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of incidents, in which one that lasted over midnight is one row: gold has a row of each for each day."""
+    names = [name for name, _title, _kind in table["columns"]]
+    merged = ("begin", "end", "last", "seconds", "continues", "began_before")
+    at = {name: names.index(name) for name in merged}
+    key = [index for index, name in enumerate(names) if name not in at and name not in ("maintenance", "causes")]
+    open_rows: dict[str, list[Any]] = {}
+    rows: list[list[Any]] = []
+    for row in sorted(table["rows"], key=lambda row: str(row[at["begin"]])):
+        same = json.dumps([row[index] for index in key])
+        one = open_rows.pop(same, None) if row[at["began_before"]] else None
+        if one is None:
+            one = list(row)
+            rows.append(one)
+        else:
+            times = (one[at["begin"]], row[at["end"]] or row[at["last"]])
+            begin, until = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
+            one[at["seconds"]] = (until - begin).total_seconds()
+            for name in ("end", "last", "continues"):
+                one[at[name]] = row[at[name]]
+        if row[at["continues"]]:
+            open_rows[same] = one
+    rows.sort(key=lambda row: -(row[at["seconds"]] or 0))
+    return {**table, "rows": rows, "total": table["total"] - (len(table["rows"]) - len(rows))}
+
+
+def last_report(folder: Path) -> LastReport:
+    """Return when the report in a folder was generated, and the last snapshot of each fleet in it; nothing without a report that
+    can be read."""
+    try:
+        content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        taken = {row["fleet"]: row["taken"] for row in dicts(content, "fleets") if row["taken"]}
+        return LastReport(content["generated"], taken)
+    except (OSError, ValueError, KeyError, TypeError):
+        return LastReport()
+
+
+def _rows_of(lake: Lake, table: Table, day: date, begin: datetime) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
-    return lake.read_days(layer, name, [day - timedelta(days=back) for back in range(max(table.days, 1))])
+    back = (day - begin.date()).days + 1 if table.since else table.days
+    frame = lake.read_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
+    return _trend(frame) if frame is not None and table.name == "trend" else frame
 
 
-def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
+def _trend(counted: DataFrame) -> DataFrame:
+    """Return how many checks' failures there were in the last snapshot of each day, by severity."""
+    day = F.date_format("taken", "yyyy-MM-dd").alias("day")
+    last = (F.max_by(name, "taken").alias(name) for name in ("failed", "critical", "severity"))
+    by_check = counted.groupBy("fleet", day, "check").agg(*last)
+    less = F.col("failed") - F.col("critical")
+    return by_check.groupBy("fleet", "day").agg(
+        F.sum("critical").alias("critical"),
+        F.sum(F.when(F.col("severity") != "info", less).otherwise(0)).alias("warning"),
+        F.sum(F.when(F.col("severity") == "info", less).otherwise(0)).alias("info"),
+    )
+
+
+def _filled(table: Table, frame: DataFrame, begin: datetime | None = None) -> dict[str, Any]:
     wanted = frame.where(table.only) if table.only else frame
+    if table.since and begin is not None:
+        wanted = wanted.where(F.expr(table.since) >= F.timestamp_micros(F.lit(int(begin.timestamp()) * 1_000_000)))
     about = table.about
     if table.thinned:
         wanted, every = _thinned(wanted, table.most)

@@ -55,6 +55,21 @@
   const show = (value, kind) => (value === null || value === undefined ? "–" : (FORMAT[kind] || String)(value));
   // What stands between backticks, as in remedies, is code; a single backtick stays one.
   const coded = (text) => text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? el("code", null, part) : part));
+  // A command that can be copied, without the comment behind it: an interactive shell may not know comments.
+  function command(line) {
+    const [, plain, comment] = line.match(/^(.*?)(\s{2,}#\s.*)?$/s);
+    const code = el("code", null, plain);
+    const button = el("button", { type: "button", "aria-label": `copy ${plain}`, click: async () => {
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      let copied = false;
+      try { await navigator.clipboard.writeText(plain); copied = true; } catch { copied = document.execCommand("copy"); }
+      button.textContent = copied ? "copied" : "selected";
+    } }, "copy");
+    return el("div", { class: "command" }, el("pre", null, code, comment ? el("span", { class: "soft" }, comment) : null), button);
+  }
   const SEVERITIES = ["critical", "warning", "info"];
   const rank = (value, kind) => (kind === "severity" ? SEVERITIES.indexOf(value) : value);
 
@@ -78,13 +93,20 @@
   }
 
   // --- tables: sorted by their heads, filtered by text ---------------------------------------------------------------------------
-  function tableOf(name, only) {
+  // Columns that only programs read.
+  const HIDDEN = new Set(["shell", "hygiene", "began_before", "unavailable", "degraded"]);
+  // Columns of the root causes that the cause and its impact name.
+  const NAMED = new Set(["kind", "servers", "evidence"]);
+  // Names that are never broken into lines.
+  const WHOLE = new Set(["fleet", "domain", "cluster", "server", "check", "zone", "version", "leader", "meta_leader"]);
+  // `whole`: whether `only` selects all rows of a page, rather than those of one asset.
+  function tableOf(name, only, whole = !only, id = name) {
     const table = data.tables[name];
     const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
     const mine = table.rows.filter((row) => (fleet === null || at.fleet === undefined || row[at.fleet] === fleet) && (!only || only(row, at)));
     const reported = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
     const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
-      .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => reported(row[column.index])));
+      .filter((column) => !HIDDEN.has(column.key) && !(name === "causes" && NAMED.has(column.key)) && (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => reported(row[column.index])));
     const state = { sort: null, down: false, text: "", severity: null, most: PAGE };
     const body = el("tbody");
     const count = el("span", { class: "count", role: "status" });
@@ -111,7 +133,7 @@
         }).map(([row]) => row);
       }
       body.replaceChildren(...rows.slice(0, state.most).map((row) => el("tr", null, columns.map((column) => cell(row, column)))));
-      const left = only ? 0 : table.total - table.rows.length;
+      const left = whole ? table.total - table.rows.length : 0;
       count.textContent = `${rows.length.toLocaleString("en")} of ${mine.length.toLocaleString("en")} rows`
         + (left > 0 ? `; ${left.toLocaleString("en")} more are in ${table.beyond}` : "");
       more.hidden = rows.length <= state.most;
@@ -121,13 +143,19 @@
       if (value !== null && kind === "severity") {
         return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) ? value : ""}` }, value));
       }
-      if (key === "stream" && value && !only && at.account !== undefined) {
-        const open = () => showStream({ fleet: row[at.fleet], domain: row[at.domain] }, row[at.account], value);
-        return el("td", null, el("button", { type: "button", class: "link", click: open }, value));
+      const asset = (...of) => el("button", { type: "button", class: "link", click: () => showAsset(of) }, value);
+      if (key === "stream" && value && whole && at.account !== undefined) {
+        return el("td", null, asset("stream", row[at.fleet], row[at.domain], row[at.account], value));
       }
+      if (["server", "leader", "meta_leader"].includes(key) && value && whole) {
+        return el("td", { class: "k" }, asset("server", row[at.fleet], value));
+      }
+      if (key === "new") return el("td", null, value ? el("span", { class: "badge new" }, "new") : "");
       const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
-      const wide = ["text", "causes", "old", "new", "title", "evidence", "commands"].includes(key);
-      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null },
+      const wide = ["text", "causes", "old", "title", "impact", "evidence", "commands"].includes(key);
+      if (key === "title" && at.evidence !== undefined) return el("td", { class: "w" }, value, (row[at.evidence] || []).map((line) => el("div", { class: "soft" }, line)));
+      if (key === "commands" && row[at.shell]) return el("td", { class: "w" }, (value || []).map(command));
+      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : WHOLE.has(key) && show(value, kind).length < 40 ? "k" : null },
         ["commands", "remedy"].includes(key) ? coded(show(value, scaled)) : show(value, scaled));
     }
     const heads = columns.map((column) => {
@@ -141,7 +169,7 @@
         } }, column.title));
       return head;
     });
-    const filter = el("input", { type: "search", placeholder: "filter", "aria-label": `filter ${table.title}`, "data-table": name,
+    const filter = el("input", { type: "search", placeholder: "filter", "aria-label": `filter ${table.title}`, "data-table": id,
       input: (event) => { state.text = event.target.value; state.most = PAGE; draw(); } });
     const chips = name !== "findings" ? [] : SEVERITIES.map((severity) => {
       const chip = el("button", { type: "button", "aria-pressed": "false", click: () => {
@@ -152,24 +180,36 @@
       return chip;
     });
     draw();
-    return el("div", { "data-rows": name }, el("div", { class: "controls" }, filter, chips, count),
+    return el("div", { "data-rows": id }, el("div", { class: "controls" }, filter, chips, count),
       el("div", { class: "scroll" }, el("table", null, el("thead", null, el("tr", null, heads)), body)), more);
   }
 
-  // All that the report has of one stream.
-  function showStream(of, account, stream) {
-    // A table that has no such column is of one fleet, or of one domain.
-    const same = (row, at) => ["fleet", "domain"].every((key) => of[key] === undefined || at[key] === undefined || row[at[key]] === of[key])
-      && (at.stream === undefined ? row[at.scope] === "stream" && row[at.name] === `${account}/${stream}` : row[at.account] === account && row[at.stream] === stream);
+  // All rows of one asset: of ["stream", fleet, domain, account, stream], or ["server", fleet, server]. A table that has no column
+  // for the fleet or the domain is of a single one.
+  function showAsset([kind, of, ...names]) {
+    const is = (row, at, key, value) => value === null || value === undefined || at[key] === undefined || row[at[key]] === value;
+    const [domain, account, stream] = names;
+    const ofStream = (row, at) => is(row, at, "domain", domain) && (at.stream === undefined
+      ? row[at.scope] === "stream" && row[at.name] === `${account}/${stream}` : row[at.account] === account && row[at.stream] === stream);
+    const [server] = names;
+    const ofServer = (row, at) => ["server", "leader", "peer", "meta_leader"].some((key) => row[at[key]] === server)
+      || ["servers", "missing", "behind"].some((key) => Array.isArray(row[at[key]]) && row[at[key]].includes(server))
+      || (row[at.scope] === "server" && row[at.name] === server);
+    const same = (row, at) => is(row, at, "fleet", of) && (kind === "stream" ? ofStream : ofServer)(row, at);
     const parts = Object.entries(data.tables).map(([name, table]) => {
       const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
-      if (at.stream === undefined && at.scope === undefined || !table.rows.some((row) => same(row, at))) return null;
-      return [el("h3", null, table.title), tableOf(name, same)];
+      return table.shown !== false && table.rows.some((row) => same(row, at)) || name === "timeline" && table.rows.some((row) => same(row, at))
+        ? [el("h3", null, table.title), tableOf(name, same)] : null;
     });
-    const dialog = el("dialog", { "aria-label": `stream ${stream}`, close: () => dialog.remove() },
-      el("form", { method: "dialog", class: "controls" }, el("h2", null, `${account} / ${stream}`), el("button", null, "close")), parts.flat());
+    const title = kind === "stream" ? `${account} / ${stream}` : server;
+    document.querySelectorAll("dialog").forEach((other) => other.remove());
+    const dialog = el("dialog", { "aria-label": `${kind} ${title}`, close: () => { dialog.remove(); history.replaceState(null, "", "#"); } },
+      el("form", { method: "dialog", class: "controls" }, el("h2", null, title), el("button", null, "close")),
+      parts.some(Boolean) ? parts.flat() : el("p", null, `The report has no row of this ${kind}.`));
     document.body.append(dialog);
     dialog.showModal();
+    // The address leads to the asset again.
+    history.replaceState(null, "", `#${[kind, of, ...names].map((part) => encodeURIComponent(part ?? "")).join("/")}`);
   }
 
   // --- charts -----------------------------------------------------------------------------------------------------------------------
@@ -223,6 +263,31 @@
       { caption, kind: "count", left: 420 }), SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
   }
 
+  function trendChart() {
+    const rows = objects("trend");
+    const days = [...new Set(rows.map((row) => row.day))].sort();
+    if (days.length < 2) return null;
+    const sum = (day, severity) => rows.filter((row) => row.day === day).reduce((total, row) => total + (row[severity] || 0), 0);
+    const most = Math.max(...days.map((day) => SEVERITIES.reduce((total, severity) => total + sum(day, severity), 0)), 1);
+    const [width, height, left, bottom] = [1180, 170, 50, 26];
+    const step = (width - left) / Math.max(days.length, 7);
+    const y = (value) => height - bottom - (value / most) * (height - bottom - 18);
+    const drawn = days.map((day, index) => {
+      let from = 0;
+      const x = left + index * step + 4;
+      const parts = SEVERITIES.map((severity) => {
+        const value = sum(day, severity);
+        from += value;
+        return value ? svg("rect", { x, y: y(from), width: Math.min(step - 8, 60), height: Math.max(y(from - value) - y(from), 1), fill: `var(--${severity})` },
+          svg("title", null, `${day}: ${value} ${severity}`)) : null;
+      });
+      return svg("g", null, parts, svg("text", { x, y: y(from) - 4, class: "soft" }, show(from, "count")), svg("text", { x, y: height - 8, class: "soft" }, day.slice(5)));
+    });
+    const caption = "Failed checks in the last snapshot of each day";
+    return figure(caption, canvas(width, height, caption, svg("line", { x1: left, x2: width, y1: y(0), y2: y(0), class: "axis" }), drawn),
+      SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
+  }
+
   // The domain is there only where there are several.
   const place = (row) => [row.cluster, row.domain && `(${row.domain})`].filter(Boolean).join(" ");
   const MEASURES = [["stream_leaders", "count", "streams led"], ["consumer_leaders", "count", "consumers led"], ["replicas", "count", "replicas"],
@@ -274,7 +339,8 @@
       const axis = { stroke: paint("--soft"), grid: { stroke: paint("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
       const holder = el("div", { class: "plot", role: "img", "aria-label": caption });
       new uPlot({ width: 376, height: 150, legend: { show: false }, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"), cursor: { sync: { key: "activity" }, y: false },
-        scales: { y: { range: (_plot, _least, most) => [0, most * 1.05 || 1] } },
+        // A single hour is a point in the middle.
+        scales: { x: { range: (_plot, least, most) => (least === most ? [least - 3600, most + 3600] : [least, most]) }, y: { range: (_plot, _least, most) => [0, most * 1.05 || 1] } },
         axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((value) => show(value, kind)) }],
         series: [{}, ...names.map((name, index) => ({ label: name, stroke: paint(`--s${(index % COLORS) + 1}`), width: 1.5, points: { size: 4 } }))],
       }, [hours, ...lines], holder);
@@ -422,35 +488,95 @@
     return el("div", { class: "tiles", id: "summary" }, made.map(tile));
   }
 
-  const CHARTS = { findings: findingsChart, activity: activityChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
-  function draw() {
-    const parts = [];
-    // The worst three causes that are more than a note, as in shape.py.
-    const steps = objects("causes").filter((row) => row.severity !== "info").slice(0, 3);
-    const step = (row) => el("li", null, el("b", null, fleets.length > 1 ? `${row.fleet}: ${row.title}` : row.title),
-      row.commands.map((command) => el("div", null, coded(command))));
+  const CHARTS = { findings: findingsChart, activity: activityChart, load: balanceChart, usage: growthChart, timeline: leadershipChart,
+    incidents: incidentsChart, trend: trendChart };
+  const hygiene = new Set(data.hygiene || []);
+  const isHygiene = (row, at) => (at.hygiene === undefined ? hygiene.has(row[at.check]) : row[at.hygiene]);
+  const isFault = (row, at) => !isHygiene(row, at);
+  // A section is a table, or one with a name, a filter and a text of its own.
+  const TABS = [
+    ["now", "Now", [["causes", "causes", isFault], ["findings", "findings", isFault], "fixed", "muted"]],
+    ["hygiene", "Hygiene", [["hygiene-causes", "causes", isHygiene, "Configuration, redundancy and backups: no outage, but worth a fix."],
+      ["hygiene-findings", "findings", isHygiene], "unknown", "backups", "checks"]],
+    ["capacity", "Capacity", ["usage", "capacity", "headroom", "load", "balance", "accounts"]],
+    ["assets", "Assets", ["fleets", "servers", "streams", "consumer_lag", "divergence", "availability"]],
+    ["history", "History", ["trend", "activity", "incidents", "restarts", "storms", "timeline", "leadership", "changes"]],
+  ];
+  const parsed = (section) => (Array.isArray(section) ? section : [section, section]);
+
+  function doNow() {
+    // The worst three causes that are more than a note or a matter of hygiene, as in shape.py.
+    const urgent = objects("causes").filter((row) => row.severity !== "info");
+    const steps = urgent.filter((row) => row.severity === "critical" || !row.hygiene).slice(0, 3);
+    const more = urgent.filter((row) => row.severity === "critical" && !steps.includes(row)).length;
+    const step = (row) => el("li", { class: row.severity }, el("h3", null, fleets.length > 1 ? `${row.fleet}: ${row.title}` : row.title),
+      el("p", { class: "about" }, el("span", { class: `badge ${row.severity}` }, row.severity), " ", row.new ? [el("span", { class: "badge new" }, "new"), " "] : null,
+        row.impact, row.since ? ` Open since ${moment(row.since)}.` : null),
+      row.shell ? row.commands.map(command) : row.commands.map((text) => el("p", { class: "advice" }, coded(text))));
     const nothing = () => el("p", null, "No finding requires immediate action.", objects("unknown").length ? " Unknown results may: see " : null,
       objects("unknown").length ? el("a", { href: "#unknown" }, "reasons for unknown results") : null);
-    parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), steps.length ? el("ol", null, steps.map(step)) : nothing()));
-    parts.push(tiles());
-    if (data.notes.length) parts.push(el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))));
-    const links = [];
-    for (const [name, table] of Object.entries(data.tables)) {
-      const chart = CHARTS[name] ? CHARTS[name]() : null;
-      if (!chart && (!table.shown || !table.rows.length)) continue;
-      links.push(el("a", { href: `#${name}` }, table.title));
-      parts.push(el("section", { id: name }, el("h2", null, table.title), el("p", { class: "about" }, table.about), chart,
-        table.shown && table.rows.length ? tableOf(name) : null));
+    return el("section", { id: "do-now" }, el("h2", null, "Do now"), steps.length ? el("ol", null, steps.map(step)) : nothing(),
+      more ? el("p", { class: "about" }, `${more} more critical: see `, el("a", { href: "#causes" }, "root causes"), ".") : null);
+  }
+
+  function sectionOf([id, name, only, about]) {
+    const table = data.tables[name];
+    if (!table) return null;
+    const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
+    const rows = table.shown && table.rows.some((row) => (!only || only(row, at)) && (fleet === null || at.fleet === undefined || row[at.fleet] === fleet));
+    const chart = CHARTS[id] ? CHARTS[id]() : null;
+    if (!chart && !rows) return null;
+    return el("section", { id }, el("h2", null, table.title), el("p", { class: "about" }, about || table.about), chart, rows ? tableOf(name, only, true, id) : null);
+  }
+
+  let open = "now";
+  const built = new Set();
+  const panel = (id) => document.getElementById(`tab-${id}`);
+  function build(id) {
+    if (built.has(id)) return;
+    built.add(id);
+    const sections = TABS.find(([tab]) => tab === id)[2].map(parsed).map(sectionOf).filter(Boolean);
+    const links = sections.map((section) => el("a", { href: `#${section.id}` }, section.querySelector("h2").textContent));
+    const notes = data.notes.length ? el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))) : null;
+    panel(id).replaceChildren(...(id === "now" ? [doNow(), tiles(), ...(notes ? [notes] : [])] : []),
+      el("nav", { "aria-label": "Sections" }, links), ...(sections.length ? sections : [el("p", null, "Nothing to show.")]));
+  }
+  function select(id) {
+    open = id;
+    for (const [other] of TABS) {
+      panel(other).hidden = other !== id;
+      document.getElementById(`to-${other}`).setAttribute("aria-selected", String(other === id));
     }
-    document.getElementById("main").replaceChildren(...parts);
-    const select = fleets.length < 2 ? null : el("label", null, "fleet ", el("select", { id: "fleet", change: (event) => {
+    build(id);
+  }
+  function follow() {
+    const [first, ...rest] = location.hash.slice(1).split("/").map(decodeURIComponent);
+    if (["stream", "server"].includes(first)) showAsset([first, ...rest.map((part) => part || null)]);
+    const tab = TABS.find(([id, , sections]) => (first === "tab" && id === rest[0]) || sections.some((section) => parsed(section)[0] === first));
+    if (!tab) return;
+    select(tab[0]);
+    document.getElementById(first)?.scrollIntoView();
+  }
+  function draw() {
+    built.clear();
+    document.getElementById("main").replaceChildren(...TABS.map(([id]) => el("div", { id: `tab-${id}`, role: "tabpanel", "aria-labelledby": `to-${id}` })));
+    const count = (id) => (id === "hygiene" && data.tables.causes ? objects("causes").filter((row) => row.hygiene).length : 0);
+    const tabs = TABS.map(([id, title]) => el("button", { type: "button", role: "tab", id: `to-${id}`, "aria-controls": `tab-${id}`, click: () => select(id) },
+      count(id) ? `${title} (${count(id)})` : title));
+    const choice = fleets.length < 2 ? null : el("label", null, "fleet ", el("select", { id: "fleet", change: (event) => {
       fleet = event.target.value || null;
       draw();
     } }, el("option", { value: "" }, "all"), fleets.map((name) => fill(el("option", { value: name }, name), name === fleet ? { selected: "" } : {}, []))));
-    document.getElementById("contents").replaceChildren(...links, ...(select ? [select] : []));
+    document.getElementById("contents").replaceChildren(el("div", { role: "tablist" }, tabs), ...(choice ? [choice] : []));
+    select(open);
   }
-  document.getElementById("when").textContent = `${data.day}, made ${moment(data.generated)} UTC. Times are UTC.`;
+  addEventListener("hashchange", follow);
+  addEventListener("beforeprint", () => TABS.forEach(([id]) => build(id)));
+  document.getElementById("when").textContent = (data.begin ? `${moment(data.begin)} to ${moment(data.end)}` : data.day)
+    + `; daily tables of ${data.day}; generated ${moment(data.generated)}. `
+    + (data.last_report ? `New: since the report of ${moment(data.last_report)}. ` : "") + "Times are UTC.";
   draw();
+  follow();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   document.documentElement.dataset.ready = "true";
 })().catch((error) => {

@@ -13,7 +13,7 @@ import html
 import json
 from importlib.resources import files
 
-from jetstream_insights.report.shape import BY_NAME, Content
+from jetstream_insights.report.shape import BY_NAME, HYGIENE, Content
 
 
 def packed(content: Content) -> str:
@@ -26,7 +26,8 @@ def packed(content: Content) -> str:
         }
         for name, table in content["tables"].items()
     }
-    text = json.dumps({**content, "tables": tables}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    shown = {**content, "tables": tables, "hygiene": sorted(HYGIENE)}
+    text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 

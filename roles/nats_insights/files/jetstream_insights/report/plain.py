@@ -18,7 +18,7 @@ _MOST = 20
 #: The tables and columns of the summary.
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
-    "causes": ("severity", "title", "findings", "commands"),
+    "causes": ("severity", "new", "title", "impact", "since", "findings", "commands"),
     "findings": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer"),
     "fixed": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer", "since", "taken"),
     "muted": ("severity", "check", "text", "server", "account", "stream", "consumer", "reason", "until"),
@@ -98,6 +98,8 @@ def _lines(content: Content) -> Iterator[str]:
         yield from ("", "## Do now", "")
     for number, step in enumerate(steps, 1):
         yield f"{number}. {quoted(step_title(content, step))}"
+        if step["impact"]:
+            yield f"   {quoted(step['impact'])}"
         yield from (f"   - {quoted(command)}" for command in step["commands"])
     for note in content["notes"]:
         yield from ("", quoted(note))

@@ -47,6 +47,8 @@ class Table:
     their order, as Spark SQL; rows beyond `most` are left out, and their number is reported. `whole`: only the page leaves them
     out. `thinned`: beyond `most` rows only every second, third, … hour is kept. `days`: days of history; 0: the report's day.
     `shown`: whether it is shown as a table, not only as a chart.
+    `since`: for a table of events, Spark SQL for the end of an event: the report has all events of its span, also those of
+    earlier days.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Table:
     thinned: bool = False
     days: int = 0
     shown: bool = True
+    since: str = ""
 
 
 def _of(form: str, **named: str) -> tuple[Column, ...]:
@@ -122,10 +125,13 @@ TABLES: tuple[Table, ...] = (
         (
             _FLEET,
             *_of("severity", severity="severity"),
-            *_of("text", kind="kind", title="cause"),
+            *_of("flag", new="new"),
+            *_of("text", kind="kind", title="cause", impact="impact"),
+            *_of("time", since="open since"),
             *_of("list", servers="servers"),
-            *_of("count", findings="findings"),
+            *_of("count", unavailable="unavailable", degraded="degraded", findings="findings"),
             *_of("list", evidence="evidence", commands="remedies"),
+            *_of("flag", shell="commands", hygiene="hygiene"),
         ),
     ),
     Table(
@@ -133,7 +139,7 @@ TABLES: tuple[Table, ...] = (
         "Findings",
         "Open problems.",
         "findings.findings",
-        (*_FOUND, *_of("time", since="since", taken="seen"), *_of("text", remedy="remedy")),
+        (*_FOUND, *_of("time", since="open since", taken="seen"), *_of("text", remedy="remedy")),
         _WORST_FIRST,
         only="state = 'open' AND result = 'fail'",
         most=5000,
@@ -148,6 +154,21 @@ TABLES: tuple[Table, ...] = (
         ("taken DESC", *_WORST_FIRST),
         only="state = 'fixed'",
         most=1000,
+        since="taken",
+    ),
+    Table(
+        "trend",
+        "Trend",
+        "Failed checks in the last snapshot of each day, by severity.",
+        "findings.findings_summary",
+        (
+            _FLEET,
+            *_of("text", day="day"),
+            *_of("count", critical="critical", warning="warning", info="info"),
+        ),
+        ("fleet", "day"),
+        days=14,
+        shown=False,
     ),
     Table(
         "muted",
@@ -346,6 +367,7 @@ TABLES: tuple[Table, ...] = (
         only="kind = 'meta' OR state <> 'ok' OR run > 1 OR `before` IS NULL",
         most=8000,
         shown=False,
+        since="`end`",
     ),
     Table(
         "leadership",
@@ -378,6 +400,7 @@ TABLES: tuple[Table, ...] = (
             *_of("flag", maintenance="maintenance"),
         ),
         ("`begin`",),
+        since="`end`",
     ),
     Table(
         "incidents",
@@ -391,11 +414,12 @@ TABLES: tuple[Table, ...] = (
             *_of("text", server="server"),
             *_of("time", begin="from", end="to", last="last seen"),
             *_of("seconds", seconds="lasted"),
-            *_of("flag", continues="continues", maintenance="maintenance"),
+            *_of("flag", began_before="from the day before", continues="continues", maintenance="maintenance"),
             *_of("list", causes="candidates"),
         ),
         ("seconds DESC",),
         most=2000,
+        since="coalesce(`end`, last)",
     ),
     Table(
         "restarts",
@@ -411,6 +435,7 @@ TABLES: tuple[Table, ...] = (
             *_of("flag", maintenance="maintenance"),
         ),
         ("start",),
+        since="start",
     ),
     Table(
         "availability",
@@ -536,9 +561,25 @@ TABLES: tuple[Table, ...] = (
         ),
         ("taken DESC",),
         most=1000,
+        since="taken",
     ),
 )
 BY_NAME = {table.name: table for table in TABLES}
+
+#: Checks of configuration, redundancy and backups, whose findings are not outages. The page shows them in a tab.
+HYGIENE = frozenset(
+    {
+        *(f"ACCOUNTS_{number}" for number in (103, 104, 105, 106, 107)),
+        *(f"BACKUP_{number}" for number in (101, 103, 104, 106)),
+        *(f"CLUSTER_{number}" for number in ("002", "003", "004", 102, 103, 104, 110, 111)),
+        *(f"CONSUMER_{number}" for number in (109, 114, 116, 205)),
+        *(f"HOST_{number}" for number in (101, 102, 103, 104)),
+        *("GATEWAY_103", "JETSTREAM_002", "LEAF_001", "META_101", "META_109"),
+        *(f"SERVER_{number}" for number in ("002", "006", "007", "008", 101, 102, 103, 104, 105, 109, 111, 112, 113)),
+        *(f"SERVER_{number}" for number in (116, 117, 118, 120, 206)),
+        *(f"STREAM_{number}" for number in (103, 108, 109, 110, 111, 113, 114, 116, 118, 123, 124, 205, 210)),
+    }
+)
 
 #: The content of report.json.
 Content = Mapping[str, Any]
@@ -602,8 +643,9 @@ SEVERITIES = ("critical", "warning", "info")
 
 
 def first_steps(content: Content) -> list[dict[str, Any]]:
-    """Return the causes to begin with: the worst three above the severity info."""
-    return [row for row in dicts(content, "causes") if row["severity"] != "info"][:3]
+    """Return the causes to begin with: the worst three above the severity info, without warnings in the tab Hygiene."""
+    urgent = (row for row in dicts(content, "causes") if row["severity"] != "info")
+    return [row for row in urgent if row["severity"] == "critical" or not row["hygiene"]][:3]
 
 
 def step_title(content: Content, step: Mapping[str, Any]) -> str:
