@@ -103,6 +103,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
     ),
     "capability": (
         Row("Login as an ordinary user with a sudo password", RAN, "`make test-lab`; as root in the nightly tests"),
+        Row("Rotations, `replace`, `rescue` and others as that user", RAN, "`tests/lab/test_operations.py`, nightly"),
         Row("The minimal sudo rules of [security](security.md)", RAN, "`make test-lab`"),
         Row("Backups as a user of their own, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
         Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
