@@ -513,19 +513,22 @@ def test_a_consumer_with_a_filter_is_measured_in_its_own_messages(spark: SparkSe
 
 
 def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession) -> None:
-    """Between two snapshots n1 gets a JetStream domain and a version that writes more fields of a configuration and reports
-    other times of creation. One consumer is recreated."""
+    """Between two snapshots n1 gets a JetStream domain, a zone and a version that writes more fields of a configuration and
+    reports other times of creation. An account gets another name, and one consumer is recreated."""
     second = NOON + timedelta(minutes=10)
     old, new = (
         '{"name":"S","max_msgs":-1}',
         '{"name":"S","max_msgs":5,"allow_msg_ttl":false,"metadata":{"_nats.ver":"2.15.1"}}',
     )
     seen: list[tuple[str, str, str, str, datetime | None, list[dict[str, str] | None]]] = [
-        ("server", "", "", "", None, [{"domain": ""}, {"domain": "hub"}]),
+        ("server", "", "", "", None, [{"domain": "", "tags": '["az:a"]'}, {"domain": "hub", "tags": '["az:b"]'}]),
+        ("account", "edge", "", "", None, [{"name": "OLD"}, {"name": "NEW"}]),
         ("stream", "", "S", "", NOON - timedelta(days=1), [{"config": "1"}, None]),
         ("account", "", "", "", None, [{"name": "A"}, None]),
         ("account", "hub", "", "", None, [None, {"name": "A"}]),
         ("stream", "edge", "S", "", NOON, [{"config": "1"}, {"config": "2"}]),
+        # The hash of an older program covered fields without effect.
+        ("stream", "edge", "SAME", "", NOON, [{"config": "3"}, {"config": "4"}]),
         ("consumer", "edge", "S", "upgraded", NOON, [{"config": "1"}, {"config": "1"}]),
         ("consumer", "edge", "S", "again", NOON, [{"config": "1"}, {"config": "1"}]),
     ]
@@ -545,6 +548,7 @@ def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession
                 )  # fmt: skip
     for snapshot, config in (("s1", old), ("s2", new)):
         streams.append(("F", snapshot, "edge", "A", "S", config))
+        streams.append(("F", snapshot, "edge", "A", "SAME", config.replace('"max_msgs":5', '"max_msgs":-1')))
     key = "fleet string, snapshot string, domain string, account string, stream string"
     found = changes(
         spark.createDataFrame(rows, schema(columns.STATES)),
@@ -554,7 +558,9 @@ def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession
     )
     shown = found.select("object", "server", "consumer", "what", "field").collect()
     assert sorted(tuple(row) for row in shown) == [
+        ("account", "", "", "config", "name"),
         ("consumer", "", "again", "recreated", "created"),
+        ("server", "n1", "", "config", "tags"),
         ("server", "n1", "", "domain", "domain"),
         ("stream", "", "", "config", "max_msgs"),
     ]

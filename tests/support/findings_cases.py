@@ -51,6 +51,8 @@ GOLD = {
     "advisories": "fleet string, taken timestamp, time timestamp, account string, stream string, consumer string, server string, "
     "cluster string, kind string, dropped bigint, stream_seq bigint",
     "restarts": "fleet string, day date, server string, taken timestamp, maintenance boolean",
+    "changes": "fleet string, day date, taken timestamp, "
+    + ", ".join(f"{name} string" for name in ("object", "account", "stream", "field", "what")),
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
@@ -450,6 +452,9 @@ def _gold() -> Rows:
                 "causes": [{"cause": "server_missing", "server": "n9", "at": reported(at(2)), "detail": ""}],
             }
         ],
+        "changes": [
+            key | {"taken": reported(at(3)), "object": "server", "what": "reload", "field": "config_load_time"}
+        ],
         "storms": [
             key
             | {
@@ -597,7 +602,7 @@ def case(
 _MADE_OF = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
-        *("leadership", "incidents", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
+        *("leadership", "incidents", "changes", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
     ),
     "raftz": ("raft_groups",),
     "routez": ("routes",),
@@ -649,11 +654,12 @@ def _mirror(**values: Any) -> Row:
     return {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}
 
 
-def _in_burst(behind: int) -> Callable[[int], Row]:
-    """Return the state of a stream `behind` seconds before the last answer: a year old, with 5,000 messages a second."""
+def _in_burst(behind: int, rate: int = 5000) -> Callable[[int], Row]:
+    """Return the state of a stream `behind` seconds before the last answer: a year old, with 72 million more messages in each
+    snapshot, at this rate."""
     return lambda step: {
         "first_ts": reported(END - timedelta(days=365)),
-        "last_seq": 30_000_000 + 72_000_000 * step - 5000 * behind,
+        "last_seq": 30_000_000 + 72_000_000 * step - rate * behind,
     }
 
 
@@ -884,7 +890,7 @@ CASES: dict[str, Case] = {
     "STREAM_213": case("stream_replicas", {"last_seq": 0}, where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_203": case("streams", lambda step: _leaderless() if step == 2 else {}),
     "STREAM_204": case("streams", {"members": ["n1", "n2", "n3", "n4"]}),
-    "STREAM_205": case("streams", lambda step: {"config_hash": str(step // 3)}),
+    "STREAM_205": case("changes", {"object": "stream", "account": "A", "stream": "S", "what": "config"}),
     "STREAM_206": case("stream_replicas", {**_mirror(lag=500), "last_seq": 100}, where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_209": case(
         "stream_replicas",
@@ -976,11 +982,11 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         (change("streams", {"leader": None, "leaders": [], "views": ["n9"], "peers": None}, stream="S"),),
         {code: ("unknown", {"stream": "S"}) for code in ("STREAM_101", "STREAM_104", "STREAM_105", "STREAM_106")},
     ),
-    "a replica that did not tell": (
+    "a replica that did not report": (
         (Drop("stream_replicas", {"stream": "S", "server": "n3"}),),
         {code: ("unknown", {"stream": "S"}) for code in ("JETSTREAM_001", "STREAM_117", "STREAM_116")},
     ),
-    "the meta leader did not tell": (
+    "the meta leader did not report": (
         (Drop("servers", {"server": "n1"}),),
         {code: ("unknown", {}) for code in ("META_102", "META_106", "META_107")},
     ),
@@ -1161,6 +1167,16 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {f"RAFT_20{number}": ("unknown", {}) for number in (1, 2, 3)},
     ),
+    "a stream's Raft group votes again and again": (
+        (
+            change(
+                "raft_groups",
+                lambda step: {"account": "A", "raft_group": "S-S", "term": 7 + 9 * step},
+                server="n1",
+            ),
+        ),
+        {"RAFT_201": ("fail", {"server": "n1", "name": "stream S"})},
+    ),
     "a replica differs since yesterday": (
         (change("divergence", {"compared": 1, "in_a_row": 5, "diverged": True, "messages": 1800}, server="n2"),),
         {"STREAM_207": ("fail", {"server": "n2"})},
@@ -1204,6 +1220,19 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             change("consumers", lambda step: {"delivered_stream_seq": 30_000_000 + 72_000_000 * step}),
         ),
         {"JETSTREAM_001": ("pass", {"stream": "S"}), "CONSUMER_111": ("pass", {"consumer": "worker"})},
+    ),
+    "a burst while the collector's clock was set to later": (
+        (
+            # The 72 million messages came in 20 minutes instead of four hours.
+            change("snapshots", lambda step: {"clock_offset_median": -(4 * 3600 - 1200.0) * (step == LAST)}),
+            *(
+                change("stream_replicas", values, stream="S", server=server)
+                for server, behind in (("n1", 0), ("n2", 10), ("n3", 5))
+                for values in (_in_burst(behind, 60_000), _answered(behind))
+            ),
+            change("streams", _in_burst(10, 60_000), stream="S"),
+        ),
+        {"JETSTREAM_001": ("pass", {"stream": "S"})},
     ),
     "the last snapshot shows less": (
         (

@@ -51,12 +51,6 @@ def _any(name: str, value: Column) -> dict[str, Over]:
     return {name: _by(F.bool_or, name, value, F.bool_or)}
 
 
-def _different(name: str, value: str) -> dict[str, Over]:
-    """Return the number of distinct values."""
-    from_hours = F.size(F.array_distinct(F.flatten(F.collect_list(name))))
-    return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, from_hours)}
-
-
 def _creations() -> dict[str, Over]:
     """Return the number of creations of an asset. Servers that recovered a consumer of 2.10 report times that differ by some
     milliseconds: times within a second count as the same."""
@@ -167,7 +161,6 @@ def _of_streams() -> dict[str, Over]:
         **_last("retention"),
         **_most("consumers_most", "consumer_count"),
         **_creations(),
-        **_different("configurations", "config_hash"),
         **_least("kept_from_least", _kept_from()),
         **_by_most("kept_from_most", _kept_from()),
         **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
@@ -226,7 +219,7 @@ KEPT = {
     "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
     f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
-    "creations array<timestamp>, configurations array<string>, kept_from_least bigint, kept_from_most bigint, "
+    "creations array<timestamp>, kept_from_least bigint, kept_from_most bigint, "
     "moving bigint, seq_first bigint, seq_last bigint",
     "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
     "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "

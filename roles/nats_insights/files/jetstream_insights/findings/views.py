@@ -10,7 +10,7 @@ a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, Field
@@ -67,14 +67,17 @@ _SEQUENCES = {"streams": (STREAM, "last_seq"), "consumers": (CONSUMER, "delivere
 def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
     """Return the messages per second (`now_rate`) that each stream stored, and each consumer delivered, from `before` to
     `snapshot` in the rows of `pairs`, for the snapshot in the column `name`. A burst is far above the mean rate of a stream."""
+    # The time between two snapshots by the servers' clocks, because the collector's may have been set in between.
+    offset = F.coalesce("clock_offset_median", F.lit(0.0)) * F.lit(1e6)
+    clock = tables["snapshots"].select(*_MOMENT, (F.unix_micros("taken") + offset).alias("moment"))
     both_sides = pairs.select(
         "fleet", F.col(name).alias("judged"), F.explode(F.array("before", "snapshot")).alias("snapshot")
-    )
+    ).join(clock, [*_MOMENT])
     found = {}
     for table, (key, sequence) in _SEQUENCES.items():
         both = tables[table].join(F.broadcast(both_sides), [*_MOMENT])
         rise = F.max(sequence) - F.min(sequence)
-        rate = F.try_divide(rise, seconds(F.min("taken"), F.max("taken"))).alias("now_rate")
+        rate = F.try_divide(rise * F.lit(1e6), F.max("moment") - F.min("moment")).alias("now_rate")
         found[f"rates of {table}"] = both.groupBy("fleet", F.col("judged").alias("snapshot"), *key).agg(rate)
     return found
 
@@ -313,18 +316,20 @@ def meta_members(tables: Tables) -> DataFrame:
 
 def raft_groups(tables: Tables) -> DataFrame:
     queues = F.greatest("ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len")
-    key = [*_MOMENT, *ACCOUNT, "raft_group"]
+    replicas = tables["stream_replicas"], tables["consumer_replicas"]
+    return _now(_with_assets(tables["raft_groups"], *replicas, _MOMENT).withColumn("queue", queues))
+
+
+def _with_assets(groups: DataFrame, streams: DataFrame, consumers: DataFrame, of: Sequence[str]) -> DataFrame:
+    """Add the `name` of each Raft group: the stream or consumer in these rows, otherwise its id. `of`: the columns that
+    the rows share besides account and group."""
+    key = [*of, *ACCOUNT, "raft_group"]
     assets = (
-        tables[table].select(*key, F.concat(F.lit(f"{kind} "), F.concat_ws("/", *names)).alias("asset"))
-        for table, kind, *names in (
-            ("stream_replicas", "stream", "stream"),
-            ("consumer_replicas", "consumer", "stream", "consumer"),
-        )
+        rows.select(*key, F.concat(F.lit(f"{kind} "), F.concat_ws("/", *names)).alias("asset"))
+        for rows, kind, *names in ((streams, "stream", "stream"), (consumers, "consumer", "stream", "consumer"))
     )
     named = reduce(DataFrame.unionByName, assets).groupBy(*key).agg(F.min("asset").alias("asset"))
-    known = tables["raft_groups"].join(named, key, "left")
-    # If no server reports the asset of a group, only the group's id is known.
-    return _now(known.withColumn("name", F.coalesce("asset", "raft_group")).withColumn("queue", queues))
+    return groups.join(named, key, "left").withColumn("name", F.coalesce("asset", "raft_group"))
 
 
 # --- streams and consumers ------------------------------------------------------------------------------------------------
@@ -846,6 +851,17 @@ def stream_periods(tables: Tables) -> DataFrame:
     return over_time(tables, "streams")
 
 
+def stream_edits(tables: Tables) -> DataFrame:
+    """Return the streams with the fields of their configurations that were changed, and `created` if they were recreated."""
+    edited = F.col("what").isin("config", "recreated")
+    changed = tables["changes"].where((F.col("object") == "stream") & edited)
+    by_stream = changed.groupBy("fleet", *STREAM).agg(
+        F.count(F.lit(1)).alias("edits"), F.array_sort(F.collect_set("field")).alias("fields")
+    )
+    known = stream_periods(tables).join(by_stream, ["fleet", *STREAM], "left")
+    return known.withColumn("edits", F.coalesce("edits", F.lit(0)))
+
+
 def origin_periods(tables: Tables) -> DataFrame:
     """Return the lag of streams that mirror or source others over the period, also in seconds (`seconds_behind`)."""
     reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
@@ -937,7 +953,8 @@ def consumer_periods(tables: Tables) -> DataFrame:
 
 
 def raft_periods(tables: Tables) -> DataFrame:
-    return over_time(tables, "raft_groups").withColumnRenamed("raft_group", "name")
+    streams, consumers = _last_rows(tables, "streams", "consumers")
+    return _with_assets(over_time(tables, "raft_groups"), streams, consumers, ["fleet"])
 
 
 # --- from gold: tables of a day, with information from previous days -------------------------------------------------------
@@ -950,14 +967,16 @@ def leadership(tables: Tables) -> DataFrame:
     return lasting.withColumn("consumer", F.nullif("consumer", F.lit("")))
 
 
+def _last_rows(tables: Tables, *names: str) -> list[DataFrame]:
+    """Return the rows of some tables in the last snapshot of each fleet."""
+    last = F.broadcast(tables["snapshots"].groupBy("fleet").agg(F.max("snapshot").alias("snapshot")))
+    return [tables[name].join(last, [*_MOMENT], "left_semi") for name in names]
+
+
 def outages(tables: Tables) -> DataFrame:
     """Return the streams that had no leader at some time of the day, with whether the last snapshot still shows them."""
-    last = tables["snapshots"].groupBy("fleet").agg(F.max("snapshot").alias("snapshot"))
-    reported = (
-        tables["streams"]
-        .join(F.broadcast(last), [*_MOMENT], "left_semi")
-        .select("fleet", *STREAM, F.lit(True).alias("reported"))
-    )
+    (rows,) = _last_rows(tables, "streams")
+    reported = rows.select("fleet", *STREAM, F.lit(True).alias("reported"))
     lost = tables["incidents"].where("kind = 'stream' AND incident = 'no_leader'").drop("server", "consumer")
     latest = lost.groupBy("fleet", *STREAM).agg(F.max_by(F.struct("begin", "continues", "causes"), "begin").alias("of"))
     known = latest.select("fleet", *STREAM, "of.*").join(reported, ["fleet", *STREAM], "left")
@@ -1032,6 +1051,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         snapshot_periods,
         meta_periods,
         stream_periods,
+        stream_edits,
         origin_periods,
         consumer_periods,
         raft_periods,
