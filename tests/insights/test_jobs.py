@@ -46,8 +46,11 @@ def test_lake_of_a_different_program_is_not_changed(
 def test_tables_of_an_older_format_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path))
     lake.repoint("silver", HOUR, {"format": 0, "run": "r", "inputs": []})
-    with pytest.raises(LakeError, match="2026-11-21 18:00 has the older format 0"):
+    with pytest.raises(LakeError, match=r"of silver of 2026-11-21 18:00.*`silver --from 2026-11-21 --to 2026-11-22`"):
         lake.read("silver", "streams", [HOUR])
+    lake.repoint("gold", HOUR.date(), {"format": 0, "run": "r", "inputs": []})
+    with pytest.raises(LakeError, match=r"of gold of 2026-11-21 have.*`gold --from .*_published/date=2026-11-21.json"):
+        lake.read_days("gold", "streams", [HOUR.date()])
 
 
 def test_pointers_of_old_days_are_not_read(

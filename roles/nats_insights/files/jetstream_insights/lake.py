@@ -387,10 +387,21 @@ class Lake:
         for day in selected_days:
             pointer = self.pointer(layer, day)
             if pointer and pointer["format"] < _FORMATS[layer]:
-                raise LakeError(f"{layer} of {day} has the older format {pointer['format']}: run its job again")
+                raise self._older(layer, day, pointer)
             if pointer and self.files.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
                 paths.append(f"{self.uri}/{name}")
         return self._rows(layer, table, *paths) if paths else None
+
+    def _older(self, layer: str, when: date, pointer: Mapping[str, Any]) -> LakeError:
+        """Return the refusal of tables that an older version wrote, with the command that replaces them."""
+        *_, job = (part for part in layer.split("/") if not part.startswith("_"))
+        moment = f"{when:%Y-%m-%d %H}:00" if isinstance(when, datetime) else f"{when}"
+        day = _day(when)
+        return LakeError(
+            f"the tables of {layer} of {moment} have the format {pointer['format']} of an older version. Run `{job} --from {day} "
+            f"--to {day + timedelta(days=1)}`; if their source has expired, remove "
+            f"{self.uri}/{layer}/_published/{place(when)}.json"
+        )
 
     def _rows(self, layer: str, table: str, *paths: str, as_written: bool = False) -> DataFrame:
         if as_written:
@@ -413,9 +424,7 @@ class Lake:
         for hour in selected_hours:
             pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < _FORMATS[published]:
-                raise LakeError(
-                    f"{layer} of {hour:%Y-%m-%d %H}:00 has the older format {pointer['format']}: run its job again"
-                )
+                raise self._older(published, hour, pointer)
             if published == "silver" and hour.date() not in compacted:
                 compacted[hour.date()] = self.compacted(hour)
             home = home_folder(hour, pointer, compacted.get(hour.date(), {})) if pointer else ""
