@@ -11,8 +11,8 @@ from support.truth import SERVER_FAULTS, STREAM_FAULTS, Score, judged, planted
 
 def test_a_false_finding_and_a_missed_one_are_counted() -> None:
     truth = planted(servers=20)
-    must = [about for part in truth.parts for about in part.must()]
-    names = dict.fromkeys(("server", "account", "stream", "consumer", "name"), "")
+    must = [*truth.must()]
+    names = dict.fromkeys(("fleet", "state", "server", "account", "stream", "consumer", "name"), "")
     rows = [{"check": check, **names, **subject, "severity": "warning"} for check, subject in must]
     assert not judged(truth, rows).missed
     assert not judged(truth, rows).false

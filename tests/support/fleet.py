@@ -85,7 +85,7 @@ class Outage:
 class Fleet:
     """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds
     within which they answer, one after the other. `realistic`: streams and consumers have all recorded fields, and the
-    members of their Raft groups."""
+    members of their Raft groups. `first_version`: the version of servers without an outage that changed it."""
 
     servers: int = 3
     streams: int = 10
@@ -97,6 +97,7 @@ class Fleet:
     prefix: str = "n"
     apart: float = 0.0
     realistic: bool = False
+    first_version: str = VERSION
 
     @cached_property
     def assets(self) -> tuple[Stream, ...]:
@@ -133,6 +134,14 @@ class Fleet:
     def down(self, server: int, at: float) -> bool:
         return any(outage.server == server and outage.begin <= at < outage.end for outage in self.outages)
 
+    def members(self, _at: float) -> Sequence[int]:
+        """Return the servers that belong to the cluster."""
+        return range(self.servers)
+
+    def serving(self, server: int, at: float) -> bool:
+        """Return whether a server runs JetStream."""
+        return not self.down(server, at)
+
     def started(self, server: int, at: float) -> float:
         """Return when a server last started: an hour before the fleet's start, or at the end of its last outage."""
         return max([-3600.0, *(item.end for item in self.outages if item.server == server and item.end <= at)])
@@ -140,12 +149,13 @@ class Fleet:
     def version(self, server: int, at: float) -> str:
         """Return a server's version: the one that its last completed outage installed."""
         ended = [item for item in self.outages if item.server == server and item.end <= at and item.version]
-        return max(ended, key=lambda item: item.end).version if ended else VERSION
+        return max(ended, key=lambda item: item.end).version if ended else self.first_version
 
     def meta_leader(self, at: float) -> int | None:
         """Return who leads the meta group: the first that is up, if a majority is."""
-        living = [server for server in range(self.servers) if not self.down(server, at)]
-        return living[0] if len(living) > self.servers // 2 else None
+        members = self.members(at)
+        living = [server for server in members if self.serving(server, at)]
+        return living[0] if len(living) > len(members) // 2 else None
 
     @staticmethod
     def written(stream: Stream, at: float) -> int:
@@ -155,7 +165,7 @@ class Fleet:
 
     def leader(self, stream: Stream, at: float) -> int | None:
         """Return which server leads a stream, None without a quorum."""
-        living = [server for server in stream.replicas if not self.down(server, at)]
+        living = [server for server in stream.replicas if self.serving(server, at)]
         if len(living) <= len(stream.replicas) // 2:
             return None
         turn = int(at // stream.flaps) if stream.flaps else 0
@@ -213,7 +223,7 @@ class Fleet:
             {
                 "name": self.name(other),
                 "peer": peer_id(self.name(other)),
-                "current": not self.down(other, at),
+                "current": self.serving(other, at),
                 "active": 350_000_000,
             }
             for other in others
@@ -230,14 +240,18 @@ class Fleet:
         """Write the snapshot of a moment and return its manifest."""
         return write([self], lake, at, fleet, form)
 
-    def write_servers(self, writer: SnapshotWriter, at: float) -> tuple[list[str], list[str]]:
+    def failures(self, _server: int, _at: float) -> Iterator[tuple[str, NatsFailure]]:
+        """Yield the endpoints that a server did not answer completely, with the failure."""
+        yield from ()
+
+    def write_servers(self, writer: SnapshotWriter, at: float, clock: float = 0.0) -> tuple[list[str], list[str]]:
         """Write the servers' replies at a moment; return the versions of those that answer, and the names of the
-        others."""
+        others. `clock`: how far the collector's clock is ahead."""
         held = self.held(at)
         versions, missing = [], []
-        for server in range(self.servers):
+        for server in self.members(at):
             told = at + random.Random(f"{self.seed}:{self.prefix}:{server}:{at}").uniform(0, self.apart)
-            moment = timestamp(START + timedelta(seconds=told))
+            moment = timestamp(START + timedelta(seconds=told + clock))
             name, version = self.name(server), self.version(server, told)
             if self.down(server, told):
                 missing.append(name)
@@ -247,7 +261,11 @@ class Fleet:
             versions.append(version)
             origin = Origin(self.identity(server, told), name, self.cluster, version, moment, self.domain)
             for row in self._rows(server, told, held):
+                if row.table == "servers":
+                    row.data["clock_offset"] -= clock
                 writer.add(origin, row)
+            for table, failure in self.failures(server, told):
+                writer.fail(table, origin, failure)
         return versions, missing
 
     def identity(self, server: int, at: float) -> str:
@@ -279,12 +297,13 @@ class Fleet:
             if outage.server == server and outage.last_words and outage.end <= at < outage.end + 3600:
                 line = {"time": timestamp(START + timedelta(seconds=outage.begin - 1)), "text": outage.last_words}
                 yield Row("server_log", {}, line)
-        meta: dict[str, Any] = {"cluster_size": self.servers}
+        members = self.members(at)
+        meta: dict[str, Any] = {"cluster_size": len(members)}
         leader = self.meta_leader(at)
         if leader is not None:
             meta["leader"] = self.name(leader)
         if leader == server:
-            meta["replicas"] = self._peers([other for other in range(self.servers) if other != server], at)
+            meta["replicas"] = self._peers([other for other in members if other != server], at)
         yield Row(
             "jsz",
             {},
@@ -341,11 +360,14 @@ def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
     return stream
 
 
-def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON) -> dict[str, Any]:
-    """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest."""
-    moment = START + timedelta(seconds=at)
+def write(
+    parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON, clock: float = 0.0
+) -> dict[str, Any]:
+    """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest. `clock`: how
+    far the collector's clock is ahead."""
+    moment = START + timedelta(seconds=at + clock)
     with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}", form) as writer:
-        found = [part.write_servers(writer, at) for part in parts]
+        found = [part.write_servers(writer, at, clock) for part in parts]
         versions = [version for answered, _missing in found for version in answered]
         missing = [name for _answered, absent in found for name in absent]
         _path, manifest = writer.publish(
@@ -354,9 +376,10 @@ def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic
             servers=len(versions),
             servers_known=len(versions) + len(missing),
             missing=missing,
-            complete=not missing,
+            complete=not missing and not writer.failures,
             versions=dict(Counter(versions)),
-            clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
+            clock_offset={"min": -clock, "median": -clock, "max": -clock},
+            sequence=int((START + timedelta(seconds=at)).timestamp() * 1e6),
             slowest_rtt=0.001,
         )
     return manifest

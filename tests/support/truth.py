@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A synthetic fleet with complete truth: its planted faults, and therefore the findings that must exist, and no others.
 
-It also has conditions that are not faults: servers that answer up to half a minute apart, elections between two
-answers, streams that are recreated or purged, consumers with filters, restarts that the journal announces, two
-JetStream domains.
+It also has conditions that are not faults (`STREAM_CONDITIONS`, `SERVER_CONDITIONS`, `Part`): servers that answer up
+to half a minute apart, elections between two answers, streams that are recreated or purged, bursts, messages with their
+own TTL, overwritten keys, sealed streams, consumers with filters or that live for a moment, restarts that the journal
+announces, an upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete replies, a
+collector whose clock was set back, several JetStream domains.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Row, timestamp
-from support.fleet import START, Fleet, Outage, Stream, write
+from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 
 #: Seconds after the fleet's start: the first snapshot, and how far apart they are.
 BEGIN, STEP = 6 * 3600.0, 600.0
@@ -140,6 +144,84 @@ def _ahead(data: Data, _age: float) -> None:
         data[place]["stream_seq"] += 5_000_000
 
 
+def _more_messages(data: Data, messages: int) -> None:
+    """Add messages to those of a stream, or to those that its consumer received."""
+    if "state" in data:
+        data["state"]["last_seq"] += messages
+        data["state"]["messages"] += messages
+    else:
+        for place in ("delivered", "ack_floor"):
+            data[place]["stream_seq"] += messages
+            data[place]["consumer_seq"] += messages
+
+
+def _burst(begin: float) -> Patch:
+    """A stream with few messages a second since last year gets 5,000 a second, and its consumer keeps up."""
+
+    def patch(data: Data, age: float) -> None:
+        _more_messages(data, 30_000_000 + int(5000 * max(0.0, age - begin)))
+        if "state" in data:
+            data["state"]["first_ts"] = timestamp(START - timedelta(days=300))
+            data["config"]["max_age"] = int(400 * 86400e9)
+
+    return patch
+
+
+def _messages_with_ttl(data: Data, _age: float) -> None:
+    """The first message never expires, and all others expire after the max_age of an hour."""
+    data["config"].update({"max_age": int(3600e9), "allow_msg_ttl": True})
+    last = data["state"]["last_seq"]
+    data["state"].update({"messages": 72_001, "num_deleted": last - 72_001})
+
+
+def _keys(data: Data, _age: float) -> None:
+    """A bucket with a history of one: new values remove the old ones."""
+    data["config"].update({"max_msgs_per_subject": 1, "max_age": 0, "discard": "new"})
+    last = data["state"]["last_seq"]
+    data["state"].update({"first_seq": last - 9, "messages": 10, "num_subjects": 10})
+
+
+def _slow_watcher(data: Data, _age: float) -> None:
+    for place in ("delivered", "ack_floor"):
+        data[place]["stream_seq"] -= 400
+    data["num_pending"] = 10
+
+
+def _sealed(data: Data, _age: float) -> None:
+    data["config"].update({"sealed": True, "max_age": 0, "deny_delete": True, "deny_purge": True})
+    data["state"].update({"first_seq": 1, "last_seq": 1000, "messages": 1000, "last_ts": data["state"]["first_ts"]})
+
+
+def _read_sealed(data: Data, _age: float) -> None:
+    for place in ("delivered", "ack_floor"):
+        data[place].update({"stream_seq": 1000, "consumer_seq": 1000, "last_active": timestamp(START)})
+
+
+#: Messages a second that match the filter of a consumer, and that it acknowledges, since an hour before the first
+#: snapshot.
+_MATCHING, _ACKNOWLEDGED, _BEFORE = 1.0, 0.5, 3600.0
+
+
+def _two_hours(data: Data, age: float) -> None:
+    data["config"]["max_age"] = int(7200e9)
+    data["state"]["messages"] = int(7200 * _FAST)
+    data["state"]["first_seq"] = data["state"]["last_seq"] - data["state"]["messages"] + 1
+    data["state"]["first_ts"] = timestamp(START + timedelta(seconds=BEGIN + age - 7200))
+
+
+def _falls_behind_with_a_filter(data: Data, age: float) -> None:
+    """Half of the few messages that match the filter are acknowledged; their sequences in the stream are far apart."""
+    acknowledged = int(_ACKNOWLEDGED * (age + _BEFORE))
+    data["config"]["filter_subject"] = "rare"
+    for place in ("delivered", "ack_floor"):
+        data[place].update({"consumer_seq": acknowledged, "stream_seq": int(_FAST / _MATCHING * acknowledged) + 1000})
+    data["num_pending"] = int((_MATCHING - _ACKNOWLEDGED) * (age + _BEFORE))
+
+
+def _falls_within_a_start(data: Data, age: float) -> None:
+    data["slow_consumers"] = 50 if age < 3 * STEP else 0
+
+
 def _abandoned(data: Data, _age: float) -> None:
     data.update({"num_waiting": 0, "num_pending": 4000})
     for place in ("delivered", "ack_floor"):
@@ -209,7 +291,24 @@ STREAM_FAULTS = (
     Fault("redelivers", ("CONSUMER_106",), {"jsz_consumers": _sets(num_redelivered=300, num_ack_pending=400)}, consumer=True),
     Fault("paused", ("CONSUMER_109",), {"jsz_consumers": _sets(paused=True)}, consumer=True),
     Fault("ahead", ("CONSUMER_111",), {"jsz_consumers": _ahead}, consumer=True),
+    Fault(
+        "falls behind with a filter", ("CONSUMER_203", "CONSUMER_209"),
+        {"jsz_streams": _two_hours, "jsz_consumers": _falls_behind_with_a_filter}, becomes={"rate": _FAST}, consumer=True,
+    ),
 )  # fmt: skip
+#: Conditions of servers and streams that no check may report.
+SERVER_CONDITIONS = (Fault("a counter fell within a start", (), {"varz": _falls_within_a_start}),)
+STREAM_CONDITIONS = (
+    *(
+        Fault("burst", (), {"jsz_streams": _burst(begin), "jsz_consumers": _burst(begin)})
+        for begin in (2.5 * STEP, 4.4 * STEP, 10.6 * STEP)
+    ),
+    Fault("messages with their own TTL", (), {"jsz_streams": _messages_with_ttl}),
+    Fault("overwritten keys", (), {"jsz_streams": _keys, "jsz_consumers": _slow_watcher}),
+    Fault("sealed", (), {"jsz_streams": _sealed, "jsz_consumers": _read_sealed}, becomes={"rate": 0.0}),
+    Fault("created a minute ago", (), {}, becomes={"rate": 1000.0, "born": True}),
+    Fault("consumers that live for a moment", (), {}, becomes={"ephemerals": 3}),
+)
 #: Findings that streams and consumers may have because of an unavailable replica.
 _DEGRADED = (
     *(
@@ -227,12 +326,31 @@ _DEGRADED = (
 _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META_105", "CLUSTER_201")
 
 
+#: The name that two accounts share in operator mode.
+_TAG = "ORDERS"
+#: How the names of consumers begin that live for a moment. Nothing is known of them over a time, and nothing is reported.
+_BRIEF = "brief"
+
+
+@dataclass(frozen=True)
+class Asset(Stream):
+    """A stream of the truth. `born`: when it was created, in seconds after the fleet's start; `ephemerals`: new
+    consumers in each snapshot that live for a moment."""
+
+    born: float = 0.0
+    ephemerals: int = 0
+
+
 @dataclass(frozen=True)
 class Part(Fleet):
-    """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the number of the
-    server or stream. Streams: `recreated` in between, `electing` another leader between two answers, `filtered`:
-    their consumer reads few messages. Servers: `dead` stay down, `crashed` are up again, `rolled` were restarted as the
-    journal records. `last_snapshots`: the time of the last snapshot of each hour."""
+    """A cluster with a JetStream domain of its own.
+
+    `wrong_servers`, `wrong_streams`: faults and conditions, by the number of the server or stream. Streams: `recreated`
+    in between, `electing` another leader between two answers, `filtered`: their consumer reads few messages. Servers:
+    `dead` stay down, `crashed` are up again, `rolled` were restarted as the journal records. Servers and the times
+    since: `disabled` were restarted without JetStream, `partial` report one account only, `removed` left the cluster,
+    `added` joined it. The last two have no streams and are the last servers; a server that gets another name appears as
+    both. `operator`: accounts have public keys, and one name. `last_snapshots`: the times of the hours' last snapshots."""
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()
@@ -242,6 +360,11 @@ class Part(Fleet):
     dead: tuple[int, ...] = ()
     crashed: tuple[int, ...] = ()
     rolled: tuple[int, ...] = ()
+    disabled: tuple[tuple[int, float], ...] = ()
+    partial: tuple[tuple[int, float], ...] = ()
+    removed: tuple[tuple[int, float], ...] = ()
+    added: tuple[tuple[int, float], ...] = ()
+    operator: bool = False
     last_snapshots: tuple[float, ...] = ()
 
     @cached_property
@@ -256,7 +379,28 @@ class Part(Fleet):
     def numbers(self) -> dict[str, int]:
         return {stream.name: number for number, stream in enumerate(self.assets)}
 
-    def _stream(self, number: int) -> Stream:
+    @property
+    def carriers(self) -> int:
+        """Return how many servers hold streams."""
+        return self.servers - len(self.removed) - len(self.added)
+
+    def members(self, at: float) -> Sequence[int]:
+        absent = {server for server, since in self.removed if at >= since}
+        absent |= {server for server, since in self.added if at < since}
+        return [server for server in range(self.servers) if server not in absent]
+
+    def serving(self, server: int, at: float) -> bool:
+        return super().serving(server, at) and not self._since(self.disabled, server, at)
+
+    def failures(self, server: int, at: float) -> Iterator[tuple[str, NatsFailure]]:
+        if self._since(self.partial, server, at):
+            yield "jsz", NatsFailure("deadline", "the snapshot's deadline came before the second page")
+
+    @staticmethod
+    def _since(times: Sequence[tuple[int, float]], server: int, at: float) -> bool:
+        return any(server == one and at >= since for one, since in times)
+
+    def _stream(self, number: int) -> Asset:
         none = {
             "purged": 0.0,
             "flaps": 0.0,
@@ -273,26 +417,87 @@ class Part(Fleet):
         purged = BEGIN + 1.5 * STEP if number % 7 == 2 and not faults else 0.0
         more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
         # Evenly spread, so only intended imbalances exist.
-        replicas = tuple((number + other) % self.servers for other in range(1 if number % 7 == 3 else 3))
+        replicas = tuple((number + other) % self.carriers for other in range(1 if number % 7 == 3 else 3))
         own = {"rate": rate, "purged": purged, "replicas": replicas, "size": 200}
-        return replace(made, **{**none, **own, **more})
+        if more.get("born"):
+            more["born"] = self.last_snapshots[-1] - 60
+        return Asset(**{**vars(made), **none, **own, **more})
 
     def leader(self, stream: Stream, at: float) -> int | None:
         leader = super().leader(stream, at)
         if leader is None or self.numbers[stream.name] not in self.electing:
             return leader
-        living = [server for server in stream.replicas if not self.down(server, at)]
+        living = [server for server in stream.replicas if self.serving(server, at)]
         return living[sum(at >= look + self.apart / 2 for look in self.last_snapshots) % len(living)]
 
     # --- the servers' replies
     # -------------------------------------------------------------------------------------------
 
     def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+        first = min((stream.account for stream in self.assets), default="")
         for row in (*super()._rows(server, at, held), *self._more(server, at)):
-            yield self._with_faults(row, server, at)
+            assets = row.table in ("jsz_accounts", "jsz_streams", "jsz_consumers")
+            if assets and self._since(self.disabled, server, at):
+                continue
+            if assets and self._since(self.partial, server, at) and row.keys["account"] != first:
+                continue
+            stream = self._of_row(row)
+            if stream and 0 < at < stream.born:
+                continue
+            told = self._with_faults(row, server, at)
+            yield from self._ephemerals(told, stream, server, at)
+            yield self._in_operator_mode(told)
+
+    def _of_row(self, row: Row) -> Asset | None:
+        """Return the stream of a row of JSZ."""
+        if row.table not in ("jsz_streams", "jsz_consumers"):
+            return None
+        stream = self.assets[self.numbers[row.data.get("stream_name", row.data["name"])]]
+        assert isinstance(stream, Asset)
+        return stream
+
+    def _ephemerals(self, row: Row, stream: Asset | None, server: int, at: float) -> Iterator[Row]:
+        """Yield the consumers of a stream that were created for one snapshot, as their only server reports them."""
+        if row.table != "jsz_consumers" or not stream or self.leader(stream, at) != server:
+            return
+        for number in range(stream.ephemerals):
+            consumer = json.loads(json.dumps(row.data))
+            del consumer["config"]["durable_name"]
+            consumer["config"]["num_replicas"] = 1
+            consumer.update(
+                name=f"{_BRIEF}{(at - BEGIN) // STEP:.0f}x{number}",
+                created=timestamp(START + timedelta(seconds=at - 5)),
+                cluster={"name": self.cluster, "leader": self.name(server)},
+                num_pending=50,
+            )
+            yield Row("jsz_consumers", row.keys, consumer)
+
+    def _key(self, account: str) -> str:
+        """Return the public key of an account in operator mode."""
+        return "A" + account.replace("0", "C").replace("1", "D") * 27 + "A"
+
+    def _in_operator_mode(self, row: Row) -> Row:
+        """Return the row as the collector makes it of accounts that share a name: by their public keys."""
+        if not self.operator or "account" not in {**row.keys, **row.data}:
+            return row
+        account = row.keys.get("account", row.data.get("account"))
+        detail = {"name": _TAG, "id": self._key(account)}
+        if row.table == "jsz_accounts":
+            row.data.update(detail)
+        if row.table == "connz":
+            row.data["account"] = detail["id"]
+        stream = self._of_row(row)
+        if stream:
+            row.data["stream_name" if row.table == "jsz_consumers" else "name"] = self._name(stream)
+        keys = {**row.keys, "account": account_id(detail)} if "account" in row.keys else row.keys
+        return Row(row.table, keys, row.data)
+
+    def _name(self, stream: Stream) -> str:
+        """Return the name of a stream: in operator mode each account has streams of the same names."""
+        return f"STREAM-{self.numbers[stream.name] // self.accounts:06}" if self.operator else stream.name
 
     def _more(self, server: int, at: float) -> Iterator[Row]:
-        other = (server + 1) % self.servers
+        other = (server + 1) % self.carriers
         remote = {"remote_id": self.identity(other, at), "remote_name": self.name(other)}
         yield Row("routez", {}, {"rid": 7, **remote, "rtt": "1ms", "pending_size": 0})
         own = {"config_digest": "sha256:1", "open_files": 1 << 20, "plaintext_passwords": 0, "disk_free": 2 << 40}
@@ -321,7 +526,7 @@ class Part(Fleet):
         return row
 
     def _healthy_varz(self, data: Data, server: int, at: float) -> None:
-        others = sum(not self.down(other, at) for other in range(self.servers)) - 1
+        others = sum(not self.down(other, at) for other in self.members(at)) - 1
         up = at - self.started(server, at)
         data.update(
             {
@@ -352,8 +557,17 @@ class Part(Fleet):
                 "jetstream": {"config": {"store_dir": "/data", "sync_interval": 10**10}},
             }
         )
+        if self._since(self.disabled, server, at):
+            del data["jetstream"]
 
-    def _healthy_jsz(self, data: Data, _server: int, at: float) -> None:
+    def _healthy_servers(self, data: Data, server: int, at: float) -> None:
+        data["jetstream"] = not self._since(self.disabled, server, at)
+
+    def _healthy_jsz(self, data: Data, server: int, at: float) -> None:
+        if self._since(self.disabled, server, at):
+            data.clear()
+            data.update({"disabled": True, "config": {}})
+            return
         data.update(
             {
                 "api": {"level": 5, "total": int(at), "errors": 0, "inflight": 0},
@@ -361,12 +575,18 @@ class Part(Fleet):
                 "limits": {"max_ha_assets": 5000},
             }
         )
-        data["meta_cluster"].update({"quorum_needed": self.servers // 2 + 1, "pending": 0})
+        data["meta_cluster"].update({"quorum_needed": len(self.members(at)) // 2 + 1, "pending": 0})
+        if self._is_old(server, at):
+            del data["api"]["level"]
+
+    def _is_old(self, server: int, at: float) -> bool:
+        """Return whether a server runs 2.10."""
+        return self.version(server, at).startswith("2.10")
 
     def _healthy_accstatz(self, data: Data, _server: int, _at: float) -> None:
         data.update({"num_subscriptions": 10, "slow_consumers": 0, "total_conns": 10})
 
-    def _healthy_jsz_streams(self, data: Data, _server: int, at: float) -> None:
+    def _healthy_jsz_streams(self, data: Data, server: int, at: float) -> None:
         number = self.numbers[data["name"]]
         stream = self.assets[number]
         data["config"].update({"max_age": int(30 * 86400e9), "duplicate_window": int(120e9), "discard": "old"})
@@ -376,19 +596,34 @@ class Part(Fleet):
             "last_ts": timestamp(START + timedelta(seconds=at)),
         }
         data["state"].update({**times, "num_subjects": 10, "num_deleted": 0, "consumer_count": 1})
+        if not self._is_old(server, at):
+            # 2.10 knows none of these.
+            fields = ("allow_msg_ttl", "allow_atomic", "allow_msg_counter", "allow_msg_schedules")
+            data["config"].update(dict.fromkeys(fields, False))
+        born = self._born(number)
+        if born:
+            self._begin_at(data, born, self.written(stream, born), stream.size)
         if number in self.recreated and at >= BEGIN + 3 * STEP:
-            data["created"] = timestamp(START + timedelta(seconds=BEGIN + 3 * STEP))
-            since = self.written(stream, BEGIN + 3 * STEP)
-            data["state"]["last_seq"] -= since
-            data["state"].update(messages=data["state"]["last_seq"], bytes=data["state"]["last_seq"] * stream.size)
-            data["state"]["first_ts"] = data["created"]
+            self._begin_at(data, BEGIN + 3 * STEP, self.written(stream, BEGIN + 3 * STEP), stream.size)
         if number in self.filtered:
             # Limits remove messages that its consumer's filter skips.
             data["state"]["first_seq"] = max(1, data["state"]["last_seq"] - 100)
             data["state"]["messages"] = data["state"]["last_seq"] - data["state"]["first_seq"] + 1
             data["state"]["first_ts"] = timestamp(START + timedelta(seconds=max(0.0, at - 100 / stream.rate)))
 
-    def _healthy_jsz_consumers(self, data: Data, _server: int, at: float) -> None:
+    def _born(self, number: int) -> float:
+        stream = self.assets[number]
+        return stream.born if isinstance(stream, Asset) else 0.0
+
+    @staticmethod
+    def _begin_at(data: Data, at: float, before: int, size: int) -> None:
+        """Let a stream begin at a moment, without the messages written `before`."""
+        data["created"] = timestamp(START + timedelta(seconds=at))
+        data["state"]["last_seq"] -= before
+        data["state"].update(messages=data["state"]["last_seq"], bytes=data["state"]["last_seq"] * size)
+        data["state"]["first_ts"] = data["created"]
+
+    def _healthy_jsz_consumers(self, data: Data, server: int, at: float) -> None:
         number = self.numbers[data["stream_name"]]
         stream = self.assets[number]
         stopped = stream.stuck or stream.looping
@@ -397,6 +632,15 @@ class Part(Fleet):
         for place in ("delivered", "ack_floor"):
             data[place]["last_active"] = last
         data["num_waiting"] = 1
+        if self.first_version.startswith("2.10") and not self._is_old(server, at):
+            # Each server that recovers a consumer of 2.10 has its own time of creation.
+            data["created"] = timestamp(START + timedelta(milliseconds=3 * (server + 1)))
+        born = self._born(number)
+        if born:
+            data["created"] = timestamp(START + timedelta(seconds=born))
+            for place in ("delivered", "ack_floor"):
+                data[place]["stream_seq"] -= self.written(stream, born)
+                data[place]["consumer_seq"] = data[place]["stream_seq"]
         if number in self.recreated and at >= BEGIN + 3 * STEP:
             data["created"] = timestamp(START + timedelta(seconds=BEGIN + 3 * STEP))
             for place in ("delivered", "ack_floor"):
@@ -433,10 +677,21 @@ class Part(Fleet):
                 yield check, {"server": self.name(server)}
         for server in self.crashed:
             yield "SERVER_201", {"server": self.name(server)}
-        if self.dead:
+        for server, _since in self.disabled:
+            yield "SERVER_210", {"server": self.name(server)}
+            for number, stream in enumerate(self.assets):
+                if stream.replicas == (server,):
+                    yield "STREAM_214", self._about(number)
+        if self.dead or self.partial:
             yield "FLEET_101", {}
-        if self.servers % 2 == 0:
+        if self.dead and self.servers - len(self.dead) == self.servers // 2 + 1:
+            yield "META_102", {"domain": self.domain}
+        if self.servers == 3:
+            yield "CLUSTER_101", {"cluster": self.cluster}
+        if len(self.members(self.last_snapshots[-1])) % 2 == 0:
             yield "META_101", {"domain": self.domain}
+        if self.removed:
+            yield "META_203", {"domain": self.domain}
 
     def may(self) -> Iterator[tuple[str, Subject]]:
         """Yield the additional findings that may follow from the true state."""
@@ -446,7 +701,7 @@ class Part(Fleet):
         for number, fault in self.wrong_streams:
             for check in (*fault.also, "CONSUMER_107", "STREAM_119"):
                 yield check, self._about(number) if not check.startswith("CAPACITY") else {}
-        gone = {*self.dead, *self.rolled, *self.crashed}
+        gone = {*self.dead, *self.rolled, *self.crashed, *(server for server, _since in self.disabled)}
         for number, stream in enumerate(self.assets):
             if {*stream.replicas} & gone:
                 for check in _DEGRADED:
@@ -455,7 +710,7 @@ class Part(Fleet):
             for check in _AWAY:
                 yield check, {"server": self.name(server)}
             for heir in (1, 2):
-                yield "CLUSTER_105", {"server": self.name((server + heir) % self.servers)}
+                yield "CLUSTER_105", {"server": self.name((server + heir) % self.carriers)}
         if gone:
             yield "FLEET_101", {}
         for server in self._overfull():
@@ -464,16 +719,17 @@ class Part(Fleet):
     def _overfull(self) -> Iterator[int]:
         """Yield servers on which, by chance, more than twice the mean is stored when the last snapshot of an hour is taken."""
         for look in self.last_snapshots:
-            stored = dict.fromkeys(range(self.servers), 0)
+            stored = dict.fromkeys(range(self.carriers), 0)
             for stream in self.assets:
                 for server in stream.replicas:
                     stored[server] += self.written(stream, look) * stream.size
-            mean = sum(stored.values()) / self.servers
+            mean = sum(stored.values()) / self.carriers
             yield from (server for server, held in stored.items() if held > 2 * mean)
 
     def _about(self, number: int, consumer: bool = False) -> Subject:
         stream = self.assets[number]
-        named = {"domain": self.domain, "account": stream.account, "stream": stream.name}
+        account = self._key(stream.account) if self.operator else stream.account
+        named = {"domain": self.domain, "account": account, "stream": self._name(stream)}
         return {**named, **({"consumer": "worker"} if consumer else {})}
 
 
@@ -485,16 +741,54 @@ def _by_number(wrong: Iterable[tuple[int, Fault]]) -> dict[int, list[Fault]]:
 
 
 @dataclass(frozen=True)
+class Other:
+    """Another fleet of the same lake, and when its collector takes snapshots. `gap`: whether it stops for a time;
+    otherwise it dies, and all findings stay open."""
+
+    fleet: str
+    part: Part
+    moments: tuple[float, ...]
+    gap: bool
+
+    def must(self) -> Iterator[tuple[str, Subject]]:
+        state = {} if self.gap else {"state": "open"}
+        for check, subject in self.part.must():
+            yield check, {"fleet": self.fleet, **state, **subject}
+        if self.gap:
+            yield "FLEET_201", {"fleet": self.fleet}
+
+    def may(self) -> Iterator[tuple[str, Subject]]:
+        for check, subject in self.part.may():
+            yield check, {"fleet": self.fleet, **subject}
+
+
+@dataclass(frozen=True)
 class Truth:
-    """The parts of a fleet, and when snapshots of it are taken, in seconds after its start."""
+    """The parts of a fleet, and when snapshots of it are taken, in seconds after its start. `clocks`: how far the
+    collector's clock is ahead at some of them. `others`: further fleets."""
 
     parts: tuple[Part, ...]
     moments: tuple[float, ...]
+    clocks: Mapping[float, float] = field(default_factory=dict)
+    others: tuple[Other, ...] = ()
+
+    def must(self) -> Iterator[tuple[str, Subject]]:
+        for part in (*self.parts, *self.others):
+            yield from part.must()
+        if {*self.clocks} & {*self.parts[0].last_snapshots}:
+            yield "FLEET_102", {"fleet": FLEET}
+
+    def may(self) -> Iterator[tuple[str, Subject]]:
+        for part in (*self.parts, *self.others):
+            yield from part.may()
 
     def write(self, lake: Path) -> None:
         """Write the snapshots, as nats_snapshot does."""
         for at in self.moments:
-            write(self.parts, lake, at, FLEET)
+            write(self.parts, lake, at, FLEET, clock=self.clocks.get(at, 0.0))
+            for other in self.others:
+                if at in other.moments:
+                    write([other.part], lake, at, other.fleet)
 
     def journal(self) -> Iterator[str]:
         """Yield the journal of operations: who was restarted on purpose."""
@@ -525,7 +819,29 @@ def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: i
         hub = number == 0
         times = max(1, servers // 40) if hub else 1
         parts.append(_part(domain, prefix, size, apart, seed + number, times, last_snapshots, hub))
-    return Truth(tuple(parts), moments)
+    parts.append(_upgraded(apart, seed + 2, last_snapshots))
+    small = Part(3, 6, seed + 3, 2, prefix="g", apart=apart, last_snapshots=last_snapshots)
+    outages = (Outage(2, BEGIN + STEP / 2, 1e9),)
+    dead = Part(3, 6, seed + 4, 2, outages, prefix="d", apart=apart, last_snapshots=last_snapshots[:1], dead=(2,))
+    others = (
+        Other("with a gap", small, (*moments[:4], *moments[-2:]), gap=True),
+        Other("dead", dead, tuple(at for at in moments if at <= last_snapshots[0]), gap=False),
+    )
+    # The name of the second of these snapshots sorts after that of the next one.
+    return Truth(tuple(parts), moments, {last_snapshots[0]: 400.0, moments[8]: 1.2 * STEP}, others)
+
+
+def _upgraded(apart: float, seed: int, last_snapshots: tuple[float, ...]) -> Part:
+    """Return a cluster of three in operator mode that is upgraded from 2.10, one server after the other."""
+    times = [BEGIN + (1.3 + 2 * server) * STEP for server in range(3)]
+    outages = tuple(Outage(server, at, at + 60, VERSION) for server, at in enumerate(times))
+    return Part(
+        *(3, 8, seed, 2, outages, "south", "SOUTH", "s", apart),
+        first_version="2.10.27",
+        rolled=(0, 1, 2),
+        operator=True,
+        last_snapshots=last_snapshots,
+    )
 
 
 def _part(
@@ -538,8 +854,13 @@ def _part(
     last_snapshots: tuple[float, ...],
     hub: bool,
 ) -> Part:
-    """Return a part. In the hub, one server dies, one crashes, and two are restarted on purpose."""
+    """Return a part. In the hub, one server dies, one crashes, two are restarted on purpose, one loses JetStream, one
+    reports half of its accounts at the end, and one more is removed at the beginning, and one is added."""
     dead, rolled, crashed = ((size - 1,), (size - 2, size - 3), (size - 4,)) if hub else ((), (), ())
+    disabled = ((size - 5, last_snapshots[-1] - 1800),) if hub else ()
+    partial = ((size - 6, last_snapshots[-1] - 900),) if hub else ()
+    removed = ((size, BEGIN + 1.5 * STEP),) if hub else ()
+    added = ((size + 1, BEGIN + 2.5 * STEP),) if hub else ()
     outages = [Outage(server, BEGIN + STEP / 2, 1e9) for server in dead]
     # One is down while the last snapshot of an hour is taken, the other between two snapshots.
     outages += [
@@ -547,9 +868,11 @@ def _part(
         for server, at in zip(rolled, (last_snapshots[0] - 20, last_snapshots[-1] - 300))
     ]
     outages += [Outage(server, last_snapshots[-1] - 900, last_snapshots[-1] - 810) for server in crashed]
-    streams = max(5 * len(STREAM_FAULTS) * times, size * 3)
+    outages += [Outage(server, at - 60, at) for server, at in disabled]
+    # Half of the servers of a small hub are not healthy all the time, and faults need streams elsewhere.
+    streams = max((4 if hub else 2) * len(STREAM_FAULTS) * times, size * 3)
     bare = Part(
-        *(size, streams, seed, 4, tuple(outages)),
+        *(size + len(removed) + len(added), streams, seed, 4, tuple(outages)),
         domain=domain,
         cluster=domain.upper(),
         prefix=prefix,
@@ -557,24 +880,30 @@ def _part(
         dead=dead,
         crashed=crashed,
         rolled=rolled,
+        disabled=disabled,
+        partial=partial,
+        removed=removed,
+        added=added,
         last_snapshots=last_snapshots,
     )
-    away = {*dead, *rolled, *crashed}
+    away = {*dead, *rolled, *crashed, *(server for server, _since in (*disabled, *partial))}
     whole = [
         number
         for number, stream in enumerate(bare.assets)
         if len(stream.replicas) == 3 and not {*stream.replicas} & away
     ]
-    wanted = [fault for fault in STREAM_FAULTS for _time in range(times)]
+    wanted = [fault for fault in (*STREAM_FAULTS, *(STREAM_CONDITIONS if hub else ())) for _time in range(times)]
     numbers = iter(whole)
     wrong_streams = tuple(zip(numbers, wanted))
     assert len(wrong_streams) == len(wanted), "too few streams with three replicas"
     others = [number for number in numbers if number % 7 > 2]
     servers = [number for number in range(size) if number not in away]
     wrong_servers = tuple(
-        (servers[place % len(servers)], fault)
+        (servers[(place + place // len(servers)) % len(servers)], fault)
         for place, fault in enumerate(fault for fault in SERVER_FAULTS for _time in range(times))
     )
+    slow = {server for server, fault in wrong_servers if fault.name == "slow readers"}
+    wrong_servers += tuple(zip((server for server in servers if server not in slow), SERVER_CONDITIONS))
     third = max(1, len(others) // 3)
     return replace(
         bare,
@@ -618,13 +947,16 @@ class Outcome:
 
 
 def judged(truth: Truth, findings: Sequence[Mapping[str, Any]]) -> Outcome:
-    """Return the comparison of the failed findings with the truth."""
-    must, may = _known(part.must() for part in truth.parts), _known(part.may() for part in truth.parts)
+    """Return the comparison of the findings with the truth."""
+    must, may = _known(truth.must()), _known(truth.may())
     scores: dict[str, Score] = defaultdict(Score)
     by_check: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in findings:
-        by_check[row["check"]].append(row)
     false, missed = [], []
+    for row in findings:
+        if row.get("result", "fail") == "fail":
+            by_check[row["check"]].append(row)
+        elif (row["consumer"] or "").startswith(_BRIEF):
+            false.append(row)
     for check, subjects in must.items():
         for subject in subjects:
             hit = any(_names(row, subject) for row in by_check[check])
@@ -644,12 +976,11 @@ def judged(truth: Truth, findings: Sequence[Mapping[str, Any]]) -> Outcome:
     return Outcome(dict(sorted(scores.items())), false, missed)
 
 
-def _known(told: Iterable[Iterable[tuple[str, Subject]]]) -> dict[str, list[Subject]]:
+def _known(told: Iterable[tuple[str, Subject]]) -> dict[str, list[Subject]]:
     found: dict[str, list[Subject]] = defaultdict(list)
-    for part in told:
-        for check, subject in part:
-            if subject not in found[check]:
-                found[check].append(subject)
+    for check, subject in told:
+        if subject not in found[check]:
+            found[check].append(subject)
     return found
 
 
