@@ -30,8 +30,8 @@ options:
   operation:
     description:
       - The operation to plan. With V(scale_out), the servers of O(members) that are not in the cluster yet join. With
-        V(scale_in), those of O(leaving) leave. With V(replace), the host O(replace) never returns. V(keep) changes no
-        members, and requires all of them to run.
+        V(scale_in), the servers of O(leaving) leave. With V(replace), the host O(replace) never returns. V(keep)
+        changes no members, and requires all of them to run.
     type: str
     choices: [scale_out, scale_in, replace, keep]
     required: true

@@ -93,7 +93,7 @@ def follow(path: Path, ended: Event, show: Callable[[str], None]) -> None:
     with path.open(encoding="utf-8") as file:
         rest, over = "", False
         while not over:
-            # After the end, read once more for the last lines.
+            # Read once more after the end, for the last lines.
             over = ended.wait(INTERVAL)
             *lines, rest = (rest + file.read()).split("\n")
             for line in lines:

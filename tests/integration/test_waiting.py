@@ -28,8 +28,8 @@ from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, 
 LINE = re.compile(r"^[1-6]\d of 62 s: 2 (?:of \d+ )?problems left: n9 does not answer", re.MULTILINE)
 #: Lines of a terminal.
 SCREEN = 25
-#: The folders with the commands of ansible-core: that under test, and others that `make` has installed, at least the
-#: oldest.
+#: The folders with the commands of ansible-core: the release under test, and the others that `make` has installed,
+#: which include the oldest.
 CORES = list(dict.fromkeys([Path(sys.executable).parent, *sorted(ROOT.glob(".cache/venv-2.*/bin"))]))
 
 

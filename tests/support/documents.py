@@ -19,7 +19,7 @@ import yaml
 from support.clean_output import clean
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Without docs/reference, which is generated from the code.
+#: The documents exclude docs/reference, which is generated from the code.
 PATHS = [
     *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((CHECKOUT / "docs").glob("*.md")),

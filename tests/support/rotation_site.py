@@ -64,7 +64,7 @@ class Site(RoleCluster):
 
 
 def changed(output: str) -> int:
-    """How many tasks changed something, by the recap."""
+    """The number of changed tasks in the recap."""
     return sum(int(number) for number in re.findall(r"changed=(\d+)", output))
 
 

@@ -120,7 +120,7 @@ class Upload:
 
 
 class _Pace:
-    """Holds a transfer at a rate."""
+    """Limits the rate of a transfer."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate

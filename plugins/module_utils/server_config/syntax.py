@@ -40,7 +40,7 @@ class ConfigError(ValueError):
 
 
 class _Bare(str):
-    """Text that the writer puts down without quotes: a size, a variable reference."""
+    """Text that is written without quotes, such as a size or a variable reference."""
 
 
 class Leaf(NamedTuple):
