@@ -47,12 +47,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The leader before.
+  description: The leader before the step-down.
   returned: success
   type: dict
   sample: {leader: n1-c1}
 after:
-  description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of RV(candidates).
+  description: The leader after the step-down. In check mode, the predicted leader; V(null) means that any of
+    RV(candidates) may be elected.
   returned: success
   type: dict
   sample: {leader: n2-c1}
@@ -105,7 +106,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
-    """Return the module's result once a server that meets the leader constraints leads."""
+    """Return the module's result once the leader is a server that meets the constraints."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     constraints = requested_constraints(params)

@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings an object bucket to the desired configuration, then reads it again to verify that the servers have it and
-    that its group is complete and in step. The bucket is the same stream that NATS clients create (ADR-20), and they
-    can use it at once.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An omitted option is left unchanged on an existing bucket, and gets the default on a new one.
+  - Brings an object bucket to the desired configuration, then reads it back to verify that the servers have applied it
+    and that all replicas exist and are in step. The bucket is a stream like those that NATS clients create (ADR-20), so
+    clients can use it immediately.
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
+  - An omitted option remains unchanged on an existing bucket, and gets the default on a new one.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
     A dictionary or list replaces the old value completely.
-  - Changes that are impossible, that are dangerous and not named in O(allow), or that the servers do not support yet
-    are refused before anything is done.
+  - A change is refused before anything is done if it is impossible, if it is dangerous and O(allow) does not permit it,
+    or if the servers do not support it yet.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -31,11 +31,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers check the combination of options, available servers and limits only in a real run.
+      - The servers validate the combination of options, the available servers and the limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys of the bucket's stream that differ, with the server's names and units.
+      - Shows which settings of the bucket's stream differ, with the names and units that the server uses.
   idempotent:
     support: full
 options:
@@ -47,8 +47,8 @@ options:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not notified.
-      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
-        that the task owns the bucket.
+      - With V(absent) and V(purged), all other configuration options except O(metadata) are ignored. O(metadata) may
+        show that the task owns the bucket.
     type: str
     choices: [present, absent, purged]
     default: present
@@ -57,27 +57,27 @@ options:
     type: str
   ttl:
     description:
-      - How long an object is kept, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
-        seconds.
+      - How long an object is kept, such as V(90s), V(24h), V(1d), V(2w) or V(1y); V(0) for no limit. A bare number is
+        in seconds.
     type: str
   max_bytes:
     description:
-      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
-      - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
-        powers of 1000.
+      - Maximum size of the bucket, such as V(10GiB) or V(512MB); V(-1) for no limit. A bare number is in bytes.
+      - As in nats-server's configuration, C(KB), C(MB), C(GB), C(KiB), C(MiB) and C(GiB) are powers of 1024, and C(K),
+        C(M) and C(G) are powers of 1000.
     type: str
   storage:
-    description: Where messages are kept. Cannot be changed.
+    description: Where messages are stored. The storage of an existing bucket cannot be changed.
     type: str
     choices: [file, memory]
   num_replicas:
     description:
-      - Number of replicas, 1 to 5. A change waits until every replica is in step.
-      - It is refused while the group has no leader, is being moved, or has replicas that are behind.
+      - Number of replicas, 1 to 5. After a change, the module waits until every replica is in step.
+      - A change is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   placement:
     description:
-      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves the replicas, and the module waits until all of them are in step.
     type: dict
     suboptions:
       cluster:
@@ -93,11 +93,12 @@ options:
     choices: [none, s2]
   sealed:
     description:
-      - Whether the bucket is closed permanently. Not for a new bucket; needs V(irreversible) in O(allow).
+      - Whether the bucket is closed permanently. A new bucket cannot be sealed. Sealing an existing one needs
+        V(irreversible) in O(allow).
     type: bool
   metadata:
     description:
-      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) are reserved for the server and remain unchanged.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -141,19 +142,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before the change, with the server's names. Null if there was
-    no such bucket.
+  description: The configuration of the bucket's stream before the change, with the server's names. Null if the bucket
+    did not exist.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read from the servers; in check mode, as planned. Null if the bucket
-    does not exist.
+  description: The configuration of the bucket's stream after the change, as read from the servers; in check mode, as
+    planned. Null if the bucket does not exist.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 3}
 dangers:
-  description: Dangers of the change that were allowed.
+  description: Dangers of the change that O(allow) permitted.
   returned: success
   type: list
   elements: dict

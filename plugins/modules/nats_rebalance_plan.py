@@ -7,25 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_rebalance_plan
-short_description: Plan few replica moves that even out the load of NATS servers
+short_description: Plan a small number of replica moves that balance the load of NATS servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Compares the load of the servers of a cluster, and returns replica moves that bring each server near its share,
-    for example after servers were added. The goals are, in this order, stored bytes (relative to the servers'
-    C(max_file_store)), bytes written per second, and replicated assets (streams and consumers with replicas); of
-    equal servers the one with the fewest connections takes a replica. A later goal never moves a server out of the
-    O(tolerance) of an earlier one.
-  - The meta leader would allow each move (cluster, tags, C(unique_tag), C(max_ha_assets), room), each keeps O(spare)
-    storage free, and no stream is in fewer zones afterwards. Room freed by a move is not used by a later move of the
-    same plan, so all moves may run at the same time.
-  - If no option ends the plan early, no single move is left that these rules allow and that brings a server nearer to
-    its share. So two servers of equal size differ by at most the smallest replica that may move from one to the
-    other, or both are within the tolerance.
-  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are, as
-    do replicas on servers that are being drained (tag C(!jetstream)).
-  - The same state gives the same plan. M(natsops.jetstream.nats_replica_moves) carries it out.
+  - Compares the load of the servers of a cluster, and returns replica moves that bring each server near its share, for
+    example after servers were added. It balances, in this order, stored bytes (relative to the servers'
+    C(max_file_store)), bytes written per second, and replicated assets (streams and consumers with replicas). Among
+    equal servers, the one with the fewest connections receives the replica. Moves for a later goal never take a server
+    out of the O(tolerance) of an earlier one.
+  - Each move complies with the meta leader's placement rules (cluster, tags, C(unique_tag), C(max_ha_assets), room) and
+    keeps O(spare) storage free, and no stream is in fewer zones afterwards. Room freed by a move is not used by a later
+    move of the same plan, so all moves may run at the same time.
+  - Unless an option limits the size of the plan, no further single move that these rules allow would bring a server
+    closer to its share. Two servers of equal size therefore differ by at most the smallest replica that may move from
+    one to the other, or both are within the tolerance.
+  - The plan does not move streams that have a single replica, are not fully replicated or are already being moved, nor
+    replicas on servers that are being drained (tag C(!jetstream)).
+  - The same cluster state always results in the same plan. M(natsops.jetstream.nats_replica_moves) carries out the
+    plan.
   - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -39,7 +40,7 @@ options:
     required: true
   onto:
     description:
-      - The only servers that may receive replicas. By default all may.
+      - The only servers that may receive replicas. By default, all servers may.
     type: list
     elements: str
     default: []
@@ -91,7 +92,8 @@ options:
     default: false
   plan:
     description:
-      - A plan in the form of RV(plan), such as an approved one. It is treated like a plan in O(plan_file).
+      - A plan in the form of RV(plan), for example one that has been approved. It is treated like a plan in
+        O(plan_file).
     type: dict
 attributes:
   check_mode:
@@ -101,7 +103,7 @@ attributes:
   diff_mode:
     support: none
     details:
-      - It only writes O(plan_file).
+      - The module changes nothing except O(plan_file).
   idempotent:
     support: full
 seealso:
@@ -133,7 +135,7 @@ began:
   type: int
   sample: 1795254003
 lines:
-  description: The plan for people.
+  description: The plan as human-readable lines.
   returned: success
   type: list
   elements: str
@@ -147,14 +149,14 @@ screen:
   type: list
   elements: str
 moves:
-  description: The moves in order; the servers become more even with each. C(bytes) is the size of the stream,
-    C(seconds) the estimated time, C(goal) the purpose of the move.
+  description: The moves in order; each one makes the load more even. C(bytes) is the size of the stream, C(seconds) the
+    estimated time, C(goal) the purpose of the move.
   returned: success
   type: list
   elements: dict
   sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
 waves:
-  description: The same moves, grouped by those that run at the same time.
+  description: The content of RV(moves), grouped into moves that run at the same time.
   returned: success
   type: list
   elements: list
@@ -180,12 +182,12 @@ before:
   type: dict
   sample: {n1-c1: {bytes: 840000, bytes_per_second: 0, ha_assets: 2, connections: 12}}
 after:
-  description: The same after all moves.
+  description: The load of each server after all moves.
   returned: success
   type: dict
   sample: {n1-c1: {bytes: 420000, bytes_per_second: 0, ha_assets: 1, connections: 12}}
 left:
-  description: Streams that stay where they are, by reason.
+  description: Streams that the plan does not move, by reason.
   returned: success
   type: dict
   sample: {single replica: [stream APP/AUDIT]}
@@ -248,7 +250,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure for a cluster or server that is not there, or a plan for another state."""
+    """Return the module's result. Raises NatsFailure if the cluster or a server does not exist, or if the plan was made
+    for a different state.
+    """
     params = module.params
     options = _options(params)
     given = _given_plan(params)
@@ -310,7 +314,7 @@ def _size(params: Mapping[str, Any], option: str) -> int | None:
 
 
 def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the plan to run, None if a new one must be made. Raises NatsFailure for an unreadable file."""
+    """Return the plan to run, or None if a new plan must be made. Raises NatsFailure if the file cannot be read."""
     if params["plan"]:
         return dict(params["plan"])
     path = params["plan_file"]

@@ -13,23 +13,24 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Samples all streams and consumers twice and reports the faults found in both samples that do not clear by
-    themselves. Consumers that are in the meta group's log but on no server (V(consumer_ghost)), that have no leader
-    although a majority of their members answers (V(consumer_leaderless)), or that wait for messages beyond the end of
-    their stream (V(consumer_ahead)). Replicas that do not catch up (V(replica_behind)), are missing on their servers
-    (V(replica_missing)) or are on servers that never come back (V(replica_gone)). Streams that are short of replicas
-    (V(group_short)) or have no leader (V(stream_leaderless)), and moves without progress (V(move_stuck)). Servers on
-    which a failed write has stopped replicas (V(write_error)) or JetStream (V(jetstream_disabled)).
-  - In check mode it returns the planned fixes with their risks, and the refused ones with the reasons. Otherwise it
+    themselves. It finds consumers that are in the meta group's log but on no server (V(consumer_ghost)), that have no
+    leader although a majority of their members responds (V(consumer_leaderless)), or that wait for messages beyond the
+    end of their stream (V(consumer_ahead)). It finds replicas that do not catch up (V(replica_behind)), are missing on
+    their servers (V(replica_missing)) or are on servers that will never come back (V(replica_gone)). It finds streams
+    that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves without progress
+    (V(move_stuck)), and servers on which a failed write has stopped replicas (V(write_error)) or JetStream
+    (V(jetstream_disabled)).
+  - In check mode it returns the planned fixes with their risks, and the refused fixes with the reasons. Otherwise, it
     applies the fixes one at a time, checks the cluster state immediately before each, and verifies the result before
     the next. It stops at the first failure.
   - A consumer is recreated with its configuration, at its ack floor. Messages above the floor that were delivered but
-    not acknowledged are delivered again. The consumer is saved in a file until it has been recreated, and a later run
-    completes an interrupted one.
-  - It changes nothing unless the meta group has a leader and a quorum. It leaves alone streams whose state no server
+    not acknowledged are delivered again. The consumer is saved in a file until it has been recreated, so a later run
+    can complete an interrupted fix.
+  - It changes nothing unless the meta group has a leader and a quorum. It does not change streams whose state no server
     reports, consumers of streams without a quorum, consumers whose deletion could drop messages (retention
     C(interest)), and replicas while another replica of the group is missing or behind.
-  - Faults that need manual work are listed in RV(refused), with the commands.
-  - Needs a user of the system account, and O(account_users) for the accounts.
+  - Faults that need manual work are listed in RV(refused), with the commands to run.
+  - Needs a user of the system account, and O(account_users) with a user of each account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -37,8 +38,8 @@ extends_documentation_fragment:
 options:
   assets:
     description:
-      - Assets to check, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), where V(*) matches any characters and
-        V(?) exactly one. A stream's pattern includes its consumers. All assets by default.
+      - Assets to check, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), where V(*) matches any characters and V(?)
+        exactly one. A stream's pattern includes its consumers. By default, all assets are checked.
     type: list
     elements: str
     default: []
@@ -66,20 +67,20 @@ options:
     default: {}
   dead_servers:
     description:
-      - Names of servers that never come back. Other servers take over their replicas. A listed server that answers is
-        left alone.
+      - Names of servers that will never come back. Other servers take over their replicas. A listed server that
+        responds is left unchanged.
     type: list
     elements: str
     default: []
   expected_servers:
     description:
-      - Servers that should answer. The module waits for them, up to O(timeout).
+      - Servers that should respond. The module waits for them, up to O(timeout).
     type: list
     elements: str
     default: []
   expected_jetstream_servers:
     description:
-      - Servers on which JetStream should run. None by default.
+      - Servers on which JetStream should run. By default, this is not checked for any server.
     type: list
     elements: str
     default: []
@@ -95,8 +96,8 @@ options:
     default: 60
   records_dir:
     description:
-      - Directory for the files in which a consumer is saved while it is recreated. Defaults to C(natsops) in
-        Ansible's home.
+      - Directory for the files in which a consumer is saved while it is recreated. Defaults to the directory C(natsops)
+        in Ansible's home directory.
     type: path
 attributes:
   check_mode:
@@ -126,7 +127,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The findings and the fix for each, for people.
+  description: The findings and the fix for each, as human-readable lines.
   returned: success, and when a fix fails
   type: list
   elements: str
@@ -139,7 +140,8 @@ screen:
   type: list
   elements: str
 steps:
-  description: The same for programs. C(refused) is the reason why a fix is refused, or empty.
+  description: The findings and fixes in machine-readable form. C(refused) is the reason why a fix is refused; empty if
+    it is not.
   returned: success, and when a fix fails
   type: list
   elements: dict
@@ -154,13 +156,13 @@ steps:
       refused: ''
       floor: 1200
 refused:
-  description: The faults that are left as they are, with the reasons.
+  description: The faults that are not fixed, with the reasons.
   returned: success, and when a fix fails
   type: list
   elements: str
   sample: []
 refusal:
-  description: The same for people, limited to one screen.
+  description: The content of RV(refused) as human-readable text, limited to one screen.
   returned: success, and when a fix fails
   type: str
   sample: ""
@@ -228,7 +230,7 @@ def parse_floors(value: dict[str, Any]) -> dict[str, int]:
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every fix is confirmed. A failure lists the steps done so far."""
+    """Return the module's result once every fix is confirmed. The result of a failure lists the completed steps."""
     params = module.params
     request = Request(
         params["assets"],
@@ -259,7 +261,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def step_results(steps: Sequence[Step]) -> dict[str, Any]:
-    """Return the part of the result that every run has, which is all of it in check mode."""
+    """Return the part of the result that every run returns; in check mode, it is the complete result."""
     due = [step for step in steps if not step.refused]
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]
     return {

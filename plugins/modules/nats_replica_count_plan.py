@@ -15,9 +15,11 @@ description:
   - Finds the streams by name patterns. For each stream without the desired number of replicas, it returns the
     required steps and the servers that would take the new replicas by the rules of the meta leader (cluster, tags,
     unique_tag, room), or the reason why the change is impossible.
-  - All changes are checked together, those that free room first, so the last one still finds room.
-  - A stream with a replica that is not in step is refused, so a reduction never removes the only good replica.
-  - It only plans. M(natsops.jetstream.nats_stream) and M(natsops.jetstream.nats_consumer) carry out the changes.
+  - All changes are checked together, starting with those that free room, so there is enough room even for the last one.
+  - Changes to a stream with a replica that is not in step are refused, so a reduction never removes the only good
+    replica.
+  - This module only plans. M(natsops.jetstream.nats_stream) and M(natsops.jetstream.nats_consumer) carry out the
+    changes.
   - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -45,16 +47,16 @@ options:
         required: true
       consumers:
         description:
-          - How to treat consumers with their own number of replicas. With V(keep) they keep it, but never have more
-            replicas than the stream. With V(follow) they follow their stream from now on. All other consumers always
-            follow it.
+          - How to treat consumers with their own number of replicas. With V(keep), they keep that number, but never
+            have more replicas than the stream. With V(follow), they follow their stream from now on. All other
+            consumers always follow their stream.
         type: str
         choices: [keep, follow]
         default: keep
   accounts:
     description:
       - Accounts whose streams can be changed because C(account_users) has a user for them. A change in any other
-        account is refused. By default this is not checked.
+        account is refused. By default, this is not checked.
     type: list
     elements: str
 seealso:
@@ -73,27 +75,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 refusals:
-  description: Every reason against the changes, with its remedy. Empty if they may begin.
+  description: Every reason that prevents the changes, with its remedy. Empty if the changes may begin.
   returned: success
   type: list
   elements: str
   sample: [No stream matches APP/ORDER.]
 refusal:
-  description: The same for people, limited to one screen.
+  description: The content of RV(refusals) as human-readable text, limited to one screen.
   returned: success
   type: str
   sample: No stream matches APP/ORDER.
 lines:
-  description: The changes for people.
+  description: The changes as human-readable lines.
   returned: success
   type: list
   elements: str
   sample: ['APP/ORDERS: R3 to R5 on n4-c1, n5-c1 or others that fit']
 changes:
   description:
-    - The required changes in order. C(gains) are the servers that the meta leader would add. C(consumers) is the new
-      number of each consumer that has its own, 0 to follow the stream. C(refused) is why the change is impossible, or
-      empty.
+    - The required changes in order. C(gains) lists the servers that the meta leader would add. C(consumers) contains
+      the new number of replicas of each consumer that has its own number; 0 means that it follows the stream.
+      C(refused) is the reason why the change is impossible; empty if it is possible.
   returned: success
   type: list
   elements: dict
@@ -101,7 +103,7 @@ changes:
     - {account: APP, account_name: APP, stream: ORDERS, before: 3, after: 5, gains: [n4-c1, n5-c1], consumers: {}, bytes: 420000,
        refused: ''}
 unmatched:
-  description: Entries that no stream matches, as C(ACCOUNT/STREAM).
+  description: Entries of O(streams) that match no stream, as C(ACCOUNT/STREAM).
   returned: success
   type: list
   elements: str

@@ -13,13 +13,13 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Carries out moves such as those of M(natsops.jetstream.nats_rebalance_plan), in order, at most O(concurrency) at a
-    time and one at a time for each stream. Data moves first, as in M(natsops.jetstream.nats_stream_peer) with
-    C(state=moved), and each move is checked again immediately before it starts. A move is complete when the stream
-    and its consumers are in step without the former server.
-  - Completed moves are skipped, and moves in progress are awaited, so the next run continues an interrupted one.
+    time and one at a time for each stream. The data is copied before a replica is removed, as in
+    M(natsops.jetstream.nats_stream_peer) with C(state=moved), and each move is checked again immediately before it
+    starts. A move is complete when the stream and its consumers are in step without the former server.
+  - The module skips completed moves and waits for moves in progress, so the next run continues an interrupted one.
   - If a move in the first round is impossible, the task fails before anything is changed. After a failure, no further
     moves are started.
-  - Needs a user of the system account, and O(account_users) for the accounts that own the streams.
+  - Needs a user of the system account, and O(account_users) with a user of each account that owns one of the streams.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -34,12 +34,12 @@ options:
     required: true
   concurrency:
     description:
-      - Maximum number of moves at the same time.
+      - Maximum number of moves that run at the same time.
     type: int
     default: 1
   wait_timeout:
     description:
-      - Seconds within which all moves must be complete. Moves that have started continue after that.
+      - Seconds within which all moves must be complete. Moves that have started continue after this time.
     type: float
     default: 3600
 attributes:
@@ -67,8 +67,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moved:
-  description: The completed moves, or in check mode the planned ones, with the C(bytes) of the stream and the
-    C(seconds) that it took.
+  description: The completed moves, or in check mode the planned ones, with the size of the stream in C(bytes) and the
+    duration of the move in C(seconds).
   returned: when streams were read
   type: list
   elements: dict
@@ -79,7 +79,7 @@ bytes_moved:
   type: int
   sample: 420000
 bytes_per_second:
-  description: Bytes per second that one move copied, a value for the option C(throughput) of a plan. V(0) if nothing
+  description: Bytes per second that one move copied; use it as the option C(throughput) of a plan. V(0) if nothing
     moved.
   returned: when streams were read
   type: int
@@ -90,7 +90,7 @@ waited:
   type: float
   sample: 2.0
 progress:
-  description: The changes during the wait, as in M(natsops.jetstream.nats_stream_peer).
+  description: The changes observed during the wait, in the same form as in M(natsops.jetstream.nats_stream_peer).
   returned: when streams were read
   type: list
   elements: dict
@@ -131,7 +131,7 @@ _KEYS = ("account", "stream", "from", "to")
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once all moves are done. A failure lists the completed moves."""
+    """Return the module's result once all moves are done. The result of a failure lists the completed moves."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:
@@ -151,7 +151,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 @dataclass
 class _Run:
-    """The moves so far."""
+    """The progress of a run's moves."""
 
     moved: list[dict[str, Any]] = field(default_factory=list)
     progress: list[dict[str, Any]] = field(default_factory=list)
@@ -175,7 +175,7 @@ class _Run:
 
 
 def _moves(given: Sequence[Mapping[str, Any]]) -> list[ReplicaMove]:
-    """Return the moves. Raises NatsFailure for an incomplete one."""
+    """Return the requested moves. Raises NatsFailure if one of them is incomplete."""
     moves = []
     for index, item in enumerate(given):
         missing = [key for key in _KEYS if not item.get(key)]
@@ -220,7 +220,7 @@ def _prepared(
 def _carry_out(
     module: AnsibleModule, pairs: Sequence[tuple[Mover, Job, ReplicaMove]], timeout: float, run: _Run
 ) -> None:
-    """Do the moves, and note in `run` which are done. Leaves with a failure when one is not."""
+    """Carry out the moves and record the completed ones in `run`. Ends the module with a failure if a move fails."""
     params = module.params
     jobs = [(mover, job) for mover, job, _move in pairs]
     outcome = carry_out(jobs, timeout, params["concurrency"], progress=params["progress"])

@@ -12,27 +12,29 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reports which servers count for the meta group, which answer over NATS and which only over SSH, the last sequence
-    of each stream on each server and disk, which streams come back and with how many replicas, and which assets are
-    lost. Works without a meta leader.
-  - In check mode it also returns the steps and the reasons against them. Otherwise it makes the remaining servers
-    elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers from the meta group and
-    from every stream, and waits until all remaining streams and consumers have leaders again, with all messages that
-    these servers held.
-  - It refuses when a server that counts does not answer and is not in O(dead_servers), when a server in
-    O(dead_servers) could come back or may be running (it answers, its process runs, its ports accept connections, or
-    its host answers over SSH and the server could start), when nothing has lost its majority, when a readable disk of
-    a dead server has later messages than the remaining servers, and when anything would be lost that O(lost) does not
-    name.
-  - Once there is a meta leader, it is known which data only the dead servers held. The rescue stops there, before
-    anything is removed, unless O(lost) names that data. The removal recreates streams that had replicas only on dead
-    servers as empty streams; a stream that no remaining server may host is left without members.
-  - The rescue order cannot be addressed, so every server of the system account that receives it acts on it. The run
-    stops if a server acted that it had not seen before.
-  - Needs nats-server 2.15 on all servers that answer, a user of the system account, and O(account_users) for the accounts.
-  - Data on older servers comes back in a fresh cluster of the remaining servers. Once no server answers any more, the
-    module plans this from the data in O(hosts) and returns the commands of each step; the playbook C(rescue) runs
-    them.
+  - Reports which servers count as members of the meta group, which respond over NATS and which only over SSH, the last
+    sequence of each stream on each server and disk, which streams can be recovered and with how many replicas, and
+    which assets are lost. The report does not need a meta leader.
+  - In check mode it also returns the planned steps and the reasons that prevent them. Otherwise, it makes the remaining
+    servers elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers from the meta group
+    and from every stream, and waits until all remaining streams and consumers have leaders again, with all messages
+    that are stored on these servers.
+  - It refuses the rescue if a member of the meta group does not respond and is not listed in O(dead_servers); if a
+    server in O(dead_servers) could come back or may be running (it responds, its process runs, its ports accept
+    connections, or its host responds over SSH and the server could start); if no group has lost its majority; if a
+    readable disk of a dead server has later messages than the remaining servers; or if anything would be lost that is
+    not listed in O(lost).
+  - Which data existed only on the dead servers is known only after a meta leader has been elected. The rescue stops at
+    that point, before anything is removed, unless O(lost) lists that data. Removing the dead servers recreates streams
+    that had replicas only on dead servers as empty streams; a stream that no remaining server may host is left without
+    members.
+  - The rescue request cannot be addressed to individual servers, so every server of the system account that receives it
+    acts on it. The run stops if the request was carried out by a server that the module had not seen before.
+  - Needs nats-server 2.15 on all servers that respond, a user of the system account, and O(account_users) with a user
+    of each account.
+  - Data on older servers is recovered in a fresh cluster of the remaining servers. Once no server responds any more,
+    the module plans this recovery from the data in O(hosts) and returns the commands of each step; the playbook
+    C(rescue) runs them.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -40,7 +42,7 @@ extends_documentation_fragment:
 options:
   dead_servers:
     description:
-      - Names of the servers that never come back. Verify this outside NATS, for example by their power state.
+      - Names of the servers that will never come back. Verify this outside NATS, for example by their power state.
     type: list
     elements: str
     default: []
@@ -53,8 +55,8 @@ options:
     default: []
   hosts:
     description:
-      - Information from the hosts that do not answer over NATS, as returned by M(natsops.jetstream.nats_store_info).
-        A server that is not listed is treated as one on an unreachable host.
+      - Information from the hosts whose servers do not respond over NATS, as returned by
+        M(natsops.jetstream.nats_store_info). A server that is not listed is treated as if its host were unreachable.
     type: list
     elements: dict
     default: []
@@ -64,7 +66,7 @@ options:
         type: str
         required: true
       reached:
-        description: Whether the host answered over SSH.
+        description: Whether the host responded over SSH.
         type: bool
         default: false
       running:
@@ -72,11 +74,11 @@ options:
         type: bool
         default: false
       fenced:
-        description: Why the server cannot start. Empty if it could.
+        description: Why the server cannot start. Empty if it could start.
         type: str
         default: ""
       failure:
-        description: Why a host that was reached cannot be read.
+        description: Why a host that responded over SSH could not be read.
         type: str
         default: ""
       addresses:
@@ -85,11 +87,11 @@ options:
         elements: str
         default: []
       copied:
-        description: Whether its store has been copied.
+        description: Whether the server's store has been copied.
         type: bool
         default: false
       aside:
-        description: Whether its old store has been renamed to C(jetstream.rescued).
+        description: Whether the server's old store has been renamed to C(jetstream.rescued).
         type: bool
         default: false
       host:
@@ -97,23 +99,23 @@ options:
         type: str
         default: ""
       unit:
-        description: Its systemd unit. Empty if it runs without a unit.
+        description: The server's systemd unit. Empty if the server runs without a unit.
         type: str
         default: ""
       config:
-        description: Path of its configuration file.
+        description: Path of the server's configuration file.
         type: str
         default: /etc/nats-server/nats-server.conf
       store_dir:
-        description: Directory of its store.
+        description: Directory of the server's store.
         type: str
         default: /var/lib/nats
       copy:
-        description: Directory on the host for the copy of its store.
+        description: Directory on the host for the copy of the server's store.
         type: str
         default: /var/lib/nats-rescue
       streams:
-        description: The streams on its disk.
+        description: The streams on the server's disk.
         type: list
         elements: dict
         default: []
@@ -133,13 +135,13 @@ options:
             description: The stream's first sequence on that disk.
             type: int
           messages:
-            description: Number of messages on that disk.
+            description: Number of messages of the stream on that disk.
             type: int
           num_replicas:
-            description: Number of replicas in its configuration.
+            description: Number of replicas in the stream's configuration.
             type: int
           encrypted:
-            description: Whether its files are encrypted.
+            description: Whether the stream's files are encrypted.
             type: bool
   expected_servers:
     description:
@@ -164,8 +166,8 @@ options:
     default: 120
   records_dir:
     description:
-      - Directory of the file that records the data on the servers, from the first step to the last. Defaults to
-        C(natsops) in Ansible's home.
+      - Directory of the file that records the data on the servers, from the first step to the last. Defaults to the
+        directory C(natsops) in Ansible's home directory.
     type: path
 attributes:
   check_mode:
@@ -197,7 +199,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: Remaining servers, recovered and lost assets, steps and refusals, for people.
+  description: Remaining servers, recovered and lost assets, steps and refusals, as human-readable lines.
   returned: success, and on failures of a step
   type: list
   elements: str
@@ -209,15 +211,15 @@ screen:
   type: list
   elements: str
 survivors:
-  description: The members of the meta group that answer.
+  description: The members of the meta group that respond.
   returned: success, and on failures of a step
   type: list
   elements: str
   sample: [n1-c1, n2-c1]
 streams:
   description:
-    - The streams on the servers that answer. C(holders) has the last sequence on each server, C(last_seq) is the last
-      sequence after the rescue, and C(stalled) is whether the stream has lost its majority.
+    - The streams on the servers that respond. C(holders) contains the last sequence on each server, C(last_seq) is the
+      last sequence after the rescue, and C(stalled) is whether the stream has lost its majority.
   returned: success, and on failures of a step
   type: list
   elements: dict
@@ -231,19 +233,19 @@ streams:
       dead: [n3-c1, n4-c1]
       stalled: true
 lost:
-  description: Streams and consumers with replicas only on dead servers, as far as is known.
+  description: Streams and consumers with replicas only on dead servers, as far as known.
   returned: success, and on failures of a step
   type: list
   elements: str
   sample: [APP/SCRATCH]
 refused:
-  description: Reasons against the rescue. If there are any, nothing is done.
+  description: Reasons that prevent the rescue. If there are any, nothing is changed.
   returned: success, and on failures of a step
   type: list
   elements: str
   sample: []
 refusal:
-  description: The same for people, limited to one screen.
+  description: The content of RV(refused) as human-readable text, limited to one screen.
   returned: success, and on failures of a step
   type: str
   sample: ""
@@ -257,7 +259,7 @@ copies:
   type: dict
   sample: {n1-c1: /srv/nats-rescue/n1-c1, n2-c1: /srv/nats-rescue/n2-c1}
 steps:
-  description: The steps, done or planned. A step on the hosts has its C(commands).
+  description: The completed or planned steps. A step that runs on the hosts contains its C(commands).
   returned: success, and on failures of a step
   type: list
   elements: dict
@@ -369,7 +371,7 @@ def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> d
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every step is confirmed. A failure lists the steps done so far."""
+    """Return the module's result once every step is confirmed. The result of a failure lists the completed steps."""
     params = module.params
     dead = frozenset(params["dead_servers"])
     settings = Settings(
@@ -384,7 +386,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     if begun is None or (not begun.refusals and all(hosts[name].running for name in begun.survivors)):
         rescue = Rescue(connections, request, hosts, settings)
         plan = rescue.plan()
-        # A fresh cluster of these, whose streams may not all be restored yet.
+        # The remaining servers already form a fresh cluster, whose streams may not all be restored yet.
         if begun is not None and not plan.steps and not plan.refusals:
             plan = begun
     else:
@@ -408,7 +410,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def step_results(plan: Plan, request: Request) -> dict[str, Any]:
-    """Return the part of the result that every run has, which is all of it in check mode."""
+    """Return the part of the result that every run returns; in check mode, it is the complete result."""
     return {
         "changed": plan.due,
         **plan.page.as_dict(),

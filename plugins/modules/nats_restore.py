@@ -12,13 +12,14 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Restores one stream, some, or all streams of accounts from the backups of M(natsops.jetstream.nats_backup), each
-    as M(natsops.jetstream.nats_stream_restore) restores it.
-  - Every archive is verified and all conflicts are found before the first stream is created. If one stream cannot be
-    restored, none is. A damaged backup only fails its own stream, after the others are restored.
+  - Restores one stream, several streams, or all streams of accounts from the backups of
+    M(natsops.jetstream.nats_backup), each in the same way as M(natsops.jetstream.nats_stream_restore).
+  - Every archive is verified and all conflicts are found before the first stream is created. If any stream cannot be
+    restored, for example because its name already exists, none is restored. A damaged backup is an exception; only its
+    own stream fails, after the others have been restored.
   - Sixteen streams are restored at a time, each over its own connection; with O(rate_limit), one at a time. Streams
     that copy others (mirrors, sources) come last. Each restored stream is compared with its backup.
-  - An existing stream is never written to. A stream identical to its backup is left as it is.
+  - An existing stream is never written to. A stream that is identical to its backup remains unchanged.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.backup_store
@@ -42,40 +43,41 @@ options:
   directory:
     description:
       - Directory of the backups, on the host that runs the module.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Alternatively, a location in object storage (C(s3://BUCKET/PREFIX)); see O(s3).
     type: path
     required: true
   streams:
     description:
       - Streams to restore, each as C(ACCOUNT/STREAM@time), C(ACCOUNT/STREAM), C(ACCOUNT) or C(*), where C(*) matches
-        any characters and C(?) exactly one. An account is specified by name or, in operator mode, by public key,
-        which wildcards match.
-      - The newest backup of each stream is restored or, with a time, the newest one taken until then, such as
-        C(APP/ORDERS@2026-11-23T02:00:00Z) or, in the format of its directory, C(APP/ORDERS@20261123T020000.123456Z).
-        A day such as C(2026-11-23) means its end.
+        any characters and C(?) exactly one. An account is specified by name or, in operator mode, by public key; in
+        operator mode, wildcards match the public key.
+      - The newest backup of each stream is restored or, if an entry has a time, the newest one taken up to that time,
+        such as C(APP/ORDERS@2026-11-23T02:00:00Z) or, in the format of its directory,
+        C(APP/ORDERS@20261123T020000.123456Z). A date such as C(2026-11-23) means the end of that day.
     type: list
     elements: str
     required: true
   at:
     description:
-      - A time for entries without their own.
+      - Time that applies to the entries of O(streams) without their own.
     type: str
   account:
     description:
-      - Account to restore into, one of O(account_users). Defaults to the original account of each stream.
+      - Account to restore into, which must be one of O(account_users). Defaults to the original account of each stream.
     type: str
   name:
     description:
-      - A different name, for one stream. Archives of servers before 2.15 can only be restored under their own name.
+      - A different name for the restored stream, allowed only if a single stream is restored. Archives from servers
+        before 2.15 can only be restored under their original name.
     type: str
   subjects:
     description:
-      - Subjects to use instead of the original ones, for one stream.
+      - Subjects to use instead of the original ones, allowed only if a single stream is restored.
     type: list
     elements: str
   num_replicas:
     description:
-      - A different number of replicas.
+      - Number of replicas to use instead of the original one.
     type: int
   max_replicas:
     description:
@@ -84,7 +86,7 @@ options:
     type: int
   placement:
     description:
-      - A placement to use instead of the original; an empty one removes it.
+      - Placement to use instead of the original one; an empty dictionary removes the placement.
     type: dict
     suboptions:
       cluster:
@@ -96,11 +98,12 @@ options:
         elements: str
   existing:
     description:
-      - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created,
-        V(skip) leaves that stream as it is, for a run that continues after clients resumed work.
-      - A stream whose last sequence is below that of its backup, that stored other messages under its sequences, or
-        that lacks one of its durable consumers, as after an interrupted restore, fails with V(unfinished) in either
-        case.
+      - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created.
+        V(skip) leaves the existing stream unchanged; use it to continue a restore after clients have started writing
+        again.
+      - In either case, a stream fails with V(unfinished) if its last sequence is below that of its backup, if it has
+        stored different messages under the backup's sequences, or if it lacks a durable consumer of the backup, as
+        after an interrupted restore.
     type: str
     choices: [refuse, skip]
     default: refuse
@@ -112,9 +115,9 @@ options:
   compare:
     description:
       - How each restored stream is compared. V(state) compares messages, sequences and ack floors as reported by the
-        servers. V(contents) also reads the stream back and compares the digest of all its messages, unless clients
-        have already changed it. This temporarily needs room for the archive in O(directory), or with object storage
-        in the directory for temporary files.
+        servers. V(contents) also reads the stream back and compares the digest of all its messages, unless clients have
+        already changed it. This temporarily needs room for the archive in O(directory), or, with object storage, in the
+        directory for temporary files.
     type: str
     choices: [state, contents]
     default: contents
@@ -190,7 +193,7 @@ streams:
       description: Whether the stream was, or would be, created.
       type: bool
     skipped:
-      description: Whether the stream was left as it is, by O(existing=skip).
+      description: Whether the stream was left unchanged because of O(existing=skip).
       type: bool
     messages:
       description: Number of messages in the backup.
@@ -199,12 +202,12 @@ streams:
       description: Size of the archive in bytes.
       type: int
     seconds:
-      description: Seconds that it took, if it was restored.
+      description: Seconds that the restore of the stream took, if it was restored.
       type: float
     compared:
       description:
         - The values of C(messages), C(first_seq), C(last_seq), C(gaps) and C(ack_floors) in the backup and in the
-          restored stream, each as a pair, and C(digest), V(same) or V(not compared).
+          restored stream, each as a pair, and C(digest), which is V(same) or V(not compared).
       type: dict
       sample: {messages: [10, 10], first_seq: [1, 1], last_seq: [12, 12], gaps: [2, 2], ack_floors: {w: [4, 4]}, digest: same}
     caveats:
@@ -215,7 +218,7 @@ streams:
       description: The stream after the restore.
       type: dict
 lines:
-  description: The same for people.
+  description: The results as human-readable lines.
   returned: success
   type: list
   elements: str

@@ -14,8 +14,8 @@ author:
 description:
   - Appends one line of JSON to the file O(journal), and publishes the same line to the NATS subjects O(subjects).
     Without either option it does nothing.
-  - The task fails if the journal cannot be written. If an event cannot be published, this is only a warning, so a
-    roll does not stop because of it.
+  - The task fails if the journal cannot be written. If an event cannot be published, the module only issues a warning,
+    so the roll continues.
   - Several processes may write to the same journal. A line that was cut off by a crash does not damage the next one.
   - Any user of any account can publish. Subscribers in that user's account receive the events.
 extends_documentation_fragment:
@@ -30,11 +30,11 @@ options:
     required: true
   run:
     description:
-      - Id of the run to which the event belongs. Defaults to a new one of O(cluster) and the time.
+      - Id of the run to which the event belongs. Defaults to a new id, composed of O(cluster) and the time.
     type: str
   cluster:
     description:
-      - Name of the cluster that is operated.
+      - Name of the cluster on which the operation runs.
     type: str
     required: true
   batch:
@@ -52,15 +52,15 @@ options:
     elements: str
   steps:
     description:
-      - Seconds that the steps took, by the name of the step.
+      - Seconds that each step took, by the name of the step.
     type: dict
   reason:
     description:
-      - Reason for the event, for people.
+      - Human-readable reason for the event.
     type: str
   data:
     description:
-      - Any further data. The connection's secrets are masked in it; it must not contain any others.
+      - Any further data. The connection's secrets are masked in this data; it must not contain any other secrets.
     type: dict
   journal:
     description:
@@ -76,7 +76,7 @@ options:
     default: []
   publish_timeout:
     description:
-      - Seconds to connect to a server, divided equally among O(servers).
+      - Maximum number of seconds for connecting to a server, divided equally among O(servers).
     type: float
     default: 2
 attributes:
@@ -87,11 +87,11 @@ attributes:
   diff_mode:
     support: full
     details:
-      - Shows the line.
+      - Shows the line to be written.
   idempotent:
     support: none
     details:
-      - Each run is an event of its own.
+      - Each run writes a separate event.
 seealso:
   - module: natsops.jetstream.nats_roll_plan
 """
@@ -117,7 +117,7 @@ EXAMPLES = r"""
 RETURN = r"""
 event:
   description:
-    - The line as a document. Keys without a value are left out.
+    - The written line, parsed. Keys without a value are omitted.
   returned: success
   type: dict
   sample:
@@ -142,50 +142,51 @@ event:
       type: str
       sample: "2026-11-21T15:04:05.123Z"
     run:
-      description: As O(run).
+      description: The value of O(run).
       returned: always
       type: str
     cluster:
-      description: As O(cluster).
+      description: The value of O(cluster).
       returned: always
       type: str
     event:
-      description: As O(event).
+      description: The value of O(event).
       returned: always
       type: str
     batch:
-      description: As O(batch).
+      description: The value of O(batch).
       returned: when given
       type: int
     of:
-      description: As O(of).
+      description: The value of O(of).
       returned: when given
       type: int
     hosts:
-      description: As O(hosts).
+      description: The value of O(hosts).
       returned: when given
       type: list
       elements: str
     steps:
-      description: As O(steps), in seconds with three digits.
+      description: The value of O(steps), in seconds rounded to three decimal places.
       returned: when given
       type: dict
     reason:
-      description: As O(reason).
+      description: The value of O(reason).
       returned: when given
       type: str
     data:
-      description: As O(data).
+      description: The value of O(data).
       returned: when given
       type: dict
 published:
-  description: The subjects whose message a server accepted.
+  description: The subjects for which a server accepted the message.
   returned: success
   type: list
   elements: str
   sample: [ops.rolls.C1]
 unpublished:
-  description: Why the event could not be published, with the keys of RV(ignore:failure). Each is a warning too.
+  description: Reasons why the event could not be published, each with the keys of RV(ignore:failure). The module also
+    issues each of them as a warning.
   returned: success
   type: list
   elements: dict
@@ -257,7 +258,7 @@ def _seconds(step: str, value: Any) -> float:
 
 
 def check_subjects(subjects: Sequence[str]) -> None:
-    """Raise NatsFailure invalid_option for a subject that cannot be published to, or that belongs to the servers."""
+    """Raise NatsFailure invalid_option if a subject has wildcards or is invalid, or belongs to the servers."""
     for subject in subjects:
         if subject.startswith("$"):
             raise NatsFailure(
@@ -269,7 +270,7 @@ def check_subjects(subjects: Sequence[str]) -> None:
 
 
 def append(path: str, line: bytes) -> None:
-    """Append a line atomically, on a line of its own, and return when it is on the disk. Raises OSError."""
+    """Append a complete line, even after one that was cut off, and return once it is synced to disk. Raises OSError."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o750, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
@@ -286,7 +287,7 @@ def append(path: str, line: bytes) -> None:
 
 
 def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
-    """Return for each subject None, or why it could not be published to."""
+    """Return, for each subject, None or the reason why publishing to it failed."""
     subjects = module.params["subjects"]
     calls = [Call(subject, line) for subject in subjects]
     try:
@@ -302,7 +303,9 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 
 def mask_secrets(module: AnsibleModule) -> None:
-    """Mask the connection's secrets from options, contexts and the environment. An invalid connection has none."""
+    """Mask the connection's secrets from options, contexts and the environment; does nothing if the connection is
+    invalid.
+    """
     try:
         module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:
@@ -310,7 +313,7 @@ def mask_secrets(module: AnsibleModule) -> None:
 
 
 def emit(module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure for options that cannot be, and for a journal that cannot be written."""
+    """Return the module's result. Raises NatsFailure for invalid options and for a journal that cannot be written."""
     params = module.params
     positive(params["publish_timeout"], "publish_timeout")
     check_subjects(params["subjects"])

@@ -12,10 +12,11 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads the complete (super)cluster and returns the order and the batches in which the servers can be restarted,
-    while the meta group and every stream and consumer keep their quorum. The same state gives the same plan.
-  - It only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch, because
-    the state may have changed since.
+  - Reads the complete (super)cluster and returns the order and the batches in which the servers can be restarted, while
+    the meta group and every stream and consumer keep their quorum. The same cluster state always results in the same
+    plan.
+  - This module only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch,
+    because the state may have changed in the meantime.
   - Raft-silent servers come first, one at a time, then servers that are down, all together, then the canaries one at
     a time. The meta leader is in the last batch.
   - With O(target_version) it also checks the upgrade path from the running versions to that version, and lists the
@@ -28,7 +29,7 @@ extends_documentation_fragment:
 options:
   server_names:
     description:
-      - Servers to restart, matched exactly.
+      - Names of the servers to restart, matched exactly.
       - One of O(server_names) and O(hosts) is required.
     type: list
     elements: str
@@ -49,15 +50,15 @@ options:
     default: {}
   gate:
     description:
-      - Whether a health gate watches the restart. Without one RV(batches) has one host after another, and only streams that
-        would lose messages are an error. A cluster that cannot be read is then a warning.
-      - With one, the task fails if the cluster cannot be read.
+      - Whether a health gate watches the restart. Without a gate, each entry of RV(batches) contains a single host,
+        only streams that would lose messages are an error, and a cluster that cannot be read is only a warning.
+      - With a gate, the task fails if the cluster cannot be read.
     type: bool
     default: true
   expected_servers:
     description:
-      - Names of all servers of the (super)cluster. The module waits for them, and those that do not answer count as
-        down.
+      - Names of all servers of the (super)cluster. The module waits for these servers; those that do not respond count
+        as down.
     type: list
     elements: str
   max_parallel:
@@ -73,12 +74,13 @@ options:
     default: 1
   meta_headroom:
     description:
-      - Members that the meta group must have beyond its quorum while a batch of several servers is down.
+      - Number of members that the meta group must have in addition to its quorum while a batch of several servers is
+        down.
     type: int
     default: 1
   canary:
     description:
-      - Number of servers to restart first, one by one. Those that lead the fewest groups are chosen.
+      - Number of servers to restart first, one by one. The module chooses those that lead the fewest groups.
     type: int
     default: 0
   r1_policy:
@@ -93,7 +95,8 @@ options:
     description:
       - Streams that may lose messages in the restart, each as C(ACCOUNT/STREAM), because of a single replica in
         memory or a defect of the server. Any other such stream with messages is an error.
-      - Also consumers whose position is in the memory of a single server, each as C(ACCOUNT/STREAM/CONSUMER).
+      - The list may also contain consumers whose position is only in the memory of a single server, each as
+        C(ACCOUNT/STREAM/CONSUMER).
     type: list
     elements: str
     default: []
@@ -105,21 +108,23 @@ options:
     default: {}
   stopped_versions:
     description:
-      - The installed version of each server that is not running, by the name of the server; empty for a new server. With
-        O(target_version), its start is checked as well, with the version in O(starts) or else O(target_version). A
-        downgrade of such a server is refused, because its streams cannot be read.
+      - The installed version of each server that is not running, by the name of the server; empty for a new server.
+        With O(target_version), its start is checked as well, with the version in O(starts) or else O(target_version). A
+        downgrade of such a server is refused, because its streams and consumers are unknown while it is not running.
     type: dict
     default: {}
   stored_groups:
     description:
-      - Some Raft groups in the store of each server that is not running, by the name of the server, as C(groups) of
-        M(natsops.jetstream.nats_server_host_info). A server with the store of a different cluster is refused.
+      - Some of the Raft groups in the store of each server that is not running, by the name of the server, as returned
+        in C(groups) by M(natsops.jetstream.nats_server_host_info). A server with the store of a different cluster is
+        refused.
     type: dict
     default: {}
   maintenance:
     description:
-      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count
-        as down. A batch is refused if it would break a quorum that they would have kept.
+      - The servers in maintenance, each as returned in C(maintenance) by M(natsops.jetstream.nats_server_host_info).
+        They count as down. A batch is refused if it would break a quorum that would survive if these servers were
+        running.
     type: list
     elements: dict
     default: []
@@ -131,25 +136,26 @@ options:
     default: 'az:'
   target_version:
     description:
-      - The version of nats-server that the servers should run afterwards, such as V(2.10.27). Versions are not
-        checked without it, or if all servers already run it.
+      - The version of nats-server that the servers should run afterwards, such as V(2.10.27). Versions are not checked
+        without this option, or if all servers already run that version.
     type: str
   allow_skipped_minors:
     description:
-      - Whether O(target_version) may skip minor releases, which should be installed one by one. A skip is then a
-        warning.
+      - Whether O(target_version) may skip minor releases, which should be installed one by one. With V(true), a skip is
+        only a warning.
     type: bool
     default: false
   allow_downgrade:
     description:
-      - Whether O(target_version) may be older than a running version. A downgrade is then a warning. It remains an
-        error if the version cannot read the files or does not support a feature that a stream or consumer uses.
+      - Whether O(target_version) may be older than a running version. With V(true), a downgrade is only a warning, but
+        it remains an error if the older version cannot read the files or does not support a feature that a stream or
+        consumer uses.
     type: bool
     default: false
   feature_flags:
     description:
-      - The C(feature_flags) in the configuration with which O(target_version) starts. C(js_raft_delete_range), which
-        is on since nats-server 2.15, makes servers before 2.14 panic if a replicated mirror exists.
+      - The C(feature_flags) in the configuration with which O(target_version) starts. C(js_raft_delete_range), which is
+        on by default since nats-server 2.15, makes servers before 2.14 panic if a replicated mirror exists.
     type: dict
     default: {}
 seealso:
@@ -182,7 +188,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 began:
-  description: When the plan was made, in epoch seconds. On resuming, servers that started later need no restart.
+  description: When the plan was made, in epoch seconds. When a run is resumed, servers that started after this time
+    need no restart.
   returned: success
   type: int
   sample: 1795254003
@@ -194,7 +201,7 @@ batches:
   elements: list
   sample: [[n2-c1], [n3-c1], [n4-c1], [n5-c1], [n1-c1]]
 lines:
-  description: The plan for people.
+  description: The plan as human-readable lines.
   returned: success
   type: list
   elements: str
@@ -214,15 +221,15 @@ causes:
   sample: []
 asset_faults:
   description:
-    - Streams and consumers with a fault of their own (C(consumer APP/ORDERS/worker)) that a server has been reporting
-      for a long time, other than catching up. A restart does not cause it, so the gates of a roll need not wait for
-      it.
+    - Streams and consumers (C(consumer APP/ORDERS/worker)) with a fault, other than catching up, that a server has been
+      reporting for a long time. Such a fault is not caused by a restart, so the gates of a roll need not wait for these
+      assets.
   returned: success
   type: list
   elements: str
   sample: []
 raft_silent:
-  description: Names of the servers that are raft-silent, as in M(natsops.jetstream.nats_cluster_info).
+  description: Names of the raft-silent servers, as defined by M(natsops.jetstream.nats_cluster_info).
   returned: success
   type: list
   elements: str
@@ -237,7 +244,8 @@ effects:
     - {reason: "has the meta leader, so it comes last", leaders: 9, groups: 28}
   contains:
     reason:
-      description: Why the batch has its position. Empty if only names decide.
+      description: Why the batch has its position. Empty if the batch has this position only because of the order of the
+        names.
       returned: always
       type: str
     leaders:
@@ -245,7 +253,7 @@ effects:
       returned: always
       type: int
     groups:
-      description: Number of streams and consumers that miss a member during the batch.
+      description: Number of streams and consumers that are missing a member during the batch.
       returned: always
       type: int
 lower_bound:
@@ -282,7 +290,7 @@ versions:
   type: dict
   sample: {2.10.27: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]}
 version_warnings:
-  description: Known defects of the running versions and of O(target_version), a line for each, with its fix.
+  description: Known defects of the running versions and of O(target_version), one line each, with the fix.
   returned: success
   type: list
   elements: str
@@ -300,7 +308,7 @@ problems:
       consumer uses an option that the version does not support), V(roll_unreadable_entries) (some members would write
       Raft entries that others cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),
       V(roll_mixed_versions) and V(roll_version_unknown).
-    - V(roll_foreign_store) refuses a server of O(stored_groups).
+    - V(roll_foreign_store) means that a server in O(stored_groups) has the store of a different cluster.
   returned: success
   type: list
   elements: dict
@@ -362,8 +370,7 @@ _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary",
 
 
 def requested_target(params: Mapping[str, Any]) -> VersionRules | None:
-    """Return the target version and the accepted deviations, None without a target. Raises NatsFailure
-    invalid_option."""
+    """Return the target version and accepted deviations; None without a target. Raises NatsFailure invalid_option."""
     if not params["target_version"]:
         return None
     try:
@@ -378,7 +385,7 @@ def requested_target(params: Mapping[str, Any]) -> VersionRules | None:
 
 
 def host_names(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the name of each server's host. Servers that are given without hosts are called by their own names."""
+    """Return the name of each server's host. A server that was specified without a host keeps its own name."""
     hosts = {server: host for host, server in (params["hosts"] or {}).items()}
     return hosts or {name: name for name in params["server_names"] or ()}
 
@@ -437,7 +444,9 @@ def judge_versions(
 
 
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure as `read_cluster`, and invalid_option for rules that nothing meets."""
+    """Return the module's result. Raises NatsFailure like `read_cluster`, and invalid_option if no plan can meet the
+    rules.
+    """
     for option in ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary"):
         least = 1 if option == "max_unavailable_replicas" else 0
         if params[option] < least:
@@ -466,7 +475,7 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result without a gate: one after another, in the order that was given."""
+    """Return the module's result without a gate: the hosts one after another, in the given order."""
     hosts = host_names(params)
     cluster = None
     if client:
@@ -485,7 +494,7 @@ def result(
     wanted: str = "",
     scene: Scene | None = None,
 ) -> dict[str, Any]:
-    """Return the module's result for a plan; batch names are those of the task."""
+    """Return the module's result for a plan, with the names that the task uses for the members of each batch."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)

@@ -22,14 +22,15 @@ options:
     choices: [present, absent]
     default: present
   install_dir:
-    description: The directory that holds a directory for each version.
+    description: The directory that contains a subdirectory for each version.
     type: path
     required: true
   version:
     description: The version to install. Defaults to the version of O(src).
     type: str
   src:
-    description: A file on this host, being the executable itself, or a .tar.gz, .zip or .deb file that contains it.
+    description: A file on this host, which is either the executable itself or a .tar.gz, .zip or .deb file that
+      contains it.
     type: path
   checksum:
     description:
@@ -37,15 +38,16 @@ options:
       - A version that was installed from a source with a different checksum counts as not installed.
     type: str
   keep:
-    description: Number of installed versions to keep; older installations are removed. Without it nothing is removed.
+    description: Number of installed versions to keep; older installations are removed. Without this option, nothing is
+      removed.
     type: int
   link:
-    description: The link that selects a version. The version that it selects, and those that run, are never removed.
+    description: The link that selects a version. The selected version and all running versions are never removed.
     type: path
 attributes:
   check_mode:
-    description: Can run in check mode and return the changed status prediction. A missing O(src) is then not an
-      error.
+    description: Can run in check mode and return the changed status prediction. In check mode, a missing O(src) is not
+      an error.
     support: full
   diff_mode:
     description: Returns the versions that are added and removed.
@@ -140,13 +142,13 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
             raise InstallError(f"{source} is nats-server {found}, but nats_server_version is {version}")
         if not module.check_mode:
             store(staged, install_dir, found, actual)
-            # It was staged elsewhere, with the SELinux type of that directory.
+            # The file was staged in a different directory and still has the SELinux type of that directory.
             module.set_default_selinux_context(str(binary_path(install_dir, found)), False)
     return result(install_dir, found, changed=True, installed=not module.check_mode)
 
 
 def existing_parent(path: str) -> str:
-    """Return the directory, or the default for temporary files if it does not exist yet, as in check mode."""
+    """Return the directory, or the default temporary directory if it does not exist yet, as in check mode."""
     return path if os.path.isdir(path) else tempfile.gettempdir()
 
 

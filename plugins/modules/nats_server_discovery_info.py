@@ -36,15 +36,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 found:
-  description: Whether a server was found. Without one, only RV(problem) and RV(contained) are returned.
+  description: Whether a server was found. If none was found, only RV(problem) and RV(contained) are returned.
   type: bool
   returned: always
 problem:
-  description: Why none was found. Empty otherwise.
+  description: Why no server was found. Empty if one was found.
   type: str
   returned: always
 contained:
-  description: Processes of nats-servers that run in containers.
+  description: Processes of nats-server that run in containers.
   type: list
   elements: int
   returned: always
@@ -62,15 +62,15 @@ unit:
   type: dict
   returned: when found
 config_path:
-  description: The configuration file, as the command line names it. Empty without one.
+  description: The configuration file as specified on the command line. Empty if none is specified.
   type: str
   returned: when found
   sample: /etc/nats-server.conf
 loaded:
   description: >-
     How the configuration was determined, with its C(files), the variables of the C(environment) and the C(flags) that
-    it uses, the C(monitor_url), and C(proof). That is V(digest) or V(time), or empty if the loaded configuration is
-    unknown; C(problem) then has the reason.
+    it uses, the C(monitor_url), and C(proof). C(proof) is V(digest) or V(time), or empty if the loaded configuration is
+    unknown; C(problem) then contains the reason.
   type: dict
   returned: when found
 config:
@@ -78,23 +78,23 @@ config:
   type: dict
   returned: when found
 varz:
-  description: The server's own C(/varz). Empty if its monitoring port does not answer.
+  description: The server's own C(/varz). Empty if its monitoring port does not respond.
   type: dict
   returned: when found
 routes:
-  description: Names of the servers at the other ends of its routes. Null if the monitoring port does not answer.
+  description: Names of the servers at the other ends of its routes. Null if the monitoring port does not respond.
   type: list
   elements: str
   returned: when found
 store:
   description: >-
     The store, with the configured C(path), the path C(reported) by the server, and whether the host sees the C(same)
-    directory as the process. With a private C(/tmp) they differ.
+    directory as the process. The two directories differ if the process has a private C(/tmp).
   type: dict
   returned: when found
   sample: {path: /var/lib/nats, reported: /var/lib/nats/jetstream, same: true}
 tls_files:
-  description: Certificates and keys that the configuration names, each with C(option), C(path) and C(exists).
+  description: Certificates and keys to which the configuration refers, each with C(option), C(path) and C(exists).
   type: list
   elements: dict
   returned: when found

@@ -12,18 +12,19 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - With O(state=absent), the server leads neither the meta group nor any stream or consumer with more than one
-    replica, and with O(replicas=true) it has no replicas of streams or consumers left. The module succeeds once the
-    servers report this.
-  - It first checks that everything selected can move. Members that are in step must be available to lead, and the
-    other servers together must be allowed to take all of the replicas by the rules of the meta leader (see
-    M(natsops.jetstream.nats_stream_peer)). Otherwise it changes nothing, and reports the groups that cannot move and
-    why.
-  - Replicas are moved one stream at a time, data first, so no group is ever short of a member. C(SERVER.EVACUATE) of
-    nats-server 2.15 is not used, because it leaves groups short if there is no spare server.
+  - With O(state=absent), the server afterwards leads neither the meta group nor any stream or consumer with more than
+    one replica. With O(replicas=true), it also has no replicas of streams or consumers left. The module succeeds once
+    the servers report this state.
+  - The module first checks that everything selected can move. Members that are in step must be available to lead, and
+    the other servers together must be allowed to take all of the replicas by the rules of the meta leader (see
+    M(natsops.jetstream.nats_stream_peer)). Otherwise, the module changes nothing, and reports the groups that cannot
+    move, with the reasons.
+  - Replicas are moved one stream at a time, and each new replica is filled before the old one is removed, so no group
+    is ever short of a member. C(SERVER.EVACUATE) of nats-server 2.15 is not used, because it leaves groups short if
+    there is no spare server.
   - The next run continues an interrupted one.
-  - Connect as a user of the system account. O(account_users) must have a user of every account that has something to
-    move. Otherwise the task fails and names the account, unless O(allow_partial) is on.
+  - Connect as a user of the system account. O(account_users) must have a user of every account whose streams or
+    consumers must move. Otherwise, the task fails and names the account, unless O(allow_partial) is set.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -44,55 +45,56 @@ options:
     required: true
   state:
     description:
-      - With V(absent), leaders and, with O(replicas), replicas leave the server.
-      - With V(present), leaders come back. The server takes over leaders until it leads its share of the groups of
-        which it is a member (one of three groups with three members, for instance, rounded down). Moved replicas do
-        not come back; move them with M(natsops.jetstream.nats_stream_peer) and C(state=moved).
-      - On nats-server 2.10 a step-down cannot request a certain leader. The group holds elections until this server
-        is elected.
+      - With V(absent), all leaders are moved off the server and, with O(replicas), all replicas as well.
+      - With V(present), leaders are moved back. The server takes over leaders until it leads its share of the groups of
+        which it is a member (of groups with three members, for instance, one third, rounded down). Replicas are not
+        moved back; move them with M(natsops.jetstream.nats_stream_peer) and C(state=moved).
+      - On nats-server 2.10, a step-down cannot request a particular leader, so the group repeats its election until
+        this server is elected.
     type: str
     choices: [absent, present]
     default: absent
   replicas:
     description:
-      - Whether the replicas leave as well. Only with O(state=absent).
+      - Whether the replicas are moved as well. Allowed only with O(state=absent).
     type: bool
     default: false
   r1_policy:
     description:
-      - Streams and consumers with a single replica on this server, if O(replicas) is off. No other server can lead
-        them.
-      - V(accept) leaves them on the server. V(fail) makes the task fail before anything is changed. V(move) moves
-        these streams, data first, with their consumers.
+      - How to treat streams and consumers whose only replica is on this server, if O(replicas) is not set. No other
+        server can lead them.
+      - V(accept) leaves them on the server. V(fail) makes the task fail before anything is changed. V(move) moves these
+        streams with their data and their consumers.
     type: str
     choices: [accept, fail, move]
     default: accept
   accept_loss:
     description:
-      - Whether to move streams with a single replica before nats-server 2.15 too, although messages published during
-        the move may be lost, and to remove replicas from a server that is down or behind although it has the only
-        replica of an asset. See M(natsops.jetstream.nats_stream_peer).
-      - Without it, a stream without a leader makes the task fail, because a server that is down may have its only
-        replica. M(natsops.jetstream.nats_membership_plan) lists such streams.
+      - Whether to move streams with a single replica even on nats-server before 2.15, where messages published during
+        the move may be lost, and whether to remove replicas from a server that is down or behind even if it has the
+        only replica of an asset. See M(natsops.jetstream.nats_stream_peer).
+      - Without this option, a stream without a leader makes the task fail, because a server that is down may have its
+        only replica. M(natsops.jetstream.nats_membership_plan) lists such streams.
     type: bool
     default: false
   allow_partial:
     description:
-      - Whether to move as much as possible if some assets cannot move, for instance those of an account without a
-        user in O(account_users). The rest is in RV(stuck).
+      - Whether to move as much as possible if some assets cannot move, for instance those of an account without a user
+        in O(account_users). RV(stuck) lists the rest.
     type: bool
     default: false
   avoid_servers:
     description:
-      - Servers that get leaders only if no other member of the group can lead, such as those that restart next and
-        would have to hand them over again. Only with O(state=absent).
-      - Before nats-server 2.11 a step-down cannot name its successor, so this has no effect on its groups.
+      - Servers that get leaders only if no other member of the group can lead, such as servers that restart next and
+        would have to hand the leadership over again. Allowed only with O(state=absent).
+      - Before nats-server 2.11, a step-down cannot name a successor, so this option has no effect on groups that such a
+        server leads.
     type: list
     elements: str
     default: []
   concurrency:
     description:
-      - Maximum number of groups that elect a leader, or move, at the same time.
+      - Maximum number of groups that elect a leader or are moved at the same time.
     type: int
     default: 2
   wait_timeout:
@@ -133,12 +135,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The groups that the server led and hosted before.
+  description: The groups that the server led and hosted before the run.
   returned: when the cluster was read
   type: dict
   sample: {meta_leader: true, leaders: [stream APP/ORDERS], replicas: [stream APP/EVENTS, stream APP/ORDERS]}
 after:
-  description: The same afterwards.
+  description: The groups that the server leads and hosts after the run.
   returned: when the cluster was read
   type: dict
   sample: {meta_leader: false, leaders: [], replicas: []}
@@ -154,12 +156,12 @@ methods:
   type: dict
   sample: {APP/ORDERS: evacuate}
 members:
-  description: The servers of each stream whose replica was removed, by C(ACCOUNT/STREAM), afterwards.
+  description: The new members of each stream whose replica was removed, by C(ACCOUNT/STREAM).
   returned: when the cluster was read
   type: dict
   sample: {APP/EVENTS: [n5-c1]}
 progress:
-  description: The changes while replicas moved; see M(natsops.jetstream.nats_stream_peer).
+  description: The changes observed while the replicas were moved; see M(natsops.jetstream.nats_stream_peer).
   returned: when the cluster was read
   type: list
   elements: dict
@@ -213,7 +215,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
-#: How the meta group is called in `RaftGroup.subject`.
+#: The name of the meta group in `RaftGroup.subject`.
 META_SUBJECT = "meta group"
 
 
@@ -223,7 +225,7 @@ def leading(subject: str) -> str:
 
 
 def hosting(subject: str) -> str:
-    """Return the label of a group with a replica there."""
+    """Return the label of a group with a replica on the server."""
     return f"{subject} (replica)"
 
 
@@ -261,7 +263,7 @@ class Scope:
         return self.accounts is None or account in self.accounts
 
     def streams(self, cluster: Cluster) -> list[Stream]:
-        """Return the streams whose replica must leave."""
+        """Return the streams whose replica must be moved off the server."""
         hosted = [stream for stream in hosted_streams(cluster, self.server) if self._owned(stream.account)]
         if self.replicas:
             return hosted
@@ -277,7 +279,7 @@ class Scope:
         ]
 
     def alone(self, cluster: Cluster) -> list[RaftGroup]:
-        """Return the groups in scope with a single replica, which stay."""
+        """Return the groups in scope with a single replica, which remain on the server."""
         moving = {(stream.account, stream.name) for stream in self.streams(cluster)}
         return [
             group
@@ -287,7 +289,9 @@ class Scope:
         ]
 
     def left(self, cluster: Cluster, apart: Collection[str]) -> list[str]:
-        """Return the groups that still have to leave, such as `stream APP/ORDERS (leader)`, except those in `apart`."""
+        """Return the groups that must still be moved off the server, such as `stream APP/ORDERS (leader)`, except those
+        in `apart`.
+        """
         found = [leading(META_SUBJECT)] if holds(cluster, self.server)["meta_leader"] else []
         found += [leading(group.subject) for _asset, group in self.led(cluster)]
         for stream in self.streams(cluster):
@@ -296,15 +300,16 @@ class Scope:
 
 
 def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tuple[Scope, dict[str, str]]:
-    """Return the scope without the accounts that have no user, and the groups that therefore stay, each with the
-    reason."""
+    """Return the scope without the accounts that have no user, and the groups that therefore remain on the server, each
+    with the reason.
+    """
     near = replace(scope, accounts=frozenset(connections.accounts))
     items = set(scope.left(cluster, ())) - set(near.left(cluster, ()))
     return near, dict.fromkeys(items, "its account has no user in account_users")
 
 
 def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> None:
-    """Raise NatsFailure that names every account with something to move and no user."""
+    """Raise a NatsFailure that names every account that has assets to move but no user."""
     accounts = {stream.account: stream.account_name for stream in scope.streams(cluster)}
     accounts.update({str(asset.account): str(asset.account_name) for asset, _group in scope.led(cluster)})
     absent = sorted(name or account for account, name in accounts.items() if account not in connections.accounts)
@@ -318,7 +323,7 @@ def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> N
 
 
 def require_server(cluster: Cluster, server: str) -> None:
-    """Raise NatsFailure unknown_name when no server has this name, not even one that is down."""
+    """Raise NatsFailure unknown_name if neither a running server nor one that is down has this name."""
     members = {name for group in cluster.groups() for name in group.members}
     if cluster.meta is not None:
         members |= set(cluster.meta.group.members)
@@ -328,8 +333,9 @@ def require_server(cluster: Cluster, server: str) -> None:
 
 
 def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]:
-    """Return the groups that no other member can lead, or that are led alone against the policy, each with the reason, and
-    whether some of that may pass."""
+    """Return the groups that no other member can lead, or whose single replica violates the policy, each with the
+    reason, and whether some of these problems may be temporary.
+    """
     servers = {server.name: server for server in cluster.servers}
     constraints = LeaderConstraints(away_from=frozenset([scope.server]))
     led = [group for _asset, group in scope.led(cluster)]
@@ -392,7 +398,7 @@ def carry_out(
     stuck: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Move leaders and then replicas, and return the result. A failure lists the groups that are left."""
+    """Move leaders and then replicas, and return the result. The result of a failure lists the remaining groups."""
     params, server = module.params, scope.server
     began = time.monotonic()
     deadline = began + params["wait_timeout"]
@@ -404,7 +410,9 @@ def carry_out(
     failures: list[str] = []
 
     def step_leaders_down() -> Cluster:
-        """Make every leader on the server step down and return the cluster; elections may have brought some back."""
+        """Make every leader on the server step down and return the cluster; elections may have made the server a leader
+        again.
+        """
         now = mover.read_cluster()
         if holds(now, server)["meta_leader"]:
             move_meta_leader(connections.own, away, remaining())
@@ -440,7 +448,7 @@ def predicted(before: Mapping[str, Any], left: Collection[str]) -> dict[str, Any
 
 
 def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
-    """Warn about a server that could be chosen for new replicas again, and about one that is back but takes none."""
+    """Warn if the evacuated server could be chosen for new replicas, or if a server that leads again accepts none."""
     tags = {tag.lower() for item in cluster.servers if item.name == server for tag in item.tags}
     if module.params["replicas"] and server in cluster.names and DRAIN_TAG not in tags:
         module.warn(
@@ -451,7 +459,7 @@ def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
 
 
 def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]:
-    """Return the groups that the server should lead to have its share: those of the servers with the most above theirs."""
+    """Return the groups that the server should lead to reach its share, from the servers that most exceed theirs."""
     groups = [(asset, group) for asset, group in led_groups(cluster) if group.size > 1 and group.leader is not None]
     share: dict[str, float] = {}
     leading: dict[str, int] = {}
@@ -508,7 +516,7 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 def result(
     before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Collection[Job]
 ) -> dict[str, Any]:
-    """Return the part of the result that every run has."""
+    """Return the part of the result that every run returns."""
     return {
         "changed": before != after,
         "before": dict(before),

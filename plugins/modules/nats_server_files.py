@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Brings directories and files of a host to the desired state in one step. If one of them cannot be written, for
-    instance on a full disk, all stay unchanged.
+    instance because the disk is full, all of them remain unchanged.
   - Before anything is written, the new configuration is tested with the binary that will run it (O(trial)), and new
     units with systemd (O(unit)).
   - Contents are written to temporary files next to their targets and renamed into place. If a run is killed, each
@@ -33,18 +33,19 @@ options:
         type: str
         required: true
       owner:
-        description: Name of the user that owns it. Left alone by default.
+        description: Name of the owning user. Unchanged by default.
         type: str
       group:
-        description: Name of the group that owns it. Left alone by default.
+        description: Name of the owning group. Unchanged by default.
         type: str
       leave_foreign:
-        description: Leave an existing directory alone if it belongs to a user other than O(directories[].owner), such
-          as C(/var/log).
+        description: Leave an existing directory unchanged if it belongs to a user other than O(directories[].owner),
+          such as C(/var/log).
         type: bool
         default: false
   secret_files:
-    description: Files with secrets, which no output shows. They are replaced before O(files), in this order.
+    description: Files with secrets, whose content is never shown. They are replaced before O(files), in the listed
+      order.
     type: list
     elements: dict
     default: []
@@ -62,13 +63,13 @@ options:
         type: str
         required: true
       owner:
-        description: Name of the user that owns it. Left alone by default.
+        description: Name of the owning user. Unchanged by default.
         type: str
       group:
-        description: Name of the group that owns it. Left alone by default.
+        description: Name of the owning group. Unchanged by default.
         type: str
   files:
-    description: Files whose changes the diff shows. They are replaced in this order.
+    description: Files whose changes the diff shows. They are replaced in the listed order.
     type: list
     elements: dict
     default: []
@@ -89,8 +90,8 @@ options:
         required: true
       config:
         description:
-          - Path of the configuration file. It is tested together with the other given files of its directory. If it
-            is not one of them, the file on the host is tested.
+          - Path of the configuration file. It is tested together with those of O(files) and O(secret_files) that are in
+            the same directory. If the configuration itself is not one of them, the file on the host is tested.
         type: path
         required: true
       needs:
@@ -100,8 +101,8 @@ options:
         default: []
       environment:
         description:
-          - The environment variables that the configuration uses, as the text of a JSON object. A task's C(environment) would
-            show them in the arguments of a process and in the log.
+          - The environment variables that the configuration uses, as the text of a JSON object. The C(environment)
+            keyword of a task would reveal them in the arguments of a process and in the log.
         type: str
       optional:
         description: Skip the test if the executable or one of O(trial.needs) is missing, as in check mode before the
@@ -109,12 +110,12 @@ options:
         type: bool
         default: false
   unit:
-    description: Name of the systemd unit, without C(.service). If the unit among O(files), or a drop-in of it,
-      differs, both are tested with C(systemd-analyze verify) first.
+    description: Name of the systemd unit, without C(.service). If O(files) contains the unit or one of its drop-ins and
+      it differs, unit and drop-ins are first tested with C(systemd-analyze verify).
     type: str
 attributes:
   check_mode:
-    description: Can run in check mode, tests configuration and units, and returns the pending changes.
+    description: Can run in check mode. Tests the configuration and the units, and returns the pending changes.
     support: full
   diff_mode:
     description: Shows the changes of O(files).
@@ -152,7 +153,7 @@ changed_paths:
   returned: always
   sample: [/etc/nats-server/nats-server.conf]
 unit_changed:
-  description: Whether the unit file of O(unit), or a drop-in of it, differed, so systemd must reload it.
+  description: Whether the file of O(unit) or one of its drop-ins differed, so systemd must reload the unit.
   type: bool
   returned: always
 tried:
@@ -160,8 +161,8 @@ tried:
   type: bool
   returned: always
 digest:
-  description: Digest of the tested configuration, as nats-server reports it. Empty without a test, and before
-    nats-server 2.11.
+  description: Digest of the tested configuration, as nats-server reports it. Empty if the configuration was not tested
+    or nats-server is older than 2.11.
   type: str
   returned: always
   sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -219,7 +220,9 @@ def parse_mode(wanted: dict[str, Any]) -> int:
 
 
 def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, str]:
-    """Return whether there was a trial, and the digest. Raises FilesError with the server's words when it refuses."""
+    """Return whether the configuration was tested, and its digest. Raises FilesError with the server's message if the
+    server rejects the configuration.
+    """
     trial = module.params["trial"]
     if not trial:
         return False, ""
@@ -249,7 +252,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
 
 
 def parse_environment(text: str | None) -> dict[str, str]:
-    """Return the variables of the environment. Raises FilesError, which does not quote them, for invalid ones."""
+    """Return the environment variables. Raises FilesError, which does not quote them, if they are invalid."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -276,7 +279,9 @@ def unit_files(files: list[File], unit: str | None) -> list[File]:
 
 
 def try_units(module: AnsibleModule, units: list[File]) -> None:
-    """Have systemd read unit and drop-ins under their real names. Raises FilesError with its words when it complains of them."""
+    """Have systemd read the unit and its drop-ins under their real names. Raises FilesError with systemd's complaints,
+    if any.
+    """
     name = f"{module.params['unit']}.service"
     with tempfile.TemporaryDirectory(prefix="nats-server-", dir=module.tmpdir) as work:
         os.mkdir(os.path.join(work, f"{name}.d"))
@@ -287,7 +292,7 @@ def try_units(module: AnsibleModule, units: list[File]) -> None:
         status, out, err = module.run_command(["systemd-analyze", "verify", "--man=no", os.path.join(work, name)])
         said = (out + err).strip()
         complaints = unit_complaints(said, work, name)
-    # In a check run before the first deployment the executable is not there yet.
+    # In a check run before the first deployment, the executable does not exist yet.
     if module.check_mode and "is not executable: No such file" in said:
         return
     if status or complaints:
@@ -297,8 +302,9 @@ def try_units(module: AnsibleModule, units: list[File]) -> None:
 def unit_complaints(said: str, folder: str, name: str) -> list[str]:
     """Return systemd-analyze's complaints about the files in the folder.
 
-    In the unit itself a directive that an older systemd does not support is not a complaint; in a drop-in, which is
-    the user's, it is."""
+    A directive that an older systemd does not support is ignored in the unit itself, but reported in a drop-in, which
+    belongs to the user.
+    """
     found = [line for line in said.splitlines() if f"{folder}/" in line]
     return [line.replace(f"{folder}/", "") for line in found if f"{folder}/{name}.d/" in line or "Unknown" not in line]
 

@@ -13,9 +13,9 @@ author: natsops maintainers (@natsops)
 description:
   - Reads the configuration with its includes as one text, the certificates of the configured authorities, and the
     JWTs of its resolver.
-  - The text contains no secrets, whichever way the files were written. Each secret is replaced by a variable; the
-    keys of the parsed configuration decide which values are secrets. A file that cannot be parsed is left out and
-    listed in RV(problems).
+  - The text contains no secrets, no matter how the files were written. Each secret is replaced by a variable; the keys
+    of the parsed configuration determine which values are secrets. A file that cannot be parsed is omitted and listed
+    in RV(problems).
   - Runs on the managed host and needs no connection to NATS.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: The texts by the names of their files. Files with the same name are listed with their paths.
+  description: The text of each file, by the name of the file. Files with the same name are listed with their paths.
   type: dict
   returned: always
   sample:

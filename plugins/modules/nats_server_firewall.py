@@ -6,19 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_firewall
-short_description: Limit the ports of nats-server to named hosts and networks
+short_description: Restrict the ports of nats-server to listed hosts and networks
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Writes rules for O(rules) with nftables or firewalld, in the running kernel and for the next boot.
-  - With nftables, it has one table of its own, which filters new connections to these ports and nothing else. Other tables
-    are not changed. If another table drops packets by default, it must accept the ports as well.
+  - Applies O(rules) with nftables or firewalld, both in the running kernel and for the next boot.
+  - With nftables, it uses a separate table, which filters only new connections to these ports. Other tables are not
+    changed. If another table drops packets by default, it must accept the ports as well.
   - With firewalld, it adds one ipset and one rich rule for each port and address family to a zone, and reloads firewalld.
   - Nothing is changed if Ansible connects from an address that O(required_ports) would reject.
   - Runs on the managed host and needs no connection to NATS.
 options:
   backend:
-    description: The program that filters. V(none) removes the rules of an earlier run.
+    description: The program that filters the connections. V(none) removes the rules of an earlier run.
     type: str
     choices: [nftables, firewalld, none]
     required: true
@@ -37,7 +37,8 @@ options:
         type: int
         required: true
       sources:
-        description: Addresses, networks, and names that the host can resolve. All others are rejected.
+        description: Addresses, networks, and names that the host can resolve. Connections from all other addresses are
+          rejected.
         type: list
         elements: str
         required: true
@@ -47,14 +48,14 @@ options:
     elements: int
     default: []
   zone:
-    description: Zone of firewalld. By default its default zone.
+    description: Zone of firewalld. Defaults to firewalld's default zone.
     type: str
   service:
-    description: Name of the service, after which the table, the files and the sets are named.
+    description: Name of the service. The table, the files and the sets are named after it.
     type: str
     default: nats-server
   record:
-    description: File that keeps which backend has rules of this module.
+    description: File that records which backend contains rules of this module.
     type: path
     default: /etc/nats-server/firewall.json
 attributes:
@@ -62,7 +63,7 @@ attributes:
     description: Can run in check mode and predicts the changes.
     support: full
   diff_mode:
-    description: Shows the rules before and afterwards.
+    description: Shows the rules before and after the change.
     support: full
 """
 
@@ -119,7 +120,7 @@ NFT_DIRECTORY = "/etc/nftables.d"
 
 
 class FirewallError(Exception):
-    """The rules cannot be set; the message has the cause and the remedy."""
+    """The rules cannot be set; the message contains the cause and the remedy."""
 
 
 def resolve(name: str) -> list[str]:
@@ -131,8 +132,9 @@ def resolve(name: str) -> list[str]:
 
 
 def connecting_address() -> str:
-    """Return the address from which Ansible is connected over SSH, empty if there is none. sudo removes the variable, but
-    the shell above it still has it."""
+    """Return the address from which Ansible is connected over SSH; empty if there is none. sudo removes the environment
+    variable, but the shell that started sudo still has it.
+    """
     pid = os.getpid()
     while pid > 1:
         try:
@@ -164,7 +166,7 @@ class Firewall:
         return str(out)
 
     def succeeds(self, *command: str) -> bool:
-        """Return whether a command that reads exits with 0."""
+        """Return whether a read-only command exits with 0."""
         return int(self.module.run_command(list(command))[0]) == 0
 
     def program(self, name: str) -> str:
@@ -191,7 +193,7 @@ class Firewall:
 
 
 class Nftables(Firewall):
-    """Our table of nftables."""
+    """The module's table in nftables."""
 
     @property
     def rules_file(self) -> str:
@@ -249,7 +251,7 @@ class Nftables(Firewall):
 
 
 class FirewalldService(Firewall):
-    """Our settings of firewalld."""
+    """The module's settings in firewalld."""
 
     def apply(self, rules: list[PortRule]) -> None:
         """Bring firewalld's settings to these rules. Raises FirewallError."""
@@ -262,7 +264,7 @@ class FirewalldService(Firewall):
         self._change(program, desired)
 
     def remove(self) -> None:
-        """Remove our settings. Raises FirewallError."""
+        """Remove the module's settings. Raises FirewallError."""
         program = self.module.get_bin_path("firewall-cmd")
         if program and self.succeeds(program, "--state"):
             self._change(program, Firewalld())
@@ -291,7 +293,7 @@ BACKENDS: dict[str, type[Nftables] | type[FirewalldService]] = {"nftables": Nfta
 
 
 def read_record(path: str) -> str:
-    """Return the backend that has rules, empty if none has. Raises FilesError."""
+    """Return the backend that has rules; empty if none has. Raises FilesError."""
     try:
         return str(json.loads(Path(path).read_text(encoding="utf-8"))["backend"])
     except FileNotFoundError:
@@ -325,7 +327,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 
 
 def record_file(path: str, backend: str) -> File:
-    """Return the record's desired file."""
+    """Return the desired file of the record."""
     return File(path, 0o644, "root", "root", (json.dumps({"backend": backend}) + "\n").encode() if backend else None)
 
 

@@ -10,8 +10,9 @@ short_description: Read the state of a host and of its nats-server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads in one run the state on which a deployment is based, that is the process, its unit, its C(/varz), the record of its
-    loaded configuration, the installed version, and the host's memory, file systems and settings.
+  - Reads the state on which a deployment is based in a single run. This state consists of the process, its unit, its
+    C(/varz), the record of its loaded configuration, the installed version, and the host's memory, file systems and
+    settings.
   - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads only
     the process, and can wait for its ports.
   - O(unit) is ignored on a host without systemd.
@@ -40,11 +41,11 @@ options:
     type: dict
     suboptions:
       cert_file:
-        description: The certificate that nats-server presents, followed by its intermediate ones.
+        description: The certificate that nats-server presents, followed by the intermediate certificates.
         type: path
         required: true
       key_file:
-        description: Its private key.
+        description: The private key of the certificate.
         type: path
         required: true
       ca_file:
@@ -53,7 +54,7 @@ options:
         required: true
   monitoring:
     description:
-      - The configuration keys that set the monitoring endpoint, such as C(http) and C(https_port). Those of the
+      - The configuration keys that set the monitoring endpoint, such as C(http) and C(https_port). The keys of the
         recorded configuration take precedence.
     type: dict
     default: {}
@@ -76,7 +77,7 @@ options:
     type: str
     required: true
   group:
-    description: Name of its group.
+    description: Name of the group that should run the server.
     type: str
     required: true
   paths:
@@ -88,7 +89,7 @@ options:
     description: The directory set as C(jetstream.store_dir) in the configuration.
     type: path
   tunings:
-    description: The settings of the host to check.
+    description: Which settings of the host to check.
     type: list
     elements: str
     choices: [mount_options, scheduler, sysctl, transparent_hugepages, time_sync]
@@ -125,16 +126,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 process:
-  description: The process, as M(natsops.jetstream.nats_server_process_info) returns it.
+  description: The process, as returned by M(natsops.jetstream.nats_server_process_info).
   type: dict
   returned: always
 monitor_url:
-  description: Base URL of the monitoring endpoint, as reached from the host itself. Empty if the endpoint is off.
+  description: Base URL of the monitoring endpoint, as reached from the host itself. Empty if the endpoint is disabled.
   type: str
   returned: always
   sample: http://127.0.0.1:8222
 varz:
-  description: The server's own C(/varz). Empty if no server runs or its monitoring port does not answer.
+  description: The server's own C(/varz). Empty if no server is running or its monitoring port does not respond.
   type: dict
   returned: always
 record:
@@ -143,8 +144,9 @@ record:
   returned: always
 loaded:
   description: >-
-    Without O(record), the configuration that the process has loaded, as proven by its files, with C(instance),
-    C(config_changed) and C(config). Empty if that cannot be proven or there is a record.
+    If O(record) does not exist, the configuration that the process has loaded, as far as its files prove it, with
+    C(instance), C(config_changed) and C(config). Empty if the loaded configuration cannot be proven or the record
+    exists.
   type: dict
   returned: always
 secrets:
@@ -153,8 +155,8 @@ secrets:
   returned: always
 feature_flags:
   description: >-
-    The C(feature_flags) of the recorded or proven configuration, and of O(config) if neither is known, for example after
-    maintenance.
+    The C(feature_flags) of the recorded or proven configuration. If neither is known, for example after maintenance,
+    the C(feature_flags) of O(config).
   type: dict
   returned: always
   sample: {js_raft_delete_range: false}
@@ -163,13 +165,13 @@ tls_changed:
   type: float
   returned: always
 installed:
-  description: Whether O(install_dir) has O(version), and its binary runs and reports that version.
+  description: Whether O(install_dir) contains O(version), and its binary runs and reports that version.
   type: bool
   returned: always
 stopped_version:
   description: >-
-    Version of O(binary) if the server is not running. Empty if it runs, or if O(binary) is not the executable of a
-    nats-server.
+    Version of O(binary) if the server is not running. Empty if the server is running, or if O(binary) is not an
+    executable of nats-server.
   type: str
   returned: always
 installed_from:
@@ -183,8 +185,8 @@ src_sha256:
 maintenance:
   description:
     - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
-      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
-      O(maintenance).
+      C(held), which is whether the server is kept from starting. Null if the host is not in maintenance or
+      O(maintenance) is not set.
   type: dict
   returned: always
   sample:
@@ -195,7 +197,7 @@ maintenance:
     reason: new disk
     held: true
 service_manager:
-  description: V(systemd), or empty.
+  description: V(systemd), or empty on a host without systemd.
   type: str
   returned: always
 unit_enabled:
@@ -222,7 +224,7 @@ memory_mb:
   type: int
   returned: always
 user:
-  description: C(group), C(comment), C(home) and C(shell) of O(user). Empty if the user does not exist.
+  description: The C(group), C(comment), C(home) and C(shell) of O(user). Empty if the user does not exist.
   type: dict
   returned: always
 group_exists:
@@ -231,20 +233,20 @@ group_exists:
   returned: always
 filesystems:
   description: >-
-    The file systems of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available)
-    (null if unknown). C(rotating_disks) are the names of the underlying disks that the kernel reports as rotating.
+    The file systems of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available) (null
+    if unknown). C(rotating_disks) lists the underlying disks that the kernel reports as rotating.
   type: list
   elements: dict
   returned: always
 store:
   description:
-    - The content of O(store); null without that option. C(streams) is the number of streams, C(accounts) the number
-      for each account, C(peers) the Raft ids of the members of its meta group (null for the store of a standalone
-      server).
+    - The content of O(store); null if that option is not set. C(streams) is the number of streams, C(accounts) the
+      number of streams in each account, and C(peers) the Raft ids of the meta group's members (null for the store of a
+      standalone server).
     - C(system_accounts) are the accounts that contain a meta group.
-    - C(clusters) are the clusters to which its meta group has assigned streams, empty if unknown.
-    - C(groups) are up to 50 of its Raft groups of streams and consumers.
-    - C(index_format) is the newest format of the files C(index.db), 0 if there are none, as before nats-server 2.10.
+    - C(clusters) are the clusters to which the meta group has assigned streams; empty if unknown.
+    - C(groups) lists up to 50 Raft groups of streams and consumers in the store.
+    - C(index_format) is the newest format of the C(index.db) files; 0 if there are none, as before nats-server 2.10.
   type: dict
   returned: always
   sample:
@@ -257,23 +259,23 @@ store:
     index_format: 4
 loaded_store:
   description: >-
-    The same, with its C(path), for the store directory of the last loaded configuration. Null if that is O(store) or
-    unknown.
+    The same information as in RV(store), with the C(path), about the store directory of the last loaded configuration.
+    Null if that directory is O(store) or unknown.
   type: dict
   returned: always
 certificate:
   description:
-    - The certificate in O(certificate_files), null without that option. C(certificate) is its PEM text, C(missing) lists
-      files that do not exist.
+    - The certificate in O(certificate_files); null if that option is not set. C(certificate) is the PEM text, and
+      C(missing) lists the files that do not exist.
     - C(reasons) lists why nats-server cannot use the files, for example because the key belongs to another certificate.
   type: dict
   returned: always
   sample: {missing: [], certificate: "-----BEGIN CERTIFICATE-----...", reasons: []}
 selinux:
   description:
-    - C(mode) of SELinux, V(enforcing), V(permissive), or empty without SELinux.
-    - C(binary_type) is the type that its policy gives to the executable of O(version) in O(install_dir). C(install_dir) is
-      that option.
+    - C(mode) is SELinux's mode, V(enforcing) or V(permissive); empty without SELinux.
+    - C(binary_type) is the type that the SELinux policy gives to the executable of O(version) in O(install_dir).
+      C(install_dir) is the value of that option.
   type: dict
   returned: always
   sample: {mode: enforcing, binary_type: bin_t, install_dir: /opt/nats-server}
@@ -283,8 +285,8 @@ firewall:
   returned: always
 tunings:
   description: >-
-    For each of O(tunings), C(findings) (texts on possible improvements), C(settable) (whether it can be changed from
-    here), and the requirements of the change.
+    For each of O(tunings), the C(findings) (texts on possible improvements), C(settable) (whether the setting can be
+    changed from this host), and the requirements of the change.
   type: dict
   returned: always
 """
@@ -334,7 +336,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.li
 
 
 def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
-    """Return the loaded configuration as a record; empty when the files do not prove it."""
+    """Return the loaded configuration as a record; empty if the files do not prove it."""
     server = next((one for one in running_servers() if one.process.instance == process["instance"]), None)
     if not server:
         return {}
@@ -345,7 +347,9 @@ def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
 
 
 def other_store(config: dict[str, Any], store: str | None) -> dict[str, Any] | None:
-    """Return whose store is in the directory of a loaded configuration, None if that is `store`. Raises OSError."""
+    """Return the content of the store directory of a loaded configuration, None if that directory is `store`. Raises
+    OSError.
+    """
     path = store_path(config)
     if not path or (store and os.path.realpath(path) == os.path.realpath(store)):
         return None
@@ -378,7 +382,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "varz": read_varz(url) if process["running"] else {},
         "record": record,
         "loaded": loaded,
-        # The file may be ahead of the process, and reading it takes time.
+        # The file may be newer than the configuration that the process loaded, and reading it takes time.
         "feature_flags": config_flags(known["config"]) if "config" in known else file_flags(given["config"]),
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),

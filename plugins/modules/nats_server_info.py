@@ -15,7 +15,7 @@ description:
   - Reads the servers' monitoring endpoints over NATS, without their HTTP port. Needs a user of the system account.
   - Server names match exactly on every server version. Long lists (connections, accounts, subscriptions) are read
     page by page and returned completely.
-  - A requested server that did not answer is always listed in RV(missing).
+  - A requested server that did not respond is always listed in RV(missing).
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   server_names:
     description:
-      - Names of the servers to read. By default all servers that answer.
+      - Names of the servers to read. By default, all servers that respond.
     type: list
     elements: str
   cluster:
@@ -33,8 +33,10 @@ options:
   endpoints:
     description:
       - Endpoints to read from each server.
-      - V(healthz) needs nats-server 2.9, V(idz) and V(profilez) 2.10, V(expvarz), V(ipqueuesz) and V(raftz) 2.10.26.
-      - V(profilez) returns C(profile), for C(go tool pprof) in base64; O(options.profilez.name) selects the profile.
+      - V(healthz) needs nats-server 2.9, V(idz) and V(profilez) need 2.10, and V(expvarz), V(ipqueuesz) and V(raftz)
+        need 2.10.26.
+      - V(profilez) returns C(profile), the base64-encoded input of C(go tool pprof); O(options.profilez.name) selects
+        the profile.
     type: list
     elements: str
     choices:
@@ -56,20 +58,20 @@ options:
     default: [varz]
   expected_servers:
     description:
-      - Names of further servers that must answer, in addition to O(server_names). Those that do not are listed in
-        RV(missing).
+      - Names of further servers that must respond, in addition to O(server_names). Servers that do not respond are
+        listed in RV(missing).
     type: list
     elements: str
     default: []
   fail_on_missing:
     description:
-      - Fail when a server is missing, or when an endpoint could not be read.
+      - Fail if a server is missing or an endpoint could not be read.
     type: bool
     default: false
   mesh:
     description:
-      - Find missing routes and gateway connections between the servers that are read, see RV(mesh_problems).
-      - Needs V(varz), V(routez) and V(gatewayz) of O(endpoints).
+      - Find missing routes and gateway connections between the servers that are read; see RV(mesh_problems).
+      - Needs V(varz), V(routez) and V(gatewayz) in O(endpoints).
     type: dict
     suboptions:
       clusters:
@@ -78,7 +80,7 @@ options:
         elements: str
         default: []
       pinned_accounts:
-        description: Accounts with a route of their own (C(cluster.accounts)), which V(varz) does not show.
+        description: Accounts with a dedicated route (C(cluster.accounts)), which V(varz) does not show.
         type: list
         elements: str
         default: []
@@ -105,17 +107,17 @@ options:
             description: Return the details of each connection's subscriptions.
             type: bool
           state:
-            description: Which connections.
+            description: Which connections to return.
             type: str
             choices: [open, closed, any]
           user:
-            description: Only connections of this user. Needs O(options.connz.auth).
+            description: Return only connections of this user. Needs O(options.connz.auth).
             type: str
           account:
-            description: Only connections of this account.
+            description: Return only connections of this account.
             type: str
           filter_subject:
-            description: Only connections with a subscription on this subject.
+            description: Return only connections with a subscription on this subject.
             type: str
       routez:
         description: Options of V(routez).
@@ -132,13 +134,13 @@ options:
         type: dict
         suboptions:
           name:
-            description: Only the gateway to the cluster of this name.
+            description: Return only the gateway to the cluster of this name.
             type: str
           accounts:
             description: Return the accounts of each gateway.
             type: bool
           account_name:
-            description: Only this account.
+            description: Return only this account.
             type: str
       leafz:
         description: Options of V(leafz).
@@ -148,7 +150,7 @@ options:
             description: Return the subjects of each leaf node's subscriptions.
             type: bool
           account:
-            description: Only leaf nodes of this account.
+            description: Return only leaf nodes of this account.
             type: str
       subsz:
         description: Options of V(subsz).
@@ -158,17 +160,17 @@ options:
             description: Return the subscriptions.
             type: bool
           account:
-            description: Only subscriptions of this account.
+            description: Return only subscriptions of this account.
             type: str
           test:
-            description: Only subscriptions that match this subject.
+            description: Return only subscriptions that match this subject.
             type: str
       jsz:
         description: Options of V(jsz).
         type: dict
         suboptions:
           account:
-            description: Only this account.
+            description: Return only this account.
             type: str
           accounts:
             description: Return each account.
@@ -228,7 +230,7 @@ options:
             description: The Raft groups of this account. Defaults to those of the system account.
             type: str
           group:
-            description: Only the Raft group of this name.
+            description: Return only the Raft group of this name.
             type: str
       ipqueuesz:
         description: Options of V(ipqueuesz).
@@ -238,7 +240,7 @@ options:
             description: Return empty queues, too.
             type: bool
           filter:
-            description: Only queues whose name contains this text.
+            description: Return only queues whose name contains this text.
             type: str
       profilez:
         description: Options of V(profilez).
@@ -249,10 +251,10 @@ options:
               to V(heap).
             type: str
           debug:
-            description: 0 for a profile, 1 or 2 for a text.
+            description: V(0) returns a profile, V(1) and V(2) return text.
             type: int
           duration:
-            description: Seconds for which V(cpu) is recorded, up to 15 and fewer than O(timeout).
+            description: Seconds for which the profile V(cpu) is recorded, at most 15 and less than O(timeout).
             type: float
 seealso:
   - module: natsops.jetstream.nats_cluster_info
@@ -299,7 +301,7 @@ EXAMPLES = r"""
 RETURN = r"""
 servers:
   description:
-    - The servers that answered, by name. Each has one key for each endpoint; the key is absent if the endpoint could
+    - The servers that responded, by name. Each has one key for each endpoint; the key is absent if the endpoint could
       not be read.
     - C(rtt) is in seconds. C(clock_offset) is the number of seconds by which the server's clock is ahead of the
       controller's, plus or minus half of C(rtt).
@@ -319,13 +321,13 @@ servers:
         server_name: n1-c1
         config_load_time: "2026-11-20T10:00:00Z"
 missing:
-  description: Names from O(server_names) and O(expected_servers) that did not answer.
+  description: Names from O(server_names) and O(expected_servers) that did not respond.
   returned: always
   type: list
   elements: str
   sample: []
 incomplete:
-  description: Endpoints that a server left unanswered although it answered others, with the reason.
+  description: Endpoints that a server did not return although it returned others, with the reason.
   returned: always
   type: list
   elements: dict
@@ -397,7 +399,7 @@ ENDPOINT_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "profilez": {"name": _STRING, "debug": {"type": "int"}, "duration": {"type": "float"}},
 }
 
-#: Where the server's request has another word than its HTTP monitoring.
+#: Options whose name in the server's request differs from that in its HTTP monitoring.
 WIRE_NAMES = {
     ("connz", "account"): "acc",
     ("jsz", "consumers"): "consumer",
@@ -431,7 +433,7 @@ ENDPOINTS = [
 
 
 def wire_options(endpoint: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of an endpoint with nats-server's field names, without options that were not given."""
+    """Return the request of an endpoint with nats-server's field names, without options that are not set."""
     request = {
         WIRE_NAMES.get((endpoint, name), name): value
         for name, value in options.items()
@@ -462,7 +464,7 @@ def meta_leaders(api: SystemApi, servers: Sequence[Server]) -> list[Server]:
 
 
 def describe(server: Server) -> dict[str, Any]:
-    """Return the result's entry for a server that answered."""
+    """Return the result's entry for a server that responded."""
     return {
         "name": server.name,
         "id": server.id,
@@ -486,7 +488,7 @@ def caught_failure(endpoint: str, answer: Answer) -> NatsFailure | None:
 
 
 def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return servers, missing and incomplete."""
+    """Return the results `servers`, `missing` and `incomplete`."""
     api = SystemApi(client)
     names = params["server_names"]
     expected = {*(names or ()), *params["expected_servers"]}
@@ -531,13 +533,13 @@ def _holes(result: Mapping[str, Any]) -> list[str]:
 
 
 def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
-    """Return why a result with holes is a failure, None when it has none."""
+    """Return why an incomplete result is a failure; None if the result is complete."""
     holes = _holes(result)
     return NatsFailure("server_missing", "; ".join(holes)) if holes else None
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Ends the module with a failure when replies are missing and `fail_on_missing` is set.
+    """Return the module's result. Ends the module with a failure if replies are missing and `fail_on_missing` is set.
 
     Raises NatsFailure invalid_option for `mesh` without the endpoints that it needs.
     """

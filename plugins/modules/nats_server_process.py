@@ -12,18 +12,18 @@ author: natsops maintainers (@natsops)
 description:
   - Starts nats-server and waits until it is listening, or stops it through lame duck mode and waits until it has
     exited.
-  - With O(unit), systemd does both. Otherwise the server is detached from the session that starts it, and is not
-    restarted after a crash or a reboot. Use that for laptops, containers and tests.
-  - The server is recognised by its configuration file, so a stale pid file or a reused process id does no harm.
+  - With O(unit), systemd starts and stops the server. Without O(unit), the server is detached from the session that
+    starts it, and is not restarted after a crash or a reboot. Omit O(unit) on laptops, in containers and in tests.
+  - The server is recognised by its configuration file, so a stale pid file or a reused process id causes no harm.
 options:
   state:
     description:
-      - V(started) starts the server unless it is running, and waits for O(ports). Without ports, it returns once the
-        process exists.
+      - V(started) starts the server unless it is running, and waits for O(ports). Without ports, the module returns
+        once the process exists.
       - V(stopped) requests lame duck mode and waits until the process has exited. With O(unit), it stops the unit,
         whose C(KillSignal) must request lame duck mode, and then any process that was started outside the unit.
-      - V(reloaded) makes the running server reload its configuration, with the signal, which returns no result. Check
-        C(config_load_time) afterwards, or use M(natsops.jetstream.nats_server_reload).
+      - V(reloaded) sends the running server the signal to reload its configuration. The signal returns no result, so
+        check C(config_load_time) afterwards, or use M(natsops.jetstream.nats_server_reload).
     type: str
     choices: [started, stopped, reloaded]
     default: started
@@ -32,10 +32,11 @@ options:
     type: path
     required: true
   unit:
-    description: Name of the systemd unit that runs the server. A unit that does not exist counts as stopped.
+    description: Name of the systemd unit that runs the server. If the unit does not exist, it counts as stopped.
     type: str
   ports:
-    description: TCP ports on which a started server must listen. The task fails if it does not, or exits before.
+    description: TCP ports on which a started server must listen. The task fails if the server does not listen on all of
+      them in time, or exits first.
     type: list
     elements: int
     default: []
@@ -44,19 +45,19 @@ options:
     type: float
     default: 0
   includes:
-    description: The other configuration files, which O(config) includes, for RV(process).
+    description: The other configuration files, which O(config) includes. They are used for RV(process).
     type: list
     elements: path
     default: []
   files:
     description:
-      - Files that the process reads only at startup, such as its environment file, for RV(process).
+      - Files that the process reads only at startup, such as its environment file. They are used for RV(process).
       - With O(unit), the unit, its drop-ins and its environment files are added.
     type: list
     elements: path
     default: []
   binary:
-    description: The executable. Required to start without O(unit).
+    description: The executable. Required to start a server without O(unit).
     type: path
   store:
     description:
@@ -68,11 +69,12 @@ options:
     description: The pid file named in the configuration. A stale file is removed before the start.
     type: path
   log:
-    description: File for standard output and standard error, appended to.
+    description: File to which standard output and standard error are appended.
     type: path
     default: /dev/null
   environment_file:
-    description: File with lines C(NAME="value"). The server gets only these and E(PATH), E(LANG) and E(TZ).
+    description: File with lines of the form C(NAME="value"). The server's environment consists only of these variables
+      and E(PATH), E(LANG) and E(TZ).
     type: path
   user:
     description: The user to run as. Only root can choose a different user.
@@ -81,11 +83,11 @@ options:
     description: The group to run as.
     type: str
   limit_nofile:
-    description: Maximum number of open files. Without root it cannot exceed the user's limit.
+    description: Maximum number of open files. Without root, this number cannot exceed the user's limit.
     type: int
   stop_timeout:
     description: Seconds to wait for the process to exit in lame duck mode before it is killed. With O(unit), systemd
-      has its own limit.
+      applies its own limit.
     type: int
     default: 150
 attributes:
@@ -121,13 +123,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pid:
-  description: The process that was started, found running or stopped. 0 if there was none.
+  description: Id of the process that was started, found running or stopped. 0 if there was none.
   type: int
   returned: success
 process:
   description:
-    - The process afterwards, as M(natsops.jetstream.nats_server_process_info) returns it, without C(maintenance). In
-      check mode, a server that would be started is not running.
+    - The process after the run, as returned by M(natsops.jetstream.nats_server_process_info), without C(maintenance).
+      In check mode, a server that would be started is returned as not running.
   type: dict
   returned: unless O(state=reloaded)
 seconds:
@@ -141,7 +143,7 @@ ended:
   returned: when state is stopped
   sample: 1795254003.2
 killed:
-  description: Whether the process had to be killed because it outlived O(stop_timeout).
+  description: Whether the process had to be killed because it had not exited after O(stop_timeout).
   type: bool
   returned: when state is stopped
 """
@@ -174,15 +176,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import index_format
 
-#: Seconds until a started process has its command line; systemd and the kernel report the process earlier.
+#: Maximum seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0
-#: States of a unit that need no start, and those that need no stop; it may also be on its way from the first to the second.
+#: States in which a unit need not be started, and states in which it need not be stopped; a unit may also be changing
+#: from the former to the latter.
 _UP = ("active", "activating", "reloading")
 _DOWN = ("inactive", "failed", "")
 
 
 def environment(path: str | None) -> dict[str, str]:
-    """Return the assignments of an environment file, added to the few variables that a service manager would pass too.
+    """Return the assignments of an environment file, in addition to the few variables that a service manager would also
+    pass.
 
     Raises ProcessError for a line that is not an assignment.
     """
@@ -201,7 +205,7 @@ def environment(path: str | None) -> dict[str, str]:
 
 
 def identity(user: str | None, group: str | None) -> dict[str, Any]:
-    """Return the arguments for Popen that change the user; empty when the server runs as the user of this module."""
+    """Return the arguments for Popen that change the user; empty if the server runs as the user of this module."""
     if not user or pwd.getpwuid(os.geteuid()).pw_name == user:
         return {}
     if os.geteuid() != 0:
@@ -226,7 +230,7 @@ def raise_open_files(wanted: int | None) -> None:
 
 
 def start(module: AnsibleModule) -> dict[str, Any]:
-    """Start the server unless it runs, and wait until it listens. Leaves with a failure when it does not."""
+    """Start the server unless it is running, and wait until it listens. Ends the module if it does not."""
     began, params = time.monotonic(), module.params
     needed = unit_state(module) not in _UP if params["unit"] else find_server(params["config"]) is None
     if params["store"] and (needed or module.check_mode):
@@ -274,7 +278,7 @@ def launch_server(module: AnsibleModule) -> None:
 
 
 def stop(module: AnsibleModule) -> dict[str, Any]:
-    """Stop the server through lame duck mode, or kill it when it does not end in time."""
+    """Stop the server through lame duck mode, or kill it if it does not exit in time."""
     began, params = time.monotonic(), module.params
     running = find_server(params["config"])
     up = bool(params["unit"]) and unit_state(module) not in _DOWN
@@ -295,7 +299,9 @@ def stop(module: AnsibleModule) -> dict[str, Any]:
 
 
 def end(module: AnsibleModule, server: ServerProcess) -> bool:
-    """End a server through lame duck mode; return False when it had to be killed. Raises ProcessError when even that fails."""
+    """End a server through lame duck mode; return False if it had to be killed. Raises ProcessError if even killing it
+    fails.
+    """
     ask_for_lame_duck(module, server)
     timeout = module.params["stop_timeout"]
     if wait_exit(server, timeout):
@@ -308,7 +314,7 @@ def end(module: AnsibleModule, server: ServerProcess) -> bool:
 
 
 def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
-    """Return the state of the process, once it listens on these ports, is gone, or `start_timeout` is over."""
+    """Return the state of the process once it listens on these ports, has exited, or `start_timeout` has passed."""
     params = module.params
     properties = unit_properties(module.run_command, params["unit"]) if params["unit"] else {}
     return read_process(
@@ -317,7 +323,7 @@ def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
 
 
 def unit_state(module: AnsibleModule) -> str:
-    """Return the state of the unit in systemd's words; inactive for one that does not exist."""
+    """Return the state of the unit in systemd's terms; a unit that does not exist is inactive."""
     return unit_properties(module.run_command, module.params["unit"]).get("ActiveState", "")
 
 
@@ -329,14 +335,14 @@ def control(module: AnsibleModule, *command: str) -> None:
 
 
 def ask_for_lame_duck(module: AnsibleModule, server: ServerProcess) -> None:
-    """`nats-server --signal ldm=PID` with the executable that runs, which exists even when its file was replaced."""
+    """Run `nats-server --signal ldm=PID` with the running executable, which exists even if its file was replaced."""
     module.run_command([f"/proc/{server.pid}/exe", "--signal", f"ldm={server.pid}"], check_rc=True)
 
 
 def reload(module: AnsibleModule) -> dict[str, Any]:
     """Send SIGHUP to the running server.
 
-    Raises ProcessError when none runs.
+    Raises ProcessError if no server is running.
     """
     running = find_server(module.params["config"])
     if not running:

@@ -10,7 +10,8 @@ short_description: Read the nats-server process of a host
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Finds the nats-server that runs with a given configuration file, from C(/proc) and, where a unit is named, from systemd.
+  - Finds the nats-server that runs with a given configuration file, from C(/proc) and, if a unit is specified, from
+    systemd.
   - Runs on the managed host and needs no connection to NATS.
   - Reading the executable and the sockets of another user's process needs root.
 extends_documentation_fragment:
@@ -23,7 +24,7 @@ options:
     elements: path
     default: []
   ports:
-    description: Wait until the process listens on all of these TCP ports, or has exited.
+    description: TCP ports to wait for. The module waits until the process listens on all of them or has exited.
     type: list
     elements: int
     default: []
@@ -34,13 +35,14 @@ options:
     default: 0
   members:
     description:
-      - The servers of the inventory, as P(natsops.jetstream.nats_topology#filter) returns them. The host connects to the
-        cluster ports of its own cluster and to the gateway ports of the others; see RV(closed_ports).
+      - The servers of the inventory, as returned by P(natsops.jetstream.nats_topology#filter). The host tries to
+        connect to the cluster ports of its own cluster and to the gateway ports of the other clusters; see
+        RV(closed_ports).
     type: list
     elements: dict
     default: []
   server_name:
-    description: Name of this host's server, for O(members).
+    description: Name of this host's server in O(members).
     type: str
 """
 
@@ -59,21 +61,22 @@ running:
   type: bool
   returned: always
 pid:
-  description: Its process id. 0 if none is running.
+  description: Process id of the server. 0 if no server is running.
   type: int
   returned: always
 binary:
-  description: Its executable with all links resolved, followed by C( (deleted\)) if the file was replaced since.
+  description: The executable of the process with all links resolved, followed by C( (deleted\)) if the file has been
+    replaced since the start.
   type: str
   returned: always
   sample: /opt/nats-server/2.10.27/bin/nats-server
 version:
-  description: Version of the running executable. Empty if it cannot be read.
+  description: Version of the running executable. Empty if the version cannot be read.
   type: str
   returned: always
   sample: 2.10.27
 started:
-  description: When it was started, in epoch seconds by the host's clock.
+  description: When the process was started, in epoch seconds by the host's clock.
   type: float
   returned: always
 instance:
@@ -87,12 +90,12 @@ config_changed:
   type: float
   returned: always
 ports:
-  description: TCP ports on which it listens.
+  description: TCP ports on which the process listens.
   type: list
   elements: int
   returned: always
 missing_ports:
-  description: The entries of O(ports) on which it does not listen.
+  description: The entries of O(ports) on which the process does not listen.
   type: list
   elements: int
   returned: always
@@ -105,7 +108,7 @@ closed_ports:
   returned: always
   sample: [{server_name: n2, listener: cluster, host: 10.0.0.2, port: 6222, error: timed out}]
 active_state:
-  description: State of the unit in systemd's words. Empty without O(unit).
+  description: State of the unit in systemd's terms. Empty if O(unit) is not set.
   type: str
   returned: always
   sample: active
@@ -116,8 +119,8 @@ unit_changed_after_start:
 maintenance:
   description:
     - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
-      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
-      O(maintenance).
+      C(held), which is whether the server is kept from starting. Null if the host is not in maintenance or
+      O(maintenance) is not set.
   type: dict
   returned: always
   sample:

@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Requests one server over NATS to reload its configuration file, reads the server's answer, and waits until the
-    server reports a newer load time. Needs a user of the system account, and nats-server 2.10 or later.
-  - A server accepts a new configuration completely or not at all. If it refuses, because a changed option needs a
-    restart, the module fails with the code V(reload_rejected) and the server's reason, and the server continues with
-    its old configuration.
+  - Requests one server over NATS to reload its configuration file, reads the server's reply, and waits until the server
+    reports a newer load time. Needs a user of the system account, and nats-server 2.10 or later.
+  - A server accepts a new configuration completely or not at all. If the server rejects the configuration, for example
+    because a changed option needs a restart, the module fails with the code V(reload_rejected) and the server's reason,
+    and the server continues with its old configuration.
   - The server's reason may quote the old and new values of an option, such as C(jetstream.key) or a gateway password.
-    The module masks them, but they are sent to it, and a server may log them. Restart the server instead for such a
-    change.
+    The module masks these values, but the server sends them over NATS and may log them. For such a change, restart the
+    server instead.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -27,13 +27,14 @@ attributes:
   check_mode:
     support: full
     details:
-      - Without O(config_digest), and on servers before 2.11, it always predicts a change.
+      - Without O(config_digest), and on servers before 2.11, check mode always predicts a change.
   diff_mode:
     support: none
   idempotent:
     support: partial
     details:
-      - With O(config_digest) on nats-server 2.11 and later. Otherwise each run reloads the server.
+      - The module is idempotent with O(config_digest) on nats-server 2.11 and later. Otherwise, each run reloads the
+        server.
 options:
   server_name:
     description:
@@ -43,8 +44,9 @@ options:
   config_digest:
     description:
       - Digest that C(nats-server -t -c FILE) prints for the new configuration (V(sha256:...)).
-      - A server that already runs it is left alone. After the reload the server must report it.
-      - Servers before 2.11 report no digest; the option is ignored on them.
+      - A server that already runs a configuration with this digest is not reloaded. After a reload, the server must
+        report this digest.
+      - Servers before 2.11 report no digest, so the option is ignored for them.
     type: str
   wait_timeout:
     description:
@@ -67,18 +69,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 server:
-  description: The server.
+  description: Name of the server.
   returned: success
   type: dict
   sample: {name: n1-c1, id: NDHDGLW5VJ2JR3G5R5JJ6NGWSJ4XC3BIBVDIBAM6ROGHRGQQVHZQCL5O, version: 2.15.1, cluster: C1}
 before:
-  description: Digest (null before 2.11) and load time of the configuration before.
+  description: Digest (null before 2.11) and load time of the configuration before the reload.
   returned: success
   type: dict
   sample: {config_digest: "sha256:5c1d", config_load_time: "2026-11-20T10:00:00.123Z"}
 after:
-  description: The same afterwards. In check mode, the digest is the requested one, and the load time is the earlier
-    one.
+  description: Digest and load time of the configuration after the reload. In check mode, the digest is the requested
+    one, and the load time is unchanged.
   returned: success
   type: dict
   sample: {config_digest: "sha256:b55a", config_load_time: "2026-11-20T10:05:00.456Z"}
@@ -100,20 +102,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: nats-server has answered $SYS.REQ.SERVER.<id>.RELOAD since this version (server/events.go).
+#: nats-server has supported $SYS.REQ.SERVER.<id>.RELOAD since this version (server/events.go).
 FIRST_VERSION = (2, 10)
 
 POLL_SECONDS = 0.2
 
 
 def loaded_config(api: SystemApi, server: Server) -> dict[str, Any]:
-    """Return digest (None before 2.11) and load time of the configuration that the server runs."""
+    """Return the digest (None before 2.11) and the load time of the configuration that the server runs."""
     varz = api.ask_one(server, "VARZ")
     return {"config_digest": varz.get("config_digest"), "config_load_time": varz["config_load_time"]}
 
 
 def require_reload_api(server: Server) -> None:
-    """Raise NatsFailure unsupported when the server is too old to be reloaded over NATS."""
+    """Raise NatsFailure unsupported if the server is too old to be reloaded over NATS."""
     if reported_version(server.version) < FIRST_VERSION:
         raise NatsFailure(
             "unsupported",
@@ -126,9 +128,9 @@ def require_reload_api(server: Server) -> None:
 def wait_until_loaded(
     api: SystemApi, server: Server, before: Mapping[str, Any], digest: str | None, timeout: float
 ) -> dict[str, Any]:
-    """Return the configuration that the server reports once its load time has moved and its digest is `digest`.
+    """Return the configuration that the server reports once its load time is newer and its digest is `digest`.
 
-    Raises NatsFailure reload_not_seen when that does not happen within `timeout` seconds.
+    Raises NatsFailure reload_not_seen if the server does not report it within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     while True:

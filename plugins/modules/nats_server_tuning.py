@@ -6,41 +6,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_tuning
-short_description: Tune a host for a JetStream store on SSDs, or undo that
+short_description: Tune a host for a JetStream store on SSDs, or undo the tuning
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Changes settings of the running kernel and of the next boot for a store on SSDs, and records each previous value on
-    the host.
-  - Restores the previous values. A setting that no longer has this module's value is left alone.
+  - Changes settings for a store on SSDs, both in the running kernel and for the next boot, and records each previous
+    value on the host.
+  - With O(undo), restores the previous values. A setting that no longer has the value set by this module remains
+    unchanged.
   - Runs on the managed host and needs no connection to NATS.
 options:
   apply:
-    description: Parts to tune.
+    description: Parts of the host to tune.
     type: list
     elements: str
     choices: &parts [mount_options, scheduler, sysctl, transparent_hugepages, time_sync]
     default: []
   undo:
-    description: Parts to restore.
+    description: Parts of the host whose previous settings are restored.
     type: list
     elements: str
     choices: *parts
     default: []
   store:
-    description: Directory of the JetStream store. Its mount and the disks below it are tuned.
+    description: Directory of the JetStream store. Its mount and the underlying disks are tuned.
     type: path
     default: /
   sysctls:
-    description: Kernel parameters and their values. A parameter that is no longer listed gets its previous value.
+    description: Kernel parameters and their values. A parameter that is no longer listed is reset to its previous
+      value.
     type: dict
     default: {}
   service:
-    description: Name of the service, after which the files for the next boot are named.
+    description: Name of the service. The files for the next boot are named after it.
     type: str
     default: nats-server
   record:
-    description: File that keeps the previous values.
+    description: File in which the previous values are recorded.
     type: path
     default: /etc/nats-server/tuning.json
 attributes:
@@ -80,10 +82,10 @@ changes:
       description: The kernel parameter, disk, mount point, service or file.
       type: str
     before:
-      description: The value before, or V(absent). For a file V(present).
+      description: The value before the change, or V(absent). If the setting is a file, V(present) or V(absent).
       type: str
     after:
-      description: The value afterwards, or V(absent). For a file V(present).
+      description: The value after the change, or V(absent). If the setting is a file, V(present) or V(absent).
       type: str
   sample: [{part: sysctl, setting: vm.swappiness, before: "60", after: "1"}]
 findings:
@@ -122,7 +124,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings imp
 
 
 def read_record(path: str) -> dict[str, Any]:
-    """Return the record of the host; empty if there is none. Raises FilesError for one that cannot be read."""
+    """Return the record of the host; empty if there is none. Raises FilesError if the record cannot be read."""
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -135,7 +137,9 @@ def read_record(path: str) -> dict[str, Any]:
 
 
 def carry_out(module: AnsibleModule, host: Host, step: Step) -> str:
-    """Change a switch, or run a command. In check mode only read the permissions. Returns why it failed, or an empty string."""
+    """Change a switch or run a command; in check mode, only read the permissions. Returns the reason for a failure, or
+    an empty string.
+    """
     if module.check_mode:
         return "" if is_settable(host, step) else "the file is read-only"
     if step.switch:
@@ -150,7 +154,7 @@ def carry_out(module: AnsibleModule, host: Host, step: Step) -> str:
 
 
 def desired_file(step: Step) -> File:
-    """Return the desired file of a step. An existing one keeps its permissions."""
+    """Return the desired file of a step. An existing file keeps its permissions."""
     mode = stat.S_IMODE(os.stat(step.file).st_mode) if os.path.exists(step.file) else 0o644
     return File(step.file, mode, "root", "root", None if step.after is None else step.after.encode())
 
@@ -183,7 +187,7 @@ def tune(module: AnsibleModule) -> dict[str, Any]:
     steps = undo_steps(host, given["undo"]) + apply_steps(host, given["apply"])
     done, findings = [], findings_left(host, given["apply"])
     if not module.check_mode:
-        # Before the first change: a run that is killed leaves the previous values behind.
+        # Write the record before the first change, so the previous values survive if the run is killed.
         write_record(given["record"], host.record, new_record(host, steps, []))
         write_files([desired_file(step) for step in steps if step.file])
     for step in steps:
@@ -204,14 +208,14 @@ def tune(module: AnsibleModule) -> dict[str, Any]:
 
 
 def write_record(path: str, before: Mapping[str, Any], record: dict[str, Any]) -> None:
-    """Replace the record if it differs; an empty one is removed. Raises FilesError."""
+    """Replace the record if it differs; an empty record is removed. Raises FilesError."""
     if record or before:
         content = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode() if record else None
         write_files([File(path, 0o644, "root", "root", content)])
 
 
 def write_files(files: list[File]) -> None:
-    """Replace the files that differ, in directories that are made if they are missing. Raises FilesError."""
+    """Replace the files that differ, and create missing directories. Raises FilesError."""
     for file in files:
         folder = Directory(os.path.dirname(file.path), 0o755)
         if file.content is not None and folder.missing():

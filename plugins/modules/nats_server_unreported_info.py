@@ -10,15 +10,15 @@ short_description: Read data that a nats-server does not report itself
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads data from a host that checks of the insights need but the server's own endpoints do not have.
-    O(natsops.jetstream.nats_snapshot#module:hosts) adds it to a snapshot.
+  - Reads data from a host that the insights' checks need but the server's endpoints do not report.
+    O(natsops.jetstream.nats_snapshot#module:hosts) adds this data to a snapshot.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes
     nothing, and returns no secrets.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
   config:
-    description: The configuration file of the server to read.
+    description: The configuration file of the server to read, if several are running.
     type: path
 seealso:
   - module: natsops.jetstream.nats_snapshot
@@ -39,27 +39,28 @@ host:
   type: dict
   contains:
     server:
-      description: Name of the server. Empty if neither its file nor its monitoring port has it.
+      description: Name of the server. Empty if neither its configuration file nor its monitoring port provides the
+        name.
       type: str
       sample: n1-c1
     config_digest:
       description: >-
-        Digest of the current configuration file on disk, from C(nats-server -t) of the running executable. Null
-        before nats-server 2.11, and if the file is not valid.
+        Digest of the current configuration file on disk, from C(nats-server -t) of the running executable. Null before
+        nats-server 2.11 or if the file is not valid.
       type: str
       sample: sha256:4f6f0a1d2c
     open_files:
-      description: Maximum number of open files of the process. Null without a limit.
+      description: Maximum number of open files of the process. Null if there is no limit.
       type: int
       sample: 1048576
     plaintext_passwords:
       description: >-
-        Number of passwords and tokens in the configuration that could be hashes but are not, except those from the
-        environment. Null if the file cannot be read.
+        Number of passwords and tokens in the configuration that could be hashes but are not, except those that come
+        from the environment. Null if the file cannot be read.
       type: int
       sample: 0
     disk_free:
-      description: Free bytes on the file system of the store. Null without a store.
+      description: Free bytes on the file system of the store. Null if the server has no store.
       type: int
       sample: 912680550400
 """

@@ -11,11 +11,11 @@ short_description: Print a result on one screen and write all of it to a file
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Prints as many lines of a plan, a report or a result as fit on a screen. If there are more, it writes all of them to a file
-    on the controller that only its owner may read, and prints the path.
+  - Prints as many lines of a plan, a report or a result as fit on one screen. If there are more lines, it writes all of
+    them to a file on the controller that only its owner may read, and prints the path of the file.
   - With C(-v) it prints all lines.
-  - The file replaces that of the previous run with the same O(name). It is part of the output, like Ansible's own
-    log, and is also written in check mode, in which most plans are read.
+  - The file replaces that of the previous run with the same O(name). It is part of the output, like Ansible's own log,
+    and is also written in check mode, because most plans are printed in check mode.
 options:
   name:
     description: Name of the file, without C(.txt). Characters that are not allowed in a file name become C(_).
@@ -28,8 +28,9 @@ options:
     required: true
   screen:
     description:
-      - The lines to print. Defaults to all of up to 20 lines, and the first ten of more.
-      - Modules whose RV(ignore:lines) grow with the cluster also return RV(ignore:screen).
+      - The lines to print. By default, up to 20 lines are printed completely; of more than 20 lines, the first ten are
+        printed.
+      - Modules that return more RV(ignore:lines) for a larger cluster also return RV(ignore:screen).
     type: list
     elements: str
   notes:
@@ -38,15 +39,15 @@ options:
     elements: str
     default: []
   directory:
-    description: Directory of the file on the controller. Defaults to V(natsops) in Ansible's home (E(ANSIBLE_HOME),
-      V(~/.ansible)).
+    description: Directory of the file on the controller. Defaults to the directory V(natsops) in Ansible's home
+      directory (E(ANSIBLE_HOME), V(~/.ansible)).
     type: path
 attributes:
   action:
-    description: Runs on the controller alone.
+    description: Runs only on the controller.
     support: full
   check_mode:
-    description: Can run in check mode, and then does the same.
+    description: Can run in check mode, where it behaves in the same way.
     support: full
   diff_mode:
     description: Nothing is changed.
@@ -73,13 +74,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: The lines that are shown.
+  description: The printed lines.
   returned: success
   type: list
   elements: str
   sample: ["1,005 streams saved to /srv/backup", "All 1,010 lines: /home/ops/.ansible/natsops/backup.txt"]
 file:
-  description: File with all lines. Null if all of them are shown.
+  description: File with all lines. Null if all lines were printed.
   returned: success
   type: str
   sample: /home/ops/.ansible/natsops/backup.txt

@@ -14,10 +14,10 @@ author:
 description:
   - Reads from every server the data that the insights need (JSZ with streams, consumers, configurations and Raft
     groups, RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, usage and limits of accounts) and writes
-    the answers below C(bronze/) in O(lake). Needs a user of the system account.
-  - Answers are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are left out.
-  - The snapshot appears all at once, when its manifest is written. Readers never see an interrupted run.
-  - A server or endpoint that did not answer gets a row that records this, and RV(complete) is false.
+    the replies below C(bronze/) in O(lake). Needs a user of the system account.
+  - Replies are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are omitted.
+  - The complete snapshot becomes visible when its manifest is written, so readers never see an interrupted run.
+  - For each server or endpoint that did not respond, a row records the missing reply, and RV(complete) is false.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.backup_store
@@ -26,22 +26,22 @@ attributes:
   check_mode:
     support: full
     details:
-      - Discovers the servers, sends no other requests, and writes nothing.
+      - In check mode, the module discovers the servers, sends no other requests, and writes nothing.
   diff_mode:
     support: none
   idempotent:
     support: partial
     details:
-      - Every run takes another snapshot. A snapshot of an O(archive) replaces the earlier one of that archive.
+      - Every run takes a new snapshot. A snapshot of an O(archive) replaces an earlier snapshot of the same archive.
 options:
   lake:
     description:
-      - Directory of the lake on the host that runs the module. It is created if missing.
+      - Directory of the lake on the host that runs the module. It is created if it does not exist.
     type: path
     required: true
   fleet:
     description:
-      - Name for these servers, which distinguishes them from others in the same lake, such as V(production).
+      - Name for these servers, such as V(production), which distinguishes them from other servers in the same lake.
     type: str
     default: default
   endpoints:
@@ -53,42 +53,42 @@ options:
     default: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, accountz, connz]
   expected_servers:
     description:
-      - Names of servers that must answer. A missing answer makes the snapshot incomplete.
+      - Names of servers that must respond. A missing reply makes the snapshot incomplete.
     type: list
     elements: str
     default: []
   deadline:
     description:
-      - Seconds after which no more requests are sent. Missing answers are recorded in the snapshot.
+      - Seconds after which no more requests are sent. Missing replies are recorded in the snapshot.
     type: float
     default: 60.0
   format:
     description:
-      - V(json) writes the servers' answers as compressed JSON lines. If the Python library C(msgspec) is installed,
-        this takes less than half of the CPU time.
-      - V(parquet) writes typed columns, which are smaller and from which the tables are built faster. Fields without
-        a column are kept as JSON in the column C(extra). Needs the Python libraries C(msgspec) and C(pyarrow).
+      - V(json) writes the servers' replies as compressed JSON lines. If the Python library C(msgspec) is installed,
+        writing takes less than half of the CPU time.
+      - V(parquet) writes typed columns, which are smaller and speed up building the tables. Fields without a column are
+        kept as JSON in the column C(extra). Needs the Python libraries C(msgspec) and C(pyarrow).
       - A lake may contain both formats.
     type: str
     choices: [json, parquet]
     default: json
   archive:
     description:
-      - Path of an archive from C(nats audit gather). It is written as a snapshot with its own time, and no server is
-        queried.
+      - Path of an archive from C(nats audit gather). The archive is written as a snapshot with the time of the archive,
+        and no server is queried.
     type: path
   logs:
     description:
-      - Directory with recent lines of the servers' logs, which you copied there. Each server has a file with its
-        name, such as C(n1-c1.jsonl), in the format of C(journalctl --output=json) or of the server's own log. The
-        last 10,000 lines of each are written as the table C(server_log).
+      - Directory into which you have copied recent lines of the servers' logs. Each server has a file with its name,
+        such as C(n1-c1.jsonl), in the format of C(journalctl --output=json) or of the server's own log. The last 10,000
+        lines of each file are written as the table C(server_log).
     type: path
   backups:
     description:
       - Directory of backups of M(natsops.jetstream.nats_backup) on the machine where the module runs, or
-        C(s3://BUCKET/PREFIX), see O(s3). Its catalogue is written as the table C(backups), with a row for each stream
-        of the fleet. An unreadable catalogue makes the snapshot incomplete; without a catalogue, no stream has a
-        backup.
+        C(s3://BUCKET/PREFIX); see O(s3). The catalogue of the directory is written as the table C(backups), with a row
+        for each stream of the fleet. An unreadable catalogue makes the snapshot incomplete; without a catalogue, no
+        stream has a backup.
     type: path
   hosts:
     description:
@@ -99,11 +99,11 @@ options:
     default: []
     suboptions:
       server:
-        description: Name of the server that runs there.
+        description: Name of the server that runs on the host.
         type: str
         required: true
       config_digest:
-        description: Digest of the configuration file on the disk.
+        description: Digest of the configuration file on disk.
         type: str
       open_files:
         description: Maximum number of open files of the process.
@@ -155,23 +155,23 @@ manifest:
   type: str
   sample: /var/lib/nats-insights/lake/bronze/manifest/date=2026-11-21/hour=18/20261121T184100.123456Z-3f2a9c.json
 complete:
-  description: Whether all known and expected servers answered all requests.
+  description: Whether all known and expected servers responded to all requests.
   returned: success
   type: bool
   sample: true
 answered:
-  description: Number of servers that answered.
+  description: Number of servers that responded.
   returned: success
   type: int
   sample: 3
 missing:
-  description: Names from O(expected_servers) that did not answer.
+  description: Names from O(expected_servers) that did not respond.
   returned: success
   type: list
   elements: str
   sample: []
 failures:
-  description: Requests without an answer, the first 50 of them.
+  description: The first 50 requests without a reply.
   returned: success
   type: list
   elements: dict
@@ -248,7 +248,7 @@ def preview(client: Client, expected: list[str]) -> dict[str, Any]:
 
 
 def refusal(result: dict[str, Any]) -> NatsFailure | None:
-    """Return why an incomplete snapshot is a failure, None for a complete one."""
+    """Return why an incomplete snapshot is a failure; None if it is complete."""
     if result["complete"]:
         return None
     reasons = [f"{name} did not answer" for name in result["missing"]]
@@ -259,8 +259,9 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
 
 
 def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Ends the module with a failure when data is missing and the options do not allow
-    it."""
+    """Return the module's result. Ends the module with a failure if data is missing and the options do not allow
+    this.
+    """
     params = module.params
     lake = Path(params["lake"])
     if params["archive"]:

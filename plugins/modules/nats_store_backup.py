@@ -13,19 +13,20 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads copies of the stores of stopped servers, made by M(natsops.jetstream.nats_store_copy), and saves each stream
-    into C(<directory>/<account>/<stream>@<time>), from where M(natsops.jetstream.nats_restore) restores it. The
-    source is the copy with the highest last sequence; among equals, one of a server that stopped in order, then the
-    one with the most messages.
-  - For each stream it starts its own nats-server on loopback, which loads a duplicate of the copy, alone and in
-    isolation. Nothing is added, expires, or is sent elsewhere, and the copies stay unchanged.
+    into C(<directory>/<account>/<stream>@<time>), from which M(natsops.jetstream.nats_restore) restores it. The source
+    is the copy with the highest last sequence; among equal copies, one from a server that was stopped properly, then
+    the one with the most messages.
+  - For each stream, it starts a separate nats-server on loopback, which loads only a duplicate of the copy of this
+    stream, isolated from any cluster. Messages are neither added, expired nor sent elsewhere, and the copies remain
+    unchanged.
   - Compares the loaded stream with its files, saves it with all consumers at their ack floors, and reads the archive
-    back. The backup has the original configuration of the stream. Consumers have as many replicas as their stream, or
-    a single replica if they had one. A consumer found only in another copy is added, and the restore recreates it at
-    its ack floor.
-  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted
-    one. If a stream cannot be saved, the others are still saved; the module then fails and names it.
+    back. The backup contains the original configuration of the stream. Consumers get as many replicas as their stream,
+    or a single replica if they had only one. A consumer found only in another copy is added, and the restore recreates
+    it at its ack floor.
+  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted one.
+    If a stream cannot be saved, the others are still saved; the module then fails and names the stream.
   - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server stops
-    when the module ends, even if the module is killed. The next run removes files left by a killed one.
+    when the module ends, even if the module is killed. The next run removes files left by a killed run.
 extends_documentation_fragment:
   - natsops.jetstream.stream_selection
   - natsops.jetstream.backup_store
@@ -37,9 +38,10 @@ attributes:
     description: Can run in check mode. Loads the streams and reports which would be saved.
     support: full
     details:
-      - Does not see whether another run holds the lock.
+      - Check mode does not detect whether another run holds the lock.
   diff_mode:
-    description: Shows messages, sequences and consumers of the newest backup and of the new one of each stream.
+    description: Shows the messages, sequences and consumers of the newest existing backup and of the new backup of each
+      stream.
     support: full
   idempotent:
     description: Whether a second run changes nothing.
@@ -53,7 +55,7 @@ options:
   directory:
     description:
       - Directory of the backups, preferably a dedicated one. No other run may write to it at the same time.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Alternatively, a location in object storage (C(s3://BUCKET/PREFIX)); see O(s3).
     type: path
     required: true
   damaged:
@@ -73,24 +75,25 @@ options:
   held:
     description:
       - Streams in the stores, as returned by M(natsops.jetstream.nats_store_copy) on their hosts. The task fails with
-        V(incomplete) if one of these streams is in none of O(copies), or ends earlier there.
+        V(incomplete) if one of these streams is in none of O(copies), or ends at a lower sequence there.
     type: list
     elements: dict
     default: []
   binary:
     description:
-      - Path of the nats-server to run. By default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Its version
-        must be the one that wrote the stores, that of the target cluster of the restore, or one in between.
+      - Path of the nats-server to run. Defaults to the one found in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Its
+        version must be the one that wrote the stores, the version of the cluster into which the streams will be
+        restored, or a version in between.
     type: path
   work_directory:
     description:
       - Directory below which the server stores its data, in a subdirectory that only the module's user can read. It
         must have room for the largest stream.
-      - By default the parent of O(directory), and for object storage the directory for temporary files.
+      - Defaults to the parent of O(directory) or, with object storage, to the directory for temporary files.
     type: path
   verify:
     description:
-      - How each archive is verified before it is accepted as a backup. The choices are explained at
+      - How each archive is verified before it is accepted as a backup. The choices are explained in
         M(natsops.jetstream.nats_stream_backup).
     type: str
     choices: [contents, records]
@@ -99,11 +102,10 @@ requirements:
   - nats-py >= 2.9
   - nats-server
 notes:
-  - "Failures before anything is saved: V(locked), V(invalid_option), V(incomplete), V(disk_full), and V(unsupported) for an
-    encrypted store.
-    V(damaged) means that a stream's files cannot be read, or that less was loaded than they contain; see O(damaged),
-    and O(undeleted) for V(undeleted)."
-  - Streams in memory are not on disk and are not saved.
+  - "The following failures end the module before anything is saved: V(locked), V(invalid_option), V(incomplete),
+    V(disk_full), and V(unsupported) for an encrypted store. V(damaged) means that a stream's files cannot be read, or
+    that fewer messages were loaded than the files contain; see O(damaged). For V(undeleted), see O(undeleted)."
+  - Memory streams are not saved, because they are not on disk.
 seealso:
   - module: natsops.jetstream.nats_store_copy
   - module: natsops.jetstream.nats_restore
@@ -147,7 +149,7 @@ streams:
       type: dict
       sample: {n2-c1: 1180}
     num_replicas:
-      description: Its former number of replicas.
+      description: Number of replicas that the stream had.
       type: int
     messages:
       description: Number of messages loaded.
@@ -159,8 +161,8 @@ streams:
       description: The last sequence.
       type: int
     consumers:
-      description: The consumers, each with C(name), C(ack_floor) (a sequence of the stream) and C(server), the source
-        of its copy.
+      description: The consumers, each with C(name), C(ack_floor) (a sequence of the stream) and C(server), the server
+        from whose copy the consumer was taken.
       type: list
       elements: dict
       sample: [{name: worker, ack_floor: 1180, server: n1-c1}]
@@ -175,20 +177,20 @@ streams:
       description: Whether the stream was, or would be, saved.
       type: bool
     reason:
-      description: Why it was saved.
+      description: Why the stream was saved.
       type: str
       sample: there is none yet
     caveats:
       description:
-        - Missing messages, with O(damaged), and deleted messages that are present again, with O(undeleted), or may be
-          after a crash.
+        - Missing messages (with O(damaged)) and deleted messages that are present again (with O(undeleted)) or that may
+          be present again after a crash.
       type: list
       elements: str
     diff:
-      description: Messages, sequences and consumers before and after.
+      description: Messages, sequences and consumers before and after the run.
       type: dict
 lines:
-  description: The same for people.
+  description: The results as human-readable lines.
   returned: success
   type: list
   elements: str

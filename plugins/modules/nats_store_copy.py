@@ -13,11 +13,12 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Copies the streams and consumers on the disk of a host, without the Raft groups of the system account.
-  - Refuses if the server is running, even if it was started during the copy, and if the disk has too little room.
-  - The copy is published only after it is complete and synced. An existing copy is kept; an incomplete one left by a
+  - Refuses the copy if the server is running, even if it was started during the copy, or if the disk has too little
+    room.
+  - The copy is published only after it is complete and synced. An existing copy is kept; an incomplete copy left by a
     killed run is replaced.
-  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so it usually
-    needs root.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so the module
+    usually needs root.
 options:
   config:
     description: Path of the configuration file on the server's command line. It identifies the server.
@@ -33,12 +34,12 @@ options:
     type: path
     required: true
   reserve:
-    description: Space that must stay free on the disk, such as V(10GB). A bare number is bytes.
+    description: Space that must stay free on the disk, such as V(10GB). A bare number is in bytes.
     type: str
     default: 1GB
 attributes:
   check_mode:
-    description: Can run in check mode, and then refuses in the same cases as a real run.
+    description: Can run in check mode. It refuses the copy in the same cases as a real run.
     support: full
   diff_mode:
     description: Returns no diff.
@@ -67,8 +68,8 @@ copy:
   returned: success
   sample: /var/lib/nats-rescue
 streams:
-  description: The streams that the copy contains, or would contain, as M(natsops.jetstream.nats_store_info) returns
-    them.
+  description: The streams that the copy contains, or would contain, as returned by
+    M(natsops.jetstream.nats_store_info).
   type: list
   elements: dict
   returned: success

@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads the last sequence of each stream from the files of the store, whether the server is running or not.
-  - Returns whether a server that is down could come back. It can if its configuration file and its unit exist, the
-    unit is not masked, and no maintenance keeps it from starting.
-  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so it usually
-    needs root.
-  - From an encrypted store it only returns the names of the streams.
+  - Reads the last sequence of each stream from the files of the store, whether or not the server is running.
+  - Returns whether a server that is down could be started again. This is possible if its configuration file and its
+    unit exist, the unit is not masked, and no maintenance keeps the server from starting.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so the module
+    usually needs root.
+  - From an encrypted store, it returns only the names of the streams.
 extends_documentation_fragment:
   - natsops.jetstream.process
   - natsops.jetstream.attributes.plain_info_module
@@ -51,7 +51,7 @@ running:
   type: bool
   returned: always
 fenced:
-  description: Why the server cannot start. Empty if it could.
+  description: Why the server cannot start. Empty if it could start.
   type: str
   returned: always
   sample: its unit nats-server is masked

@@ -12,17 +12,19 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a stream to the desired configuration, then reads it again to verify that the servers have it and that its
-    group is complete and in step. Supports every key of the server's own stream configuration up to nats-server 2.15.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An omitted option is left unchanged on an existing stream, and gets the server's default on a new one. An empty
-    value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's default.
-    A dictionary or list replaces the old value completely.
-  - Changes that a stream does not allow, such as of its storage, are refused with the old and new values before
-    anything is done.
-  - Changes that could lose messages, protection or readers are refused before anything is done, unless O(allow) names
-    them.
-  - An option that the servers do not support is refused with the version that it needs, before anything is done.
+  - Brings a stream to the desired configuration, then reads it back to verify that the servers have applied it and that
+    all replicas exist and are in step. Supports every key of the server's own stream configuration up to nats-server
+    2.15.
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
+  - An omitted option remains unchanged on an existing stream, and gets the server's default on a new one. An empty
+    value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's default. A
+    dictionary or list replaces the old value completely.
+  - Changes that are impossible for an existing stream, such as a change of its storage, are refused before anything is
+    done. The message contains the old and new values.
+  - Changes that could lose messages, reduce the protection of messages or cut off consumers are refused before anything
+    is done, unless O(allow) permits them.
+  - An option that the servers do not support is refused before anything is done. The message contains the version that
+    the option needs.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -33,11 +35,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers check the combination of options, available servers and limits only in a real run.
+      - The servers validate the combination of options, the available servers and the limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys that differ, with the server's names and units.
+      - Shows which settings differ, with the names and units that the server uses.
   idempotent:
     support: full
 options:
@@ -49,25 +51,25 @@ options:
   state:
     description:
       - V(present) creates or changes the stream, V(absent) deletes it with its messages and consumers.
-      - V(purged) removes messages of the existing stream, see O(purge), and needs V(data_loss) in O(allow).
-      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
-        that the task owns the stream.
+      - V(purged) removes messages of the existing stream (see O(purge)), and needs V(data_loss) in O(allow).
+      - With V(absent) and V(purged), all other configuration options except O(metadata) are ignored. O(metadata) may
+        show that the task owns the stream.
     type: str
     choices: [present, absent, purged]
     default: present
   purge:
     description:
-      - Which messages O(state=purged) removes. By default all.
+      - Which messages O(state=purged) removes. By default, all messages are removed.
     type: dict
     suboptions:
       filter:
-        description: Only messages of this subject, which may have wildcards.
+        description: Remove only messages of this subject, which may contain wildcards.
         type: str
       seq:
-        description: Only messages before this sequence.
+        description: Remove only messages before this sequence.
         type: int
       keep:
-        description: All but this many of the newest messages. Not together with O(purge.seq).
+        description: Number of newest messages to keep; all others are removed. Cannot be combined with O(purge.seq).
         type: int
   description:
     description: Purpose of the stream.
@@ -80,61 +82,61 @@ options:
     elements: str
   retention:
     description:
-      - How long messages are kept. V(limits) and V(interest) can be changed into each other, V(workqueue) is
-        permanent.
+      - How long messages are kept. V(limits) can be changed to V(interest) and vice versa; V(workqueue) is permanent.
     type: str
     choices: [limits, interest, workqueue]
   max_consumers:
-    description: Maximum number of consumers, V(-1) for no limit. Can only be changed on 2.12.15, 2.14 and later.
+    description: Maximum number of consumers; V(-1) for no limit. This option can be changed only on 2.12.15, 2.14 and
+      later.
     type: int
   max_msgs:
-    description: Maximum number of messages, V(-1) for no limit.
+    description: Maximum number of messages; V(-1) for no limit.
     type: int
   max_bytes:
     description:
-      - Maximum size of all messages, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
-      - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
-        powers of 1000.
+      - Maximum total size of all messages, such as V(10GiB) or V(512MB); V(-1) for no limit. A bare number is in bytes.
+      - As in nats-server's configuration, C(KB), C(MB), C(GB), C(KiB), C(MiB) and C(GiB) are powers of 1024, and C(K),
+        C(M) and C(G) are powers of 1000.
     type: str
   max_age:
     description:
-      - Maximum age of a message, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
+      - Maximum age of a message, such as V(90s), V(24h), V(1d), V(2w) or V(1y); V(0) for no limit. A bare number is in
         seconds.
     type: str
   max_msgs_per_subject:
-    description: Maximum number of messages of each subject, V(-1) for no limit.
+    description: Maximum number of messages of each subject; V(-1) for no limit.
     type: int
   max_msg_size:
-    description: Maximum size of one message, V(-1) for no limit; units as in O(max_bytes).
+    description: Maximum size of a message, in the units of O(max_bytes); V(-1) for no limit.
     type: str
   discard:
     description: Whether a full stream removes its oldest messages or rejects new ones.
     type: str
     choices: [old, new]
   discard_new_per_subject:
-    description: With O(discard=new), whether O(max_msgs_per_subject) rejects new messages too.
+    description: With O(discard=new), whether new messages are also rejected when O(max_msgs_per_subject) is reached.
     type: bool
   storage:
-    description: Where messages are kept. Cannot be changed.
+    description: Where messages are stored. The storage of an existing stream cannot be changed.
     type: str
     choices: [file, memory]
   num_replicas:
     description:
-      - Number of replicas, 1 to 5. A change waits until every replica is in step.
-      - It is refused while the group has no leader, is being moved, or has replicas that are behind.
+      - Number of replicas, 1 to 5. After a change, the module waits until every replica is in step.
+      - A change is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   no_ack:
-    description: Whether publishers get no acknowledgements.
+    description: Whether the server does not acknowledge published messages.
     type: bool
   duplicate_window:
     description:
-      - How long a message's id is remembered; units as in O(max_age).
-      - Defaults to V(2m), or to O(max_age) if that is shorter. If O(max_age) is reduced below the window, the window
-        is reduced too.
+      - How long the id of a message is remembered to detect duplicates, in the units of O(max_age).
+      - Defaults to V(2m), or to O(max_age) if that is shorter. If O(max_age) is reduced below the window, the window is
+        also reduced.
     type: str
   placement:
     description:
-      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves the replicas, and the module waits until all of them are in step.
     type: dict
     suboptions:
       cluster:
@@ -146,7 +148,8 @@ options:
         elements: str
   mirror:
     description:
-      - The stream that this one mirrors. It cannot be changed; from 2.12 on, an empty dictionary ends the mirroring.
+      - The stream that this stream mirrors. The mirrored stream cannot be changed; from 2.12 on, an empty dictionary
+        ends the mirroring.
     type: dict
     suboptions: &source
       name:
@@ -159,7 +162,7 @@ options:
         description: Time (RFC 3339) of the first message to copy.
         type: str
       filter_subject:
-        description: Copy messages of this subject only.
+        description: Copy only messages of this subject.
         type: str
       subject_transforms:
         description: Copy only messages of these subjects, and store them under different ones.
@@ -170,7 +173,7 @@ options:
             description: Subject to copy.
             type: str
           dest:
-            description: Subject to store it under. Required.
+            description: Subject under which to store the message. Required.
             type: str
       external:
         description: How to reach an origin in another account or domain.
@@ -183,14 +186,14 @@ options:
             description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: An existing durable consumer of the origin through which to copy (2.14).
+        description: An existing durable consumer of the origin stream from which to copy (2.14 and later).
         type: dict
         suboptions:
           name:
             description: Name of the consumer. Required.
             type: str
           deliver_subject:
-            description: Its deliver subject. Required.
+            description: Deliver subject of the consumer. Required.
             type: str
   sources:
     description:
@@ -204,89 +207,93 @@ options:
     choices: [none, s2]
   first_seq:
     description:
-      - Sequence of the first message. Only for a new stream. A server would accept it later too, and remove all older
-        messages at its next start.
+      - Sequence of the first message. Allowed only for a new stream. For an existing stream, a server would accept this
+        option and remove all older messages at its next start.
     type: int
   subject_transform:
     description: Subject under which messages are stored.
     type: dict
     suboptions:
       src:
-        description: Subjects to change. By default all.
+        description: Subjects to change. By default, all subjects.
         type: str
       dest:
         description: The new subject. Required.
         type: str
   republish:
-    description: Subject under which stored messages are published again.
+    description: Subject under which stored messages are republished.
     type: dict
     suboptions:
       src:
-        description: Subjects to publish again. By default all.
+        description: Subjects to republish. By default, all subjects.
         type: str
       dest:
-        description: The subject to publish under. Required.
+        description: The subject under which to republish. Required.
         type: str
       headers_only:
-        description: Whether messages are published without their data.
+        description: Whether messages are republished without their data.
         type: bool
   allow_direct:
-    description: Whether every replica answers direct reads.
+    description: Whether every replica responds to direct reads.
     type: bool
   mirror_direct:
-    description: Whether a mirror answers direct reads for its origin. Defaults to the origin's O(allow_direct), if
-      that is known.
+    description: Whether a mirror responds to direct reads of its origin. Defaults to the O(allow_direct) of the origin,
+      if known.
     type: bool
   sealed:
-    description: Whether the stream is closed permanently. Not for a new stream; needs V(irreversible) in O(allow).
+    description: Whether the stream is closed permanently. A new stream cannot be sealed. Sealing an existing one needs
+      V(irreversible) in O(allow).
     type: bool
   deny_delete:
-    description: Whether deleting single messages is forbidden. Cannot be reverted.
+    description: Whether deleting single messages is forbidden. Once enabled, this option cannot be disabled.
     type: bool
   deny_purge:
-    description: Whether purging the stream is forbidden. Cannot be reverted.
+    description: Whether purging the stream is forbidden. Once enabled, this option cannot be disabled.
     type: bool
   allow_rollup_hdrs:
-    description: Whether a message with the header C(Nats-Rollup) replaces all older ones.
+    description: Whether a message with the header C(Nats-Rollup) replaces all older messages.
     type: bool
   consumer_limits:
     description: Defaults and upper limits for consumers.
     type: dict
     suboptions:
       inactive_threshold:
-        description: Time after which an unused consumer is removed; units as in O(max_age).
+        description: Time after which an unused consumer is removed, in the units of O(max_age).
         type: str
       max_ack_pending:
-        description: Maximum number of delivered messages without an acknowledgement.
+        description: Maximum number of delivered messages that have not been acknowledged.
         type: int
   allow_msg_ttl:
-    description: Whether messages may have their own time to live (2.11). Cannot be reverted.
+    description: Whether messages may have their own time to live (2.11 and later). Once enabled, this option cannot be
+      disabled.
     type: bool
   subject_delete_marker_ttl:
     description:
-      - How long delete markers are kept for subjects whose last message expired (2.11); units as in O(max_age). Turns
-        on O(allow_msg_ttl) and O(allow_rollup_hdrs).
+      - How long delete markers are kept for subjects whose last message has expired (2.11 and later), in the units of
+        O(max_age). This option also turns on O(allow_msg_ttl) and O(allow_rollup_hdrs).
     type: str
   allow_msg_counter:
-    description: Whether the stream holds counters (2.12). Only for a new stream.
+    description: Whether the stream contains counters (2.12 and later). Can be set only for a new stream.
     type: bool
   allow_atomic:
-    description: Whether batches may be published atomically (2.12).
+    description: Whether batches of messages may be published atomically (2.12 and later).
     type: bool
   allow_msg_schedules:
-    description: Whether messages may be scheduled (2.12). Turns on O(allow_rollup_hdrs). Cannot be reverted.
+    description: Whether messages may be scheduled (2.12 and later). This option also turns on O(allow_rollup_hdrs).
+      Once enabled, it cannot be disabled.
     type: bool
   persist_mode:
     description:
-      - Whether a message may be acknowledged before it is written to disk (V(async), 2.12). Only for a new stream.
+      - Whether a message may be acknowledged before it is written to disk (V(async), 2.12 and later). Can be set only
+        for a new stream.
     type: str
     choices: [default, async]
   allow_batched:
-    description: Whether batches may be published fast (2.14).
+    description: Whether fast batch publishing to the stream is allowed (2.14 and later).
     type: bool
   metadata:
     description:
-      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) are reserved for the server and remain unchanged.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_consumer
@@ -361,13 +368,13 @@ before:
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 1}
 after:
-  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if the
+  description: The configuration after the change, as read from the servers; in check mode, as planned. Null if the
     stream does not exist.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 3}
 dangers:
-  description: Dangers of the change that were allowed.
+  description: Dangers of the change that O(allow) permitted.
   returned: success
   type: list
   elements: dict

@@ -12,22 +12,22 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Saves a stream, a key-value bucket or an object bucket by the servers' own snapshot into its own directory,
-    C(<directory>/<stream>@<time>), with the archive as the servers send it (C(stream.tar.s2)) and C(backup.json),
-    which has the data that the archive lacks. C(nats stream restore) can read both.
+  - Saves a stream, a key-value bucket or an object bucket with the servers' own snapshot function. Each backup has a
+    separate directory, C(<directory>/<stream>@<time>), with the archive as sent by the servers (C(stream.tar.s2)) and
+    C(backup.json), which contains the data that the archive lacks. C(nats stream restore) can read both.
   - The archive is read back, which takes longer than the transfer, to determine its messages, their sequences and a
     digest. A backup is renamed into place only once it is complete. After a failure, such as a full disk, nothing is
     left behind.
-  - Nothing is written if the newest backup is intact and the stream, its configuration and its consumers are
-    unchanged since.
-  - Servers before 2.15 leave out consumers whose replicas are elsewhere, such as a single replica on another server.
-    C(backup.json) has the positions and configurations of all consumers, from which
+  - Nothing is written if the newest backup is intact and the stream, its configuration and its consumers have not
+    changed since that backup.
+  - Servers before 2.15 omit consumers that have no replica on the stream's leader, such as a consumer with a single
+    replica on another server. C(backup.json) contains the positions and configurations of all consumers, from which
     M(natsops.jetstream.nats_stream_restore) recreates them.
   - Archives are not encrypted, not even those of encrypted stores. Directories are created with mode 0700, files with
-    0600.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
+    mode 0600.
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
     The minimum permissions are to publish to C($JS.API.STREAM.INFO.*), C($JS.API.STREAM.SNAPSHOT.*),
-    C($JS.API.CONSUMER.LIST.*) and C($JS.SNAPSHOT.ACK.>), and to subscribe to its inbox.
+    C($JS.API.CONSUMER.LIST.*) and C($JS.SNAPSHOT.ACK.>), and to subscribe to the user's inbox.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -40,11 +40,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - RV(bytes) is then the size of the messages in the stream; the archive is compressed.
+      - In check mode, RV(bytes) is the size of the messages in the stream; a real archive is compressed.
   diff_mode:
     support: full
     details:
-      - Shows the messages, sequences and consumers of the previous backup and of the new one.
+      - Shows the messages, sequences and consumers of the previous backup and of the new backup.
   idempotent:
     support: full
 options:
@@ -55,22 +55,23 @@ options:
     required: true
   directory:
     description:
-      - Parent of the backup's own directory, on the host that runs the module. Use a separate one for each account.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Parent directory of the backup's directory, on the host that runs the module. Use a separate parent directory
+        for each account.
+      - Alternatively, a location in object storage (C(s3://BUCKET/PREFIX)); see O(s3).
     type: path
     required: true
   consumers:
     description:
-      - Whether its consumers are saved as well.
+      - Whether the consumers of the stream are saved as well.
     type: bool
     default: true
   verify:
     description:
-      - How the archive is verified before the backup counts.
-      - V(contents) reads all of it and verifies structure, sizes and the checksum of each chunk.
-      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, at about
-        3 MB per second. Servers from 2.15 on do that themselves.
-      - V(checksum) does not read it. The restore does so.
+      - How the archive is verified before it is accepted as a backup.
+      - V(contents) reads the complete archive and verifies its structure, its sizes and the checksum of each chunk.
+      - V(records) also verifies the checksum that a server before 2.15 added to each message when it was stored, at
+        about 3 MB per second. From 2.15 on, servers verify this checksum themselves.
+      - V(checksum) does not read the archive back; the restore reads it instead.
     type: str
     choices: [checksum, contents, records]
     default: contents
@@ -80,8 +81,8 @@ options:
     type: bool
     default: false
 notes:
-  - "Failures before anything is transferred: V(unsupported) (a stream in memory before 2.15) and V(leaderless) (a
-    consumer without a leader, whose position is unknown). Later ones: V(interrupted) (the server sent an error
+  - "Failures before anything is transferred are V(unsupported) (a memory stream before 2.15) and V(leaderless) (a
+    consumer without a leader, whose position is unknown). Later failures are V(interrupted) (the server sent an error
     instead of the rest), V(idle), V(connection_lost), V(damaged) and V(write_failed)."
   - While a server before 2.15 writes a snapshot, messages of that stream cannot be deleted. Only one snapshot of a
     stream can be taken at a time.
@@ -109,12 +110,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: Directory of the backup. Null in check mode if a new one would be taken.
+  description: Directory of the backup. Null in check mode if a new backup would be taken.
   returned: success
   type: str
   sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
 reason:
-  description: Why a new backup was taken. Empty if the newest one is still up to date.
+  description: Why a new backup was taken. Empty if the newest backup is still up to date.
   returned: success
   type: str
   sample: messages were stored or removed since
@@ -124,7 +125,7 @@ bytes:
   type: int
   sample: 1048576
 caveats:
-  description: Possible effects of a snapshot with the servers' version.
+  description: Possible side effects of a snapshot on the servers' version.
   returned: success
   type: list
   elements: str
@@ -138,7 +139,7 @@ backup:
       description: Name of the stream.
       type: str
     account:
-      description: O(account).
+      description: The value of O(account).
       type: str
     created:
       description: When the stream was created, which distinguishes streams of the same name.
@@ -148,13 +149,14 @@ backup:
       type: str
       sample: "2026-11-23T02:00:00.123456Z"
     seconds:
-      description: Seconds that it took, including reading it back.
+      description: Seconds that the backup took, including reading it back.
       type: float
     server_version:
       description: Version of the server to which the module was connected.
       type: str
     config:
-      description: The stream's configuration, with the server's names. Archives of 2.15 do not have it.
+      description: The stream's configuration, with the server's names. Archives of 2.15 do not contain the
+        configuration.
       type: dict
     state:
       description: The stream's state when the backup was started.
@@ -163,7 +165,7 @@ backup:
       description: Name of the archive.
       type: str
     format:
-      description: V(tar) up to 2.14, V(entries) from 2.15.
+      description: Format of the archive, V(tar) up to 2.14 and V(entries) from 2.15 on.
       type: str
     size:
       description: Size of the archive in bytes.
@@ -174,12 +176,12 @@ backup:
     contents:
       description:
         - The contents of the archive. Null with O(verify=checksum).
-        - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message, the same in
-          both formats.
+        - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message, which is the
+          same for both formats.
       type: dict
       sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
     consumers:
-      description: Configuration and position of each consumer, and whether the archive has it.
+      description: Configuration and position of each consumer, and whether the archive contains the consumer.
       type: list
       elements: dict
     changed_meanwhile:
@@ -187,7 +189,7 @@ backup:
       type: dict
       sample: {messages: 12, first_seq: 0, last_seq: 12, num_deleted: 0}
     caveats:
-      description: As RV(caveats).
+      description: The same list as RV(caveats).
       type: list
       elements: str
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_stream_info
-short_description: Read streams with their configuration, state and place in the cluster
+short_description: Read streams with their configuration, state and placement in the cluster
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -24,7 +24,7 @@ extends_documentation_fragment:
 options:
   subject:
     description:
-      - Read only the streams that store messages of this subject, which may hold wildcards.
+      - Read only the streams that store messages of this subject, which may contain wildcards.
     type: str
 seealso:
   - module: natsops.jetstream.nats_consumer_info
@@ -54,14 +54,14 @@ EXAMPLES = r"""
 RETURN = r"""
 streams:
   description:
-    - The streams by account and name. C(config) and C(state) are the server's own. C(account) is the identity of the
-      account, in operator mode its public key, and null if a server before 2.10 did not report it. C(account_name) is
-      its display name.
+    - The streams by account and name. C(config) and C(state) are returned as reported by the server. C(account) is the
+      identity of the account (its public key in operator mode); it is null if a server before 2.10 did not report it.
+      C(account_name) is its display name.
     - C(replicas) includes the leader. C(active) is the number of seconds since the leader last received data from the
-      replica, C(lag) the number of Raft entries by which it is behind. C(leader) is null if no server, or more than
-      one, claims to lead. C(leader_since) is reported by 2.11 and later.
-    - Only streams that have them have C(mirror) and C(sources). Their C(active) is the number of seconds since data
-      was last received from the origin, null for never.
+      replica, and C(lag) the number of Raft entries by which the replica is behind. C(leader) is null if no server, or
+      more than one server, claims to lead. C(leader_since) is reported by 2.11 and later.
+    - C(mirror) and C(sources) exist only for streams that have a mirror or sources. Their C(active) is the number of
+      seconds since data was last received from the origin; null if none was ever received.
   returned: success
   type: list
   elements: dict
@@ -94,8 +94,8 @@ view:
   sample: account
 unknown:
   description:
-    - Assets whose state no leader reported, such as those without a leader, with the reason. If one of their replicas
-      reported its own state, that is in RV(streams).
+    - Assets whose state no leader reported, such as those without a leader, with the reason. If a replica of such an
+      asset reported its own state, RV(streams) contains that state.
   returned: success
   type: list
   elements: dict
@@ -103,8 +103,8 @@ unknown:
     - {account: APP, stream: LOST, consumer: null, reason: no leader reported its state}
 problems:
   description:
-    - The problems of the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown)
-      for a stream that not even a replica reported.
+    - The problems of the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown) for
+      a stream that was not reported even by a replica.
   returned: success
   type: list
   elements: dict
@@ -117,8 +117,8 @@ problems:
 unread_accounts:
   description:
     - Accounts with JetStream that were not read, because O(account_users) has no user for them.
-    - Null if not applicable, that is without O(account_users), with O(account), and if the task's own user is not one
-      of the system account.
+    - Null if not applicable, which means that O(account_users) is not set, O(account) is set, or the task's own user
+      does not belong to the system account.
   returned: success
   type: list
   elements: str

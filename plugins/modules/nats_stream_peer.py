@@ -12,18 +12,19 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Removes a server from the servers that hold a stream, lets the meta leader choose a replacement, and waits until
-    the stream and its consumers have all their replicas again, in step, without that server.
-  - A running server hands its data over first, so the number of replicas never falls. Only a server that is down or
-    behind is removed at once. A stream with a single replica moves with its messages and consumers from nats-server
-    2.15 on. On older servers it may lose messages published during the move, and is refused (see O(accept_loss)).
-  - Before anything is changed, it verifies that the other replicas are in step and that another server may take the
-    replica, by the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A
+  - Removes a server from the members of a stream, lets the meta leader choose a replacement, and waits until the stream
+    and its consumers have all their replicas in step again, without that server.
+  - A running server first hands over its data, so the number of replicas never falls. Only a server that is down or
+    behind is removed immediately. From nats-server 2.15 on, a stream with a single replica is moved with its messages
+    and consumers. On older servers, such a move may lose messages published during the move, and is refused (see
+    O(accept_loss)).
+  - Before anything is changed, the module verifies that the other replicas are in step and that another server may take
+    the replica, by the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A
     refusal gives the reason for each server.
-  - A move in progress is never disturbed. The module waits for its end and then does the rest, so the next run
-    continues an interrupted one.
-  - Connect as a user of the system account. O(account_users) must have a user of the account that owns the stream,
-    who may use C($JS.API.>) there.
+  - A move in progress is never disturbed. The module waits until that move is complete and then makes the remaining
+    changes, so the next run continues an interrupted one.
+  - Connect as a user of the system account. O(account_users) must contain a user of the account that owns the stream,
+    with permission to use C($JS.API.>) in that account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -33,8 +34,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The predicted new member is the one that the meta leader would prefer now. It may choose a different suitable
-        server.
+      - The predicted new member is the one that the meta leader would prefer now. In a real run, it may choose a
+        different suitable server.
   diff_mode:
     support: full
   idempotent:
@@ -42,16 +43,16 @@ attributes:
 options:
   state:
     description:
-      - With V(absent), O(server_name) is not a member afterwards.
+      - With V(absent), O(server_name) is removed from the group.
       - With V(moved), O(to) takes the replica of O(from). The meta leader chooses by tags, so O(to) needs a tag that
         no other eligible server has, such as C(node:n5).
-      - With V(cancelled), a move in progress is cancelled, and the stream stays where it was.
+      - With V(cancelled), a move in progress is cancelled, and the stream remains on its previous servers.
     type: str
     choices: [absent, moved, cancelled]
     default: absent
   stream:
     description:
-      - Name of the stream. Without it, O(state=absent) applies to every stream of the account on the server.
+      - Name of the stream. Without this option, O(state=absent) applies to every stream of the account on the server.
     type: str
   account:
     description:
@@ -69,34 +70,34 @@ options:
     type: str
   from:
     description:
-      - Name of the server that gives its replica away. Required with O(state=moved).
+      - Name of the server from which the replica is moved. Required with O(state=moved).
     type: str
   to:
     description:
-      - Name of the server that takes the replica. Required with O(state=moved).
+      - Name of the server to which the replica is moved. Required with O(state=moved).
     type: str
   method:
     description:
-      - V(evacuate) moves the data first, by C(STREAM.PEER.EVACUATE) from 2.15 on, and by C(ACCOUNT.STREAM.MOVE)
-        before.
-      - V(remove) removes the server at once by C(STREAM.PEER.REMOVE), and the new member starts empty.
-      - V(auto) is V(evacuate) if the server answers and its replica is in step, otherwise V(remove).
+      - V(evacuate) moves the data before the server is removed, with C(STREAM.PEER.EVACUATE) from 2.15 on and with
+        C(ACCOUNT.STREAM.MOVE) on older servers.
+      - V(remove) removes the server immediately with C(STREAM.PEER.REMOVE), and the new member starts empty.
+      - V(auto) uses V(evacuate) if the server responds and its replica is in step, otherwise V(remove).
     type: str
     choices: [auto, remove, evacuate]
     default: auto
   accept_loss:
     description:
       - Whether to continue if data is lost. The server itself reports success in these cases.
-      - A removal loses data that only this server has, that is the messages of a stream with a single replica, and
+      - A removal loses data that only this server has, which means the messages of a stream with a single replica and
         the positions of consumers with a single replica.
-      - Before nats-server 2.15 the move of a stream with a single replica may lose messages published during the
-        move. Nothing is lost if its producers are stopped.
+      - Before nats-server 2.15, moving a stream with a single replica may lose messages published during the move.
+        Nothing is lost if the producers are stopped.
     type: bool
     default: false
   repair:
     description:
-      - Up to 2.14 a group may have lost a member although the server refused the removal (error 10075). Such a group
-        is always reported as a failure, with its actual size and members.
+      - Up to 2.14, a group may lose a member although the server refused the removal (error 10075). Such a group is
+        always reported as a failure, with its actual size and members.
       - V(true) restores its replicas by setting C(num_replicas) to the number of remaining members and back. The
         members keep their data. If the meta leader selects the removed server again, the module warns.
     type: bool
@@ -108,15 +109,15 @@ options:
     default: 2
   wait:
     description:
-      - Whether to wait for the moves. With V(false) they are started, as many as O(concurrency) allows, and
-        RV(moving) is true until they are done. The next run continues, so a task with C(until) shows the progress of
-        a long move.
+      - Whether to wait for the moves. With V(false), the module starts as many moves as O(concurrency) allows, and
+        RV(moving) is true until all moves are complete. The next run continues, so a task with C(until) shows the
+        progress of a long move.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for completion. For moves of large streams increase it, run the task with C(async), or use
-        O(wait=false).
+      - Seconds to wait for completion. For moves of large streams, increase this value, run the task with C(async), or
+        use O(wait=false).
     type: float
     default: 600
 seealso:
@@ -160,13 +161,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: Leader and members of each stream, by C(ACCOUNT/STREAM), and the members of its consumers, before.
+  description: Leader and members of each stream before the run, by C(ACCOUNT/STREAM), and the members of its consumers.
   returned: when streams were read
   type: dict
   sample:
     APP/ORDERS: {leader: n3, members: [n1, n2, n3], num_replicas: 3, consumers: {worker: [n1, n2, n3]}}
 after:
-  description: The same afterwards. In check mode with the server that the meta leader would choose.
+  description: Leader and members of each stream after the run, in the form of RV(before). In check mode, they include
+    the server that the meta leader would choose.
   returned: when streams were read
   type: dict
   sample:
@@ -177,14 +179,15 @@ methods:
   type: dict
   sample: {APP/ORDERS: evacuate}
 moving:
-  description: Whether some moves are not complete yet. Only with O(wait=false); otherwise that is a failure.
+  description: Whether some moves are not complete yet. Can be true only with O(wait=false); otherwise, an incomplete
+    move makes the module fail.
   returned: when streams were read
   type: bool
   sample: false
 progress:
   description:
     - The changes during the wait, at most 200 samples. C(elapsed) is in seconds, C(lag) in Raft entries. C(status) is
-      the server's own report of the step it is waiting for (2.15).
+      the server's own report of the step for which it is waiting (2.15 and later).
   returned: when streams were read
   type: list
   elements: dict
@@ -198,7 +201,7 @@ progress:
       done: false
       elapsed: 0.5
 repaired:
-  description: Streams whose replicas were restored, by O(repair).
+  description: Streams whose replicas were restored because of O(repair).
   returned: when streams were read
   type: list
   elements: str
@@ -252,7 +255,7 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
     """Return account and name of the selected streams: one stream, or every stream that the server hosts or that is
     moving.
 
-    Raises NatsFailure when an account has no user, or when no server reports the place of one of its streams.
+    Raises NatsFailure if an account has no user, or if no server reports the members of one of its streams.
     """
     account = None if params["all_accounts"] else connections.identity(params["account"])
     if params["stream"]:
@@ -288,7 +291,7 @@ def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool
 
 
 def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool) -> dict[str, Any]:
-    """Return the part of the result that every run has."""
+    """Return the part of the result that every run returns."""
     return {
         "changed": changed,
         "before": dict(before),
@@ -303,7 +306,7 @@ def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, A
 
 
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result. A failure lists the steps done so far."""
+    """Return the module's result. The result of a failure lists the completed steps."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:

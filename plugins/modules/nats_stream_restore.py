@@ -14,19 +14,19 @@ author:
 description:
   - Restores a backup of M(natsops.jetstream.nats_stream_backup) or C(nats stream backup), under the same or a
     different name, with different subjects, replicas or placement, into any account or cluster.
-  - The archive is verified first. An archive that is truncated, altered or belongs to a different backup is refused
-    before anything is created, as are the name and the subjects of an existing stream, and archives that the servers
-    cannot read.
-  - Consumers come back at their ack floors. Those that the archive lacks are recreated there, with a delivery policy
-    by start sequence if they had acknowledged anything. A consumer with more replicas than its stream, for which a
-    server would refuse the complete archive, gets as many as the stream.
-  - Waits until every replica is in step and every durable consumer exists, and compares messages, sequences and ack
-    floors with the backup.
-  - A failed restore removes everything that it created, because servers leave part of the stream behind, which from
-    2.15 on accepts messages.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users). It
-    must be allowed to publish to C($JS.API.STREAM.NAMES), C($JS.API.STREAM.{INFO,RESTORE,DELETE}.*),
-    C($JS.API.CONSUMER.{LIST,INFO,CREATE}.>) and C($JS.SNAPSHOT.RESTORE.>), and to subscribe to its inbox.
+  - The archive is verified first. The restore is refused before anything is created if the archive is truncated,
+    altered, from a different backup or not readable by the servers, or if an existing stream has the same name or
+    subjects.
+  - Consumers are restored at their ack floors. Consumers that the archive lacks are recreated at their ack floors, with
+    a delivery policy by start sequence if they had acknowledged anything. A consumer with more replicas than its stream
+    gets as many as the stream, because a server would otherwise refuse the complete archive.
+  - The module waits until every replica is in step and every durable consumer exists, and compares messages, sequences
+    and ack floors with the backup.
+  - After a failed restore, the module removes everything that was created, because servers leave a partial stream
+    behind, which accepts messages from 2.15 on.
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
+    The user must be allowed to publish to C($JS.API.STREAM.NAMES), C($JS.API.STREAM.{INFO,RESTORE,DELETE}.*),
+    C($JS.API.CONSUMER.{LIST,INFO,CREATE}.>) and C($JS.SNAPSHOT.RESTORE.>), and to subscribe to the user's inbox.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -47,31 +47,33 @@ attributes:
   idempotent:
     support: full
     details:
-      - The module never restores into an existing stream. A stream identical to the backup is left as it is, so an
-        interrupted run over many streams can be repeated; any other fails with V(exists).
+      - The module never restores into an existing stream. A stream that is identical to the backup remains unchanged,
+        so an interrupted run over many streams can be repeated. Any other existing stream makes the module fail with
+        V(exists).
 options:
   path:
     description:
       - Directory of the backup, on the host that runs the module.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Alternatively, a location in object storage (C(s3://BUCKET/PREFIX)); see O(s3).
     type: path
     required: true
   stream:
     description:
-      - A different name for the stream. Archives of servers before 2.15 can only be restored under their own name.
+      - A different name for the stream. Archives from servers before 2.15 can only be restored under their original
+        name.
     type: str
   subjects:
     description:
-      - Subjects to use instead of the original ones, for example for a copy next to the stream itself.
+      - Subjects to use instead of the original ones, for example to restore a copy next to the existing stream.
     type: list
     elements: str
   num_replicas:
     description:
-      - A different number of replicas.
+      - Number of replicas to use instead of the original one.
     type: int
   placement:
     description:
-      - A placement to use instead of the original; an empty one removes it.
+      - Placement to use instead of the original one; an empty dictionary removes the placement.
     type: dict
     suboptions:
       cluster:
@@ -83,38 +85,38 @@ options:
         elements: str
   consumers:
     description:
-      - Whether its consumers are restored as well.
+      - Whether the consumers of the stream are restored as well.
     type: bool
     default: true
   verify:
     description:
       - How the archive is verified before anything is created.
-      - V(checksum) compares its size and SHA-256 with those of the backup. An archive that was never read back is
-        read, as with V(contents).
-      - V(contents) reads all of it, and V(records) verifies the checksum of each message too, see
+      - V(checksum) compares the size and SHA-256 of the archive with those recorded in the backup. An archive that has
+        never been read back is read, as with V(contents).
+      - V(contents) reads the complete archive, and V(records) also verifies the checksum of each message; see
         M(natsops.jetstream.nats_stream_backup).
     type: str
     choices: [checksum, contents, records]
     default: checksum
   finish_timeout:
     description:
-      - Seconds that the servers may take to finish the restore after receiving the last byte. Servers before
-        2.12.15 and 2.14.5 do not start restoring until then.
+      - Seconds that the servers may take to finish the restore after receiving the last byte. Servers before 2.12.15
+        and 2.14.5 do not start restoring until they have received it.
     type: float
     default: 3600
   wait_timeout:
     description:
       - Seconds to wait until every replica is in step, every consumer exists, recreated consumers start at their
-        positions, and all of them report their pending messages. After a failure, seconds to wait until the remains
-        of the stream are gone.
+        positions, and all of them report their pending messages. After a failure, seconds to wait until the partially
+        restored stream has been removed.
     type: float
     default: 300
 notes:
-  - "Failures before anything is created: V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name ends
-    below its backup, as an interrupted restore leaves it) and V(unsupported). V(incomplete) and V(not_seen) mean that
-    the stream exists; the message lists its missing parts."
-  - From 2.15 on, a restored stream has lost the message ids of its duplicate window, and messages that were delivered
-    but not acknowledged are delivered again. RV(caveats) lists both.
+  - "Failures before anything is created are V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name
+    ends at a lower sequence than the backup, as after an interrupted restore) and V(unsupported). V(incomplete) and
+    V(not_seen) mean that the stream exists; the message lists its missing parts."
+  - On 2.15 and later, a restored stream no longer has the message ids of its duplicate window, and messages that were
+    delivered but not acknowledged are delivered again. RV(caveats) lists both.
 seealso:
   - module: natsops.jetstream.nats_stream_backup
   - module: natsops.jetstream.nats_backup_info
@@ -144,7 +146,7 @@ stream:
   type: str
   sample: ORDERS
 bytes:
-  description: Number of bytes of the archive that are sent to the server.
+  description: Number of bytes of the archive that were, or would be, sent to the server.
   returned: success
   type: int
   sample: 1048576
@@ -176,7 +178,7 @@ recreated:
   elements: str
   sample: [billing]
 fewer_replicas:
-  description: Consumers that get as many replicas as the stream, because they had more.
+  description: Consumers whose number of replicas is reduced to that of the stream.
   returned: success
   type: list
   elements: str
@@ -188,7 +190,7 @@ caveats:
   elements: str
   sample: ["messages that were delivered but not acknowledged are delivered again: billing (6)"]
 state:
-  description: State of the stream as the servers reported it at the end. Null in check mode.
+  description: State of the stream as reported by the servers after the restore. Null in check mode.
   returned: success
   type: dict
   sample: {messages: 1000, bytes: 152000, first_seq: 1, last_seq: 1000, consumer_count: 2}

@@ -15,12 +15,12 @@ description:
   - Makes the leaders of streams step down unless they already run on suitable servers, and waits until a suitable
     server leads each stream. O(away_from) alone moves all streams off servers that are about to be stopped.
   - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or
-    get none and must publish again (with the same message id).
-  - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
-    O(account_users).
-  - All streams are checked first. If one of them has no leader, no other replica in step, or no suitable replica,
-    none is changed.
-  - From nats-server 2.11 on, the new leaders are spread over the suitable servers.
+    receive none and must publish again (with the same message id).
+  - Needs either a user of the owning account, or a user of the system account together with O(account_users) and
+    O(account) or O(all_accounts).
+  - All streams are checked first. If any stream has no leader, no other replica in step, or no suitable replica, no
+    leader is moved.
+  - From nats-server 2.11 on, the new leaders are spread across the suitable servers.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -36,7 +36,8 @@ options:
   streams:
     description:
       - Names of several streams.
-      - Without O(stream) and O(streams), this applies to all streams whose leader is one of O(away_from).
+      - Without O(stream) and O(streams), the module moves the leaders of all streams whose leader is one of
+        O(away_from).
     type: list
     elements: str
 seealso:
@@ -75,7 +76,7 @@ results:
   elements: dict
   contains:
     account:
-      description: The account's identity, in operator mode its public key. V(null) for the account of the task's own
+      description: The account's identity (in operator mode, its public key). V(null) for the account of the task's own
         user.
       type: str
       sample: APP
@@ -88,16 +89,16 @@ results:
       type: str
       sample: ORDERS
     changed:
-      description: Whether its leader stepped down, or would in check mode.
+      description: Whether the stream's leader stepped down or, in check mode, would step down.
       type: bool
       sample: true
     before:
-      description: The leader before.
+      description: The leader before the step-down.
       type: dict
       sample: {leader: n1-c1}
     after:
-      description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of
-        C(candidates).
+      description: The leader after the step-down. In check mode, the predicted leader; V(null) means that any of
+        C(candidates) may be elected.
       type: dict
       sample: {leader: n2-c1}
     candidates:
@@ -114,19 +115,19 @@ results:
       type: float
       sample: 0.3
     skipped:
-      description: Why it was skipped, with O(r1=skip).
+      description: Why the stream was skipped, with O(r1=skip).
       type: str
       sample: null
     refused:
-      description: Why it must not be changed. Then no other is changed either.
+      description: Why the leader must not be moved. In that case, no other leader is moved either.
       type: str
       sample: null
     failed:
-      description: The observed state instead of a suitable leader.
+      description: The state observed instead of a suitable leader.
       type: str
       sample: null
 totals:
-  description: Number of selected streams, and of each result.
+  description: Number of selected streams, and number of streams with each result.
   returned: success, and on failures that concern one of them
   type: dict
   sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}

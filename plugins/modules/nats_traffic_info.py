@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Counts the messages of the system account by kind for a limited time, as C(nats traffic) does, such as Raft
-    appends and votes, JetStream API requests and the servers' gossip. Also reads from each server how much went in
-    and out during that time. Needs a user of the system account.
+  - Counts the messages of the system account by kind for a limited time, as C(nats traffic) does, such as Raft appends
+    and votes, JetStream API requests and the servers' gossip. It also reads how much traffic each server received and
+    sent during that time. Needs a user of the system account.
   - Only messages in the system account have kinds. Messages of clients in other accounts are neither received nor
-    inspected; they are part of the figures of RV(servers).
-  - Raft appends carry the replication of streams and consumers. They are not visible for accounts with
-    C(cluster_traffic=owner) (2.11), whose replication uses their own account.
+    inspected, but the figures in RV(servers) include them.
+  - Raft appends carry the replicated data of streams and consumers. They are not visible for accounts with
+    C(cluster_traffic=owner) (2.11 and later), which are replicated in their own account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -26,19 +26,21 @@ extends_documentation_fragment:
 options:
   duration:
     description:
-      - Seconds to count, 1 to 60.
+      - Seconds during which messages are counted, 1 to 60.
     type: float
     default: 10
   max_messages:
     description:
-      - Stop after this many messages, so this module stays a small load even on a busy cluster.
+      - Maximum number of messages to count. The module stops at this number, so its load remains small even on a busy
+        cluster.
     type: int
     default: 500000
 notes:
-  - "It is a load of its own. While it counts, the servers send a copy of every message of the system account to it,
-    and thus to its server. RV(observed) returns their amount. Messages are counted and discarded."
-  - If it cannot keep up, the server closes its connection, and the module fails with the code V(connection_lost).
-    Reduce O(max_messages).
+  - "The module itself causes load. While it counts, the servers send it a copy of every message of the system account
+    through the server to which it is connected. RV(observed) returns the number and size of these messages. Messages
+    are counted and discarded."
+  - If the module cannot keep up, the server closes the connection, and the module fails with the code
+    V(connection_lost). Reduce O(max_messages).
 seealso:
   - module: natsops.jetstream.nats_server_info
 """
@@ -63,17 +65,17 @@ EXAMPLES = r"""
 RETURN = r"""
 kinds:
   description:
-    - The observed messages, each kind with its group. Every kind is listed, even with a count of 0. Bytes are of the
-      payload.
+    - The observed messages, each kind with its group. Every kind is listed, even with a count of 0. Bytes count only
+      the payload.
     - Group C(raft) is C(raft_append) (replication, and the leaders' heartbeats), C(raft_reply), C(raft_proposal), C(raft_vote),
       C(raft_catchup) and C(raft_remove_peer).
     - Group C(cluster) is C(stream_sync) (catching up of a stream's replica), C(stream_info) and C(consumer_info)
       (requests to leaders), C(usage_update) (usage of each account) and C(cluster_reply).
-    - Group C(jetstream) is C(jetstream_api) and C(jetstream_ack), as far as they use the system account.
+    - Group C(jetstream) is C(jetstream_api) and C(jetstream_ack), as far as these messages use the system account.
     - Group C(system) is C(gossip) (the servers' and accounts' regular figures, connects and disconnects),
-      C(system_request), C(system_reply) and C(system_other). The module's own requests and their replies are among
-      these.
-    - Group C(other) is C(client), any other message sent in the system account.
+      C(system_request), C(system_reply) and C(system_other). This group includes the module's own requests and their
+      replies.
+    - Group C(other) is C(client), which is any other message sent in the system account.
   returned: success
   type: list
   elements: dict
@@ -81,16 +83,17 @@ kinds:
     - {kind: raft_append, group: raft, msgs: 120, bytes: 14400, msgs_per_second: 12.0, bytes_per_second: 1440.0}
 observed:
   description:
-    - The total of the observed messages, with C(seconds) and the server of the connection. C(complete) is false if it
-      stopped at O(max_messages).
+    - The total of the observed messages, with C(seconds) and the server of the connection. C(complete) is false if the
+      module stopped at O(max_messages).
   returned: success
   type: dict
   sample: {seconds: 10.0, msgs: 410, bytes: 60200, msgs_per_second: 41.0, bytes_per_second: 6020.0, server: n1-c1, complete: true}
 servers:
   description:
     - Traffic into and out of each server, per second, over all accounts and including traffic to and from other
-      servers. C(seconds) is the time between the two readings, which includes the counting.
-    - Rates with C(client) cover only clients. They are null on servers that do not count them, such as 2.10.
+      servers. C(seconds) is the time between the two readings, which includes the time spent counting.
+    - Rates with C(client) cover only clients. They are null for servers that do not count the traffic of clients
+      separately, such as 2.10.
   returned: success
   type: list
   elements: dict
@@ -99,7 +102,7 @@ servers:
        out_bytes_per_second: 9100.7, in_client_msgs_per_second: 3.2, out_client_msgs_per_second: 44.0,
        in_client_bytes_per_second: 100.0, out_client_bytes_per_second: 6400.0}
 incomplete:
-  description: Servers that did not return their figures at the beginning or the end, or that restarted in between.
+  description: Servers that did not return their figures at the beginning or at the end, or that restarted in between.
   returned: success
   type: list
   elements: dict
@@ -120,8 +123,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 
 MAX_DURATION = 60.0
 
-#: Beginnings of subjects with their kind and group; the first that fits counts (server/raft.go, jetstream_cluster.go,
-#: events.go; natscli cli/traffic_command.go).
+#: Prefixes of subjects with their kind and group; the first matching prefix applies (server/raft.go,
+#: jetstream_cluster.go, events.go; natscli cli/traffic_command.go).
 SUBJECTS = (
     ("$NRG.AE.", "raft_append", "raft"),
     ("$NRG.R.", "raft_reply", "raft"),
@@ -171,7 +174,7 @@ class Counter:
         self._counts = {kind: [0, 0] for _beginning, kind, _group in SUBJECTS}
 
     def __call__(self, message: Observed) -> bool:
-        """Count a message and return whether these are enough."""
+        """Count a message and return whether enough messages have been counted."""
         count = self._counts[subject_kind(message.subject)]
         count[0] += 1
         count[1] += message.size
@@ -197,7 +200,7 @@ def per_second(amount: float, seconds: float) -> float:
 
 
 def server_rates(server: Server, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server's rates between two VARZ replies, null for counters that the server does not report."""
+    """Return a server's rates between two VARZ replies; null for counters that the server does not report."""
     seconds = (parse_time(after["now"]) - parse_time(before["now"])).total_seconds()
     rates = {
         f"{name}_per_second": per_second(after[name] - before[name], seconds) if name in after else None
@@ -209,7 +212,7 @@ def server_rates(server: Server, before: Mapping[str, Any], after: Mapping[str, 
 def compare(
     servers: Sequence[Server], before: Mapping[str, Answer], after: Mapping[str, Answer]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rates of the servers, and the servers that did not answer both times."""
+    """Return the rates of the servers, and the servers that did not respond both times."""
     rates, incomplete = [], []
     for server in servers:
         first, second = before[server.id], after[server.id]
