@@ -91,11 +91,15 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row("Debian 12, amd64", RAN, "all suites"),
         Row("Debian 13, amd64", RAN, "`make test-matrix`, see above"),
         Row("Debian 12 and 13, minimal installation", RAN, "systemd, SSH, sudo, Python: `tests/lab/test_readme.py`"),
-        Row("Ubuntu 22.04, 24.04", WRITTEN, "uses apt like Debian"),
+        Row("Ubuntu 22.04, 24.04", WRITTEN, "uses apt, like Debian"),
         Row("EL 9: RHEL, Rocky, AlmaLinux", WRITTEN, "dnf and SELinux"),
         Row("arm64", WRITTEN, "the release is selected by architecture, with its checksum"),
         Row("SLES, openSUSE", WRITTEN, "`nats_server_install_method` `release` or `file` only"),
-        Row("EL 8, Ubuntu 20.04, Debian 10", NOT_SUPPORTED, "Python older than 3.9, unless a newer one is installed"),
+        Row(
+            "EL 8, Ubuntu 20.04, Debian 10",
+            NOT_SUPPORTED,
+            "Python is older than 3.9, unless a newer version is installed",
+        ),
         Row(
             "Hosts without systemd", RAN, "`nats_server_service_backend=process`: `tests/integration/test_host_role.py`"
         ),
@@ -103,9 +107,13 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
     ),
     "capability": (
         Row("Login as an ordinary user with a sudo password", RAN, "`make test-lab`; as root in the nightly tests"),
-        Row("Rotations, `replace`, `rescue` and others as that user", RAN, "`tests/lab/test_operations.py`, nightly"),
+        Row(
+            "Rotations, `replace`, `rescue` and other operations as that user",
+            RAN,
+            "`tests/lab/test_operations.py`, nightly",
+        ),
         Row("The minimal sudo rules of [security](security.md)", RAN, "`make test-lab`"),
-        Row("Backups as a user of their own, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
+        Row("Backups as a separate user, with and without pipelining", RAN, "`tests/lab/test_backup.py`"),
         Row("Python older than 3.9 on a host is refused", RAN, "`tests/unit/plugin_utils/test_host_python.py`"),
         Row("Updates with apt, `maintenance_patch`", RAN, "`tests/lab/test_patch.py`"),
         Row("Updates with dnf, `maintenance_patch`", WRITTEN, "`tests/unit/module_utils/host/test_packages.py`"),
@@ -121,7 +129,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
             WRITTEN,
             "run by hand on Debian 12 with firewalld 1.3; no test of this project runs it",
         ),
-        Row("SELinux: preflight, contexts", WRITTEN, "`tests/unit/module_utils/server_config/test_validation.py`"),
+        Row("SELinux: preflight and contexts", WRITTEN, "`tests/unit/module_utils/server_config/test_validation.py`"),
         Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),
     ),
 }
@@ -266,23 +274,24 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield ""
     yield "# Tested versions"
     yield ""
-    yield "Controllers: unit tests, `ansible-test sanity`, and the tests with real servers that exercise Ansible most."
+    yield "On each controller, the matrix runs the unit tests, `ansible-test sanity`, and the tests with real servers that"
+    yield "exercise Ansible most."
     yield ""
     yield from rows([one for one in SLICES if "units" in one.targets], told, True)
     yield ""
-    yield "Managed hosts: a cluster of three systemd hosts is deployed, deployed again without a change, changed by restarts one"
-    yield "after another as a check run foretold, and verified (molecule's scenario `default`)."
+    yield "On managed hosts, molecule's scenario `default` deploys a cluster of three systemd hosts, deploys it again without a"
+    yield "change, applies a change by restarting one server after another as check mode predicted, and verifies the cluster."
     yield ""
     yield from rows([one for one in SLICES if "deployment" in one.targets], told, False)
     yield ""
-    yield "`make test` runs ansible-core 2.16 and 2.19 and both servers each time, `make test-chaos` nats-server 2.9.10, from"
-    yield "which upgrades may start."
+    yield "Every `make test` runs ansible-core 2.16 and 2.19 and both versions of nats-server. `make test-chaos` also runs"
+    yield "nats-server 2.9.10, from which upgrades may start."
     yield ""
     yield "## Platforms and capabilities"
     yield ""
-    yield "*Ran*: a test of this project ran it. *Written, not run*: it follows the documentation of the programs that it uses"
-    yield "and has unit tests, but no such host was available; please report your results. The roles' `meta/main.yml` names only"
-    yield "platforms that ran."
+    yield "*Ran*: a test of this project ran it. *Written, not run*: the code follows the documentation of the programs that it"
+    yield "uses and has unit tests, but no such host was available; please report your results. The roles' `meta/main.yml` lists"
+    yield "only platforms on which the tests ran."
     for kind, support in SUPPORT.items():
         yield ""
         yield f"| {kind} | state | tests, or the reason |"
