@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mark of a host in maintenance: who took it out of service, since when, until when, and why.
+"""The mark of a host in maintenance: who took it out of service, why, and for which period.
 
-It is a small JSON file on the host itself. An empty file next to it, the hold, prevents the server from being started.
+The mark is a small JSON file on the host itself. An empty file next to it, the hold, prevents the server from being
+started.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True)
 class Mark:
-    """A server in maintenance. `since`, `until`: seconds since 1970. `held`: it cannot be started until it leaves maintenance."""
+    """A server in maintenance. `since`, `until`: seconds since 1970. `held`: whether the server cannot be started until
+    it leaves maintenance."""
 
     server: str
     by: str = UNKNOWN
@@ -30,23 +32,24 @@ class Mark:
     held: bool = True
 
     def overdue(self, now: float) -> bool:
-        """Return whether it should have left maintenance by now."""
+        """Return whether the server should have left maintenance by now."""
         return self.until <= now
 
     def text(self, now: float) -> str:
-        """Return the mark for people, such as "n3-c1 is in maintenance since … by ops@ctl until … (new disk)"."""
+        """Return the mark as text for operators, such as "n3-c1 is in maintenance since … by ops@ctl until … (new
+        disk)"."""
         reason = f" ({self.reason})" if self.reason else ""
         line = f"{self.server} is in maintenance since {utc(self.since)} by {self.by} until {utc(self.until)}{reason}"
         return f"{line}, which has expired" if self.overdue(now) else line
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the modules return it."""
+        """Return the mark as the modules return it."""
         return asdict(self)
 
 
 def parse_mark(record: Mapping[str, Any], server: str = "") -> Mark:
     """Return the mark in a record. Missing or invalid values become the worst case: an unknown person, and overdue.
-    `server`: its name, used if the record has none."""
+    `server`: the server's name, used if the record has none."""
     return Mark(
         server=str(record.get("server") or server or UNKNOWN),
         by=str(record.get("by") or UNKNOWN),
@@ -58,23 +61,23 @@ def parse_mark(record: Mapping[str, Any], server: str = "") -> Mark:
 
 
 def parse_marks(records: Iterable[Mapping[str, Any]]) -> dict[str, Mark]:
-    """Return server → mark, for records that may be of the same server; the last one counts."""
+    """Return server → mark. If several records concern the same server, the last one counts."""
     marks = [parse_mark(record) for record in records]
     return {mark.server: mark for mark in marks}
 
 
 def mark_texts(marks: Mapping[str, Mark], now: float) -> dict[str, str]:
-    """Return server → description of its maintenance, for people."""
+    """Return server → description of its maintenance, for operators."""
     return {name: mark.text(now) for name, mark in marks.items()}
 
 
 def utc(seconds: float) -> str:
-    """Return a time for people and programs, such as 2026-11-24T14:00:00Z."""
+    """Return a time readable by operators and programs, such as 2026-11-24T14:00:00Z."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _seconds(value: Any) -> float:
-    """Return the seconds, 0 for an invalid value or time."""
+    """Return the seconds, or 0 if the value is not a valid time."""
     try:
         seconds = float(value)
     except (TypeError, ValueError):

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The common part of all modules.
+"""The code that all modules share.
 
-It has the connection arguments and their sources, the format of a failure, and the frame in which a module runs.
+It defines the connection arguments and their sources, the format of a failure, and the frame in which a module runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 T = TypeVar("T")
 
-# At exit, Python traverses all objects to find cycles, which takes a quarter of a short run.
+# At exit, Python traverses all objects to find cycles; in a short run, this takes a quarter of the time.
 atexit.register(gc.freeze)
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
@@ -49,7 +49,7 @@ CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
 }
 ONE_KIND_OF_CREDENTIALS = ("credentials", "nkey_seed", "user", "token")
 
-#: For modules that work on the assets of accounts; see doc_fragments/accounts.py.
+#: For modules that manage the assets of accounts; see doc_fragments/accounts.py.
 ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
     "account_users": {
         "type": "list",
@@ -93,12 +93,12 @@ _SOURCES = (
 _SECRETS = ("password", "token", "nkey_seed")
 
 
-#: Keys of a context that affect the connection and are not supported here.
+#: Keys of a context that affect the connection but are not supported here.
 _UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
 
 
 class NatsModule(AnsibleModule):
-    """An AnsibleModule whose warnings have no control characters, which names of streams may have."""
+    """An AnsibleModule that removes control characters from warnings, because names of streams may contain them."""
 
     def warn(self, warning: str, **options: Any) -> None:
         super().warn(printable(warning), **options)
@@ -125,7 +125,7 @@ def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None:
-    """Connect, do the module's work, and leave with its result or with the failure in the common shape."""
+    """Connect, do the module's work, and exit with its result, or with the failure in the common format."""
 
     def connected(options: ConnectionOptions) -> dict[str, Any]:
         with Client(options) as client:
@@ -135,7 +135,7 @@ def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None
 
 
 def run_even_unconnected(module: AnsibleModule, work: Callable[[Client | None, str], dict[str, Any]]) -> None:
-    """As `run`, for work that continues without a connection: `work` then gets None and the reason."""
+    """As `run`, for work that continues without a connection: `work` then receives None and the reason."""
 
     def attempt(options: ConnectionOptions) -> dict[str, Any]:
         try:
@@ -179,7 +179,7 @@ def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, An
 
 
 def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
-    """As `run`, for modules that test the connection itself: `work` gets the options."""
+    """As `run`, for modules that test the connection itself: `work` receives the options."""
     _run(module, work)
 
 
@@ -197,18 +197,18 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
 
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn:
-    """End the module with `msg` for people, `failure` for programs, and the result's other keys."""
+    """End the module with `msg` for operators, `failure` for programs, and the result's other keys."""
     module.fail_json(msg=printable(failure.description), failure=failure.as_dict(), **result)
-    raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it
+    raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it as NoReturn
 
 
 def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) -> ConnectionOptions:
     """Return the connection options. Each value comes from the first source that has it: option, environment, nats CLI
     context.
 
-    Credentials are never mixed: the first source with any of them decides the kind (password, token, nkey, .creds
-    file), so an option is not combined with a remnant of the environment. Raises NatsFailure with code invalid_option
-    for a context that is unreadable or requires an unsupported feature.
+    Credentials are never mixed: the first source with any credentials determines the kind (password, token, nkey,
+    .creds file), so an option is not combined with a remnant of the environment. Raises NatsFailure with code
+    invalid_option if a context is unreadable or requires an unsupported feature.
     """
     sources: list[dict[str, Any]] = [
         {option: params.get(option) for option, _env, _key in _SOURCES if params.get(option) not in (None, [])},
@@ -259,7 +259,8 @@ def _server_list(value: Any) -> tuple[str, ...]:
 
 
 def _expand(option: str, value: Any) -> Any:
-    """Return file options with ~ expanded: the environment and context files are not seen by Ansible's path type."""
+    """Return the value, with ~ expanded in file options: Ansible's path type does not see values from the environment
+    and context files."""
     if option == "credentials" or option.endswith("_file"):
         return os.path.expanduser(os.path.expandvars(str(value)))
     return value

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The checks that a server makes of claims, before they are pushed to it. Pure.
+"""The checks that a server applies to claims, made here before the claims are pushed to it. Pure.
 
 A full resolver stores claims that it does not trust and answers `jwt updated`; after its next restart the account is
 locked out. Sources: jwt/v2 Validate of each kind; server/server.go verifyAccountClaims, processTrustedKeys;
 server/auth.go processUserPermissionsTemplate; signingkeys.go ValidateScopedSigner.
 
-Every function returns problems for people, none if a server accepts the claims."""
+Every function returns problems as sentences for operators; no problem means that a server accepts the claims."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 def trusted_keys(operators: Iterable[Claims]) -> set[str]:
-    """Return the keys whose accounts servers accept. Under strict signing, an operator's identity key is not one."""
+    """Return the keys whose accounts servers accept. Under strict signing, an operator's identity key is not among
+    them."""
     found: set[str] = set()
     for operator in operators:
         found.update(operator.fields["signing_keys"])
@@ -54,7 +55,7 @@ def trusted_keys(operators: Iterable[Claims]) -> set[str]:
 
 
 def signer_problem(account: Claims, operators: Sequence[Claims]) -> str:
-    """Return why servers with these operators do not trust the signer of an account, empty if they do."""
+    """Return why servers with these operators do not trust the signer of an account, or an empty text if they do."""
     if account.issuer in trusted_keys(operators):
         return ""
     if any(account.issuer == operator.subject for operator in operators):
@@ -149,7 +150,8 @@ def user_problems(user: Claims, account: Claims, is_strict: bool, now: float) ->
 
 
 def scoped_user_problems(user: Claims, scope: Mapping[str, Any], account: Claims) -> list[str]:
-    """Return why a user of a key with a role would not log in, or would silently have fewer subjects than the role names."""
+    """Return why a user of a signing key with a role could not log in, or would silently have fewer subjects than the
+    role names."""
     own = {one.name for one in TEMPLATE if user.fields[one.name] not in (0, "", None, False, [])}
     found = (
         [f"{', '.join(sorted(own))}: a user of role {scope['role']} must have no permissions or limits"] if own else []
@@ -171,7 +173,7 @@ def missing_tags(scope: Mapping[str, Any], user_tags: Sequence[str], account_tag
 
 
 def template_tags(scope: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return the tags that a role's subjects name, each with its owner: user or account."""
+    """Return the tags that a role's subjects name, each with the owner of the tag: user or account."""
     return {
         (ACCOUNT if match[1] else USER, match[2].lower())
         for operation in _operations(scope)
@@ -180,7 +182,7 @@ def template_tags(scope: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def activation_problems(token: str, item: Mapping[str, Any], importer: str, now: float) -> list[str]:
-    """Return why the activation of an import does not permit it."""
+    """Return why an import's activation does not permit the import."""
     try:
         activation = decode_claims(token)
     except InvalidToken as error:
@@ -327,7 +329,7 @@ def _signing_key_problems(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _operations(scope: Mapping[str, Any]) -> list[str]:
-    """Return the operations, between double braces, in a role's subjects."""
+    """Return the operations that a role's subjects contain between double braces."""
     return [
         operation.strip()
         for name in _PERMISSIONS
@@ -341,7 +343,8 @@ def _unknown_operations(scope: Mapping[str, Any]) -> list[str]:
 
 
 def _subject_problems(where: str, fields: Mapping[str, Any], prefix: str) -> list[str]:
-    """Return the problems of subjects in permissions. A subscription may name a queue after the subject."""
+    """Return the problems of subjects in permissions. The subject of a subscription may be followed by the name of a
+    queue."""
     found = []
     for name in _PERMISSIONS:
         for subject in fields[f"{prefix}{name}"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims of operators, accounts, users and activations in normal form, from a JWT and to one. Pure."""
+"""Claims of operators, accounts, users and activations in normal form: read from a JWT and written to one. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def import_key(item: Mapping[str, Any]) -> str:
 
 
 def decode_claims(token: str) -> Claims:
-    """Return the claims of a JWT, whose signature is that of its issuer. Raises InvalidToken."""
+    """Return the claims of a JWT after verifying that its issuer signed it. Raises InvalidToken."""
     payload = decode(token)
     nats = dict(payload["nats"])
     kind = nats.pop("type")
@@ -116,7 +116,7 @@ _IMPORT = next(one.fields for one in ACCOUNT_FIELDS if one.name == "imports")
 
 
 def encode_claims(claims: Claims, signer: Signer, issued_at: int) -> str:
-    """Return the claims as a JWT of the signer. Raises InvalidToken, also for claims that would be dropped.
+    """Return the claims as a JWT of the signer. Raises InvalidToken, also if claims would be lost.
 
     `issued_at`: must be later than that of the JWT it replaces, because a server that was stopped keeps the newer one.
     """
@@ -165,7 +165,8 @@ def _wire_import(item: Mapping[str, Any], activations: Mapping[str, str]) -> dic
 
 
 def _without_irregular(nats: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
-    """Return an account's claims without the flat JetStream limits, these limits, and the imports with a local subject."""
+    """Return three parts of an account's claims: the rest, the flat JetStream limits, and the imports with a local
+    subject."""
     limits = nats.get("limits", {})
     imports = nats.get("imports", [])
     if not isinstance(limits, dict):
@@ -179,8 +180,8 @@ def _without_irregular(nats: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _with_local_subject(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an import without the deprecated `to` (imports.go): of a service it is the exporter's subject, of a stream
-    a prefix of the local one. A local subject that equals the subject is left out."""
+    """Return an import without the deprecated `to` (imports.go): for a service, `to` is the exporter's subject; for a
+    stream, it is a prefix of the local subject. A local subject equal to the subject is omitted."""
     found = dict(item)
     to, subject = found.pop("to", None), str(found.get("subject") or "")
     if to and item.get("type") == "service":

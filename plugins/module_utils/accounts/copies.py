@@ -37,9 +37,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 class Copies:
     """The copies of one account's claims. `account`: its public key.
 
-    `stored`: the JWTs that full resolvers returned, which do not name their server, an empty one from each that has none.
-    `listed`: whether each server with a directory stores the account. `loaded`: the JWT in force on each server that
-    has loaded the account."""
+    `stored`: the JWTs that full resolvers returned, without the names of the servers; an empty text for each resolver
+    that has none. `listed`: whether each server with a directory stores the account. `loaded`: the JWT in force on each
+    server that has loaded the account."""
 
     account: str
     stored: tuple[str, ...]
@@ -49,8 +49,8 @@ class Copies:
 
 @dataclass(frozen=True)
 class Trust:
-    """The operators of the servers. `claims`: the different ones. `servers`: the names of the servers of each, by the digest
-    of its JWT. `problems`: for people."""
+    """The operators of the servers. `claims`: the distinct claims. `servers`: the names of the servers with each
+    operator, by the digest of its JWT. `problems`: sentences for operators."""
 
     claims: tuple[Claims, ...]
     servers: Mapping[str, tuple[str, ...]]
@@ -77,7 +77,8 @@ def digest(token: str) -> str:
 
 
 def read_trust(operators: Mapping[str, Sequence[str]], now: float) -> Trust:
-    """Return the operators of servers. `operators`: the JWTs of each server's operators by its name."""
+    """Return the operators that the servers trust. `operators`: the JWTs of each server's operators by the server's
+    name."""
     servers: dict[str, list[str]] = {}
     tokens: dict[str, str] = {}
     for server, found in sorted(operators.items()):
@@ -111,8 +112,9 @@ def read_trust(operators: Mapping[str, Sequence[str]], now: float) -> Trust:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The copies of an account, compared. `claims`: those of the copy that the servers trust and most of them have, None if
-    no copy can be read. `problems`: for people. `disagreements`: the problems that are differences between servers."""
+    """The copies of an account, compared. `claims`: those of the copy that the servers trust and most of them have,
+    None if no copy can be read. `problems`: sentences for operators. `disagreements`: those problems that are
+    differences between servers."""
 
     copies: Copies
     claims: Claims | None
@@ -133,7 +135,7 @@ class Evaluation:
 
 
 def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
-    """Return the comparison of an account's copies."""
+    """Compare an account's copies and return the evaluation."""
     found = {digest(token): token for token in (*copies.stored, *copies.loaded.values()) if token}
     decoded: dict[str, Claims] = {}
     problems: list[str] = []
@@ -182,7 +184,7 @@ def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
 
 
 def account_row(evaluation: Evaluation) -> dict[str, Any]:
-    """Return an account as the module returns it: its claims in words, its copies, and its problems."""
+    """Return an account as the module returns it: its claims in the document's words, its copies, and its problems."""
     claims = evaluation.claims
     return {
         "account": evaluation.copies.account,
@@ -228,7 +230,7 @@ def _disagreements(copies: Copies, counts: Mapping[str, int], in_force: Mapping[
 def _chosen(
     decoded: Mapping[str, Claims], counts: Mapping[str, int], in_force: Mapping[str, Sequence[str]], trust: Trust
 ) -> str:
-    """Return the copy whose claims are shown: a trusted one that is in force or stored on most servers, the newest of these."""
+    """Return the copy whose claims are shown: the newest trusted copy among those in force or stored on most servers."""
 
     def rank(key: str) -> tuple[bool, int, int, str]:
         claims = decoded[key]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document of accounts: an operator, its accounts and their users, as desired. Pure; it contains no secret.
+"""The document of accounts: the desired operator, accounts and users. Pure; the document contains no secret.
 
 All errors are reported at once, each with the path of its key. Unknown keys are errors."""
 
@@ -54,7 +54,7 @@ _TOP = ("operator", "system_account", "defaults", "accounts", "users")
 
 
 class InvalidDocument(ValueError):
-    """A document with errors. `problems`: each with the path of its key."""
+    """A document with errors. `problems`: the errors, each with the path of its key."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
@@ -74,7 +74,7 @@ class DesiredAccount:
 
 @dataclass(frozen=True)
 class DesiredUser:
-    """A user of the document. `account`: the name of its account. `key`: the name of the signing key there."""
+    """A user of the document. `account`: the name of its account. `key`: the name of a signing key of that account."""
 
     account: str
     name: str
@@ -84,7 +84,8 @@ class DesiredUser:
 
 @dataclass(frozen=True)
 class Document:
-    """A document without errors. `operator`: in normal form with its name, None if the document has none."""
+    """A document without errors. `operator`: its normal form, including the name, or None if the document has no
+    operator."""
 
     operator: Normal | None
     system_account: str
@@ -93,12 +94,12 @@ class Document:
 
 
 def parse_document(text: str) -> Document:
-    """Return the text of a document as desired accounts. Raises InvalidDocument, also for a key that is given twice, of
-    which YAML would silently keep the last."""
+    """Return the text of a document as desired accounts. Raises InvalidDocument, also for a duplicate key, because YAML
+    would silently use its last value."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses a mapping with two equal keys."""
+        """Rejects a mapping with two equal keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
@@ -172,7 +173,7 @@ def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, D
 
 
 def _with_defaults(item: Any, limits: Any) -> Any:
-    """Return an account with the default limits that it does not set."""
+    """Return an account in which unset limits have their default values."""
     own = {} if item is None else item
     if not limits or not isinstance(limits, Mapping) or not isinstance(own, Mapping):
         return own
@@ -205,7 +206,8 @@ def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: li
 
 
 def _cross_problems(accounts: Mapping[str, DesiredAccount]) -> list[str]:
-    """Return the problems of accounts that are read without errors: as a server would check each, and between them."""
+    """Return the problems of accounts that were read without errors: those that a server would find in each account,
+    and those between accounts."""
     problems = []
     owners: dict[str, str] = {}
     for account in accounts.values():
@@ -254,7 +256,8 @@ def _import_problems(
 
 
 def matching_export(item: Mapping[str, Any], exporter: DesiredAccount) -> Normal | None:
-    """Return the export that an import uses, None without one, or if the exporter will be absent."""
+    """Return the export that an import uses, or None if there is no such export or the exporting account will be
+    absent."""
     return next(
         (
             export
@@ -295,7 +298,7 @@ def desired_claims(account: DesiredAccount, accounts: Mapping[str, DesiredAccoun
 
 
 def placeholder_key(name: str) -> str:
-    """Return a well-formed public key for an account that does not exist yet; no one has its seed."""
+    """Return a well-formed public key for an account that does not exist yet; its seed does not exist."""
     body = b"\x00" + hashlib.sha256(f"natsops placeholder {name}".encode()).digest()
     return base64.b32encode(body + binascii.crc_hqx(body, 0).to_bytes(2, "little")).decode()
 
@@ -315,7 +318,7 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of the document, from the tables that read it."""
+    """Return the JSON schema of the document, generated from the tables that parse it."""
     account = _schema_of(ACCOUNT_DOCUMENT)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of claims, in the words of the document of accounts and in those of a JWT. Pure.
+"""The fields of claims, under their names in the document of accounts and in a JWT. Pure.
 
-One table serves four directions: document to normal form and back, claims to normal form and back. A *normal form* has
-every field of its table by dotted name, with defaults filled in, lists sorted, and numbers in bytes, nanoseconds and
-seconds since 1970, so equal meanings are equal. In it -1 is unlimited and 0 is none.
+Each table serves four conversions: document to normal form and back, claims to normal form and back. A *normal form*
+has every field of its table by dotted name, with defaults filled in, lists sorted, and numbers in bytes, nanoseconds
+and seconds since 1970, so equal meanings are equal. In it -1 is unlimited and 0 is none.
 
 In claims an absent number is 0. For most limits that means none, for others unlimited (`zero`). Sources: jwt/v2
 account_claims.go, user_claims.go, operator_claims.go, exports.go, imports.go, types.go; server/accounts.go
@@ -33,11 +33,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import par
 Normal = dict[str, Any]
 
 UNLIMITED, NONE = "unlimited", "none"
-#: The words of these two values, and the values.
+#: The document's words for these two values, and the values.
 _WORDS = {UNLIMITED: -1, NONE: 0}
-#: Every user, in revocations.
+#: The key that stands for all users in revocations.
 EVERYBODY = "*"
-#: Answers at most one message within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
+#: One answer at most, within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
 _RESPONSES, _RESPONSE_TIME = 1, 120_000_000_000
 
 _SIZES = (("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -48,8 +48,8 @@ _DURATIONS = (("d", 86400 * 10**9), ("h", 3600 * 10**9), ("m", 60 * 10**9), ("s"
 class Field:
     """One field. `name`: dotted, in the document. `wire`: dotted, in claims. `kind`: a key of _KINDS.
 
-    `default`: the value without the field in the document. `zero`: the value of an absent or 0 number in claims.
-    `shown`: whether the document has the field; otherwise it follows from others."""
+    `default`: the value if the document omits the field. `zero`: the value for a number that is absent or 0 in claims.
+    `shown`: whether the document has the field; otherwise its value follows from other fields."""
 
     name: str
     wire: str
@@ -64,7 +64,7 @@ class Field:
 
     @property
     def empty(self) -> Any:
-        """Return the value in normal form without the field in the document."""
+        """Return the value in normal form for a field that the document omits."""
         if self.default is not None:
             return self.default
         return {"flag": False, "names": [], "tags": [], "keys": [], "objects": [], "maps": {}, "moments": {}}.get(
@@ -113,7 +113,7 @@ def _permissions(prefix: str = "", wire: str = "") -> tuple[Field, ...]:
 
 
 def _user_limits(zero: int) -> tuple[Field, ...]:
-    """Return the fields of a template or user, permissions among them. `zero`: the meaning of an absent limit in claims."""
+    """Return the fields of a template or user, including permissions. `zero`: the meaning of an absent limit in claims."""
     return (
         *_permissions(),
         _limit("limits.subscriptions", "subs", zero=zero),
@@ -273,7 +273,7 @@ def tree(fields: Iterable[Field], by_wire: bool = False) -> Tree:
 
 
 def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -> Normal:
-    """Return a mapping of the document in normal form; each error is added to `problems` with the path of its key."""
+    """Return a mapping of the document in normal form. Each error is added to `problems` with the path of its key."""
     fields = tuple(fields)
     normal = {one.name: one.empty for one in fields if one.wire or one.shown}
 
@@ -358,7 +358,7 @@ def _read_limit(one: Field, given: Any, where: str, problems: list[str]) -> int:
 
 
 def _zero_allowed(one: Field, value: int) -> int:
-    """Return the limit. Raises ValueError for 0 where servers read 0 as a different value."""
+    """Return the limit unchanged. Raises ValueError for 0 where servers read 0 as a different value."""
     if value == 0 and one.zero != 0:
         raise ValueError("none is not possible: servers read 0 as " + (UNLIMITED if one.zero < 0 else str(one.zero)))
     return value
@@ -371,7 +371,7 @@ def _read_duration(one: Field, given: Any, where: str, problems: list[str]) -> i
 
 
 def _read_moment(given: Any) -> int:
-    if isinstance(given, datetime):  # YAML reads an unquoted time as one
+    if isinstance(given, datetime):  # YAML parses an unquoted time as a datetime
         return int((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
     if not shapes.moment(given) or not isinstance(given, str):
         raise ValueError(f"{_short(given)} is not a time such as 2026-11-27T12:00:00Z")
@@ -449,7 +449,7 @@ def is_tier(key: object) -> bool:
 
 
 def _without_storage(tiers: dict[str, Normal]) -> dict[str, Normal]:
-    """Return nothing if no tier has storage: JetStream is then off (account_claims.go IsJSEnabled)."""
+    """Return no tiers if none of them has storage, because JetStream is then off (account_claims.go IsJSEnabled)."""
     return tiers if any(one["disk"] or one["memory"] for one in tiers.values()) else {}
 
 
@@ -520,7 +520,7 @@ def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
             raise Malformed(f"{where}: {_short(value)} is not a number")
         return value or one.zero
     if kind == "flag":
-        # An activation is a JWT, and only its presence counts here.
+        # An activation is a JWT; only its presence matters here.
         return bool(value)
     if value is None:
         return one.zero if kind == "choice" and one.choices and isinstance(one.zero, str) else _absent(one)
@@ -553,7 +553,7 @@ def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
 
 
 def _absent(one: Field) -> Any:
-    """Return the normal value of a field that claims do not have."""
+    """Return the normal value of a field that is absent from the claims."""
     return "" if one.kind in ("choice", "sampling") else False if one.kind == "flag" else one.empty
 
 
@@ -568,11 +568,11 @@ def _signing_key(one: Field, item: Any, unknown: list[str], where: str) -> Norma
     scope = from_claims(one.fields, {**own, **(template or {})}, unknown, where)
     if not scope["key"]:
         raise Malformed(f"{where}key: missing")
-    # A scope without a name limits its users all the same.
+    # A scope without a name still limits its users.
     return {**scope, "role": scope["role"] or NAMELESS}
 
 
-#: The role of a scope without a name.
+#: The role name for a scope without a name.
 NAMELESS = "(nameless)"
 
 _OBJECT = shapes.object_shape({})
@@ -598,7 +598,7 @@ def ordered(items: Iterable[Normal]) -> list[Normal]:
 
 
 def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a normal form as claims, without empty values, as Go's `omitempty` does."""
+    """Return a normal form as claims. Empty values are omitted, as with Go's `omitempty`."""
     claims: dict[str, Any] = {}
     for one in fields:
         if not one.wire:
@@ -647,7 +647,8 @@ def _wire_signing_key(scope: Mapping[str, Any]) -> Any:
 
 
 def words(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a normal form in the words of the document: every limit, and all other values that are not the default."""
+    """Return a normal form in the words of the document: every limit, and every other value that differs from the
+    default."""
     found: dict[str, Any] = {}
     for one in fields:
         value = normal.get(one.name, one.empty)
@@ -691,12 +692,12 @@ def in_words(one: Field, value: Any) -> Any:
 
 
 def _key_words(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a signing key; the limits of one without a role do not exist."""
+    """Return a signing key in the words of the document; a key without a role has no limits."""
     return words(SIGNING_KEY if scope["role"] else SIGNING_KEY[:1], scope)
 
 
 def moment_words(moment: int) -> str:
-    """Return seconds since 1970 as a time in UTC, or as a number if no calendar has it."""
+    """Return seconds since 1970 as a UTC time, or as a number if the time is out of range."""
     try:
         return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -704,7 +705,7 @@ def moment_words(moment: int) -> str:
 
 
 def _exact(value: int, units: tuple[tuple[str, int], ...], smallest: str = "") -> Any:
-    """Return the value in the largest unit that leaves no rest."""
+    """Return the value in the largest unit that divides it without a remainder."""
     for unit, size in units:
         if value % size == 0:
             return f"{value // size}{unit}"

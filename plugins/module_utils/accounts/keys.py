@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Public nkeys and signatures (nkeys/strkey.go). Pure; no function here accepts a seed.
 
-A public key is base32 without padding of a prefix byte, 32 bytes and their CRC-16/XMODEM, 56 characters."""
+A public key has 56 characters: a prefix byte, 32 bytes and their CRC-16/XMODEM, encoded in base32 without padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LENGTH = 56
 
 
 class Signer(Protocol):
-    """A key that signs: the KeyPair of nkeys behind it, or a device that never returns its seed."""
+    """A key that signs: a KeyPair of nkeys, or a device that never returns its seed."""
 
     @property
     def public(self) -> str: ...
@@ -37,8 +37,8 @@ def key_kind(text: object) -> str | None:
 
 
 def is_valid_signature(public: str, data: bytes, signature: bytes) -> bool:
-    """Return whether the owner of this public key signed the data. Raises MissingLibrary without PyNaCl, which nkeys
-    requires."""
+    """Return whether the owner of this public key signed the data. Raises MissingLibrary if PyNaCl, which nkeys
+    requires, is not installed."""
     try:
         from nacl.exceptions import BadSignatureError
         from nacl.signing import VerifyKey
@@ -56,7 +56,7 @@ def is_valid_signature(public: str, data: bytes, signature: bytes) -> bool:
 
 
 def _decoded(text: object) -> bytes | None:
-    """Return the prefix byte and the key, or None if the checksum, the length or the alphabet is wrong."""
+    """Return the prefix byte and the key, or None if the checksum, length or alphabet is wrong."""
     if not isinstance(text, str) or len(text) != _LENGTH:
         return None
     try:

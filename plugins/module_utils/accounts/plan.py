@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The difference between a document of accounts and the servers' copies, with the cost of each change. Pure.
 
-Connections that a server closes after a change: server/accounts.go updateAccountClaimsWithRefresh. A change of a role
-closes the connections of all its users, who then reconnect; a new signing key and new default permissions close none."""
+The source for the connections that a server closes after a change is server/accounts.go updateAccountClaimsWithRefresh.
+A change to a role closes the connections of all its users, who then reconnect; a new signing key or new default
+permissions close no connection."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
-#: The version of the plan's format.
+#: The format version of the plan.
 VERSION = 1
 
 CREATE, CHANGE, SAME, DELETE, ABSENT, EXTRA, UNREADABLE = (
@@ -58,7 +59,7 @@ CREATE, CHANGE, SAME, DELETE, ABSENT, EXTRA, UNREADABLE = (
     "unreadable",
 )
 DISAGREE, UNKNOWN_SIGNER = "servers disagree", "unknown signer"
-#: The order of accounts on the screen: those that need attention first.
+#: The order of accounts on the screen: accounts that need attention come first.
 _ORDER = (UNKNOWN_SIGNER, DISAGREE, UNREADABLE, DELETE, CHANGE, CREATE, EXTRA, SAME, ABSENT)
 _QUIET = (SAME, ABSENT)
 _STORAGE = next(one for one in JETSTREAM if one.name == "disk")
@@ -91,7 +92,7 @@ class StoredStream:
 
 @dataclass(frozen=True)
 class Live:
-    """The present use of the accounts. `unknown`: servers that did not report it, so the costs are lower bounds."""
+    """The current use of the accounts. `unknown`: servers that did not report it, so the costs are lower bounds."""
 
     connections: tuple[LiveConnection, ...]
     streams: tuple[StoredStream, ...]
@@ -104,7 +105,8 @@ class Live:
 def match_signing_keys(desired: Mapping[str, Normal], actual: Mapping[str, Normal]) -> dict[str, Normal]:
     """Return the desired signing keys by public key, or by their name in the document if the key has yet to be created.
 
-    An entry without a public key is the key of the servers with its role, or the only one without a role.
+    An entry without a public key is matched with the servers' key of the same role, or with the only key without a
+    role.
     """
     named = {entry["key"] for entry in desired.values() if entry["key"]}
     found: dict[str, Normal] = {}
@@ -120,8 +122,8 @@ def match_signing_keys(desired: Mapping[str, Normal], actual: Mapping[str, Norma
 
 
 def differences(actual: Claims, desired: Claims) -> list[dict[str, Any]]:
-    """Return the changes from the actual claims to the desired ones in words: path, from and to. `from` is None for
-    an addition, `to` for a removal."""
+    """Return the changes from the actual claims to the desired ones in the document's words: path, from and to. `from`
+    is None for an addition, `to` for a removal."""
     found = [] if actual.name == desired.name else [_change("name", actual.name, desired.name)]
     for one in ACCOUNT_FIELDS:
         old, new = actual.fields[one.name], desired.fields[one.name]
@@ -187,7 +189,8 @@ def _key_label(key: str, scope: Mapping[str, Any]) -> str:
 
 
 def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> list[dict[str, Any]]:
-    """Return the connections that a change closes, by reason, each connection once. `desired`: None for a deletion."""
+    """Return the connections that a change closes, grouped by reason; each connection is counted once. `desired`: None
+    for a deletion."""
     left = [one for one in live.connections if one.account == actual.subject]
     if desired is None:
         return [{"reason": "the account is deleted", "count": len(left)}] if left else []
@@ -221,7 +224,7 @@ def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> li
 
 
 def _template(scope: Normal) -> Normal:
-    """Return the part of a signing key whose change closes the connections of its users."""
+    """Return the part of a signing key that, if changed, closes the connections of its users."""
     return {name: value for name, value in scope.items() if name != "key"}
 
 
@@ -231,15 +234,15 @@ def _is_revoked(one: LiveConnection, revoked: Mapping[str, int]) -> bool:
 
 
 def stranded_streams(actual: Claims, desired: Claims | None, live: Live) -> list[StoredStream]:
-    """Return the streams that a deletion, or the end of JetStream for the account, makes inaccessible."""
+    """Return the streams that become inaccessible if the account is deleted or loses JetStream."""
     if desired is not None and desired.fields["limits.jetstream"]:
         return []
     return [one for one in live.streams if one.account == actual.subject]
 
 
 def exceeded_limits(actual: Claims, desired: Claims, live: Live) -> list[str]:
-    """Return the JetStream limits that are lower than the present use. Servers accept them, and refuse later creations and
-    messages."""
+    """Return the JetStream limits that are lower than the current use. Servers accept such limits, and then refuse to
+    create assets and store messages."""
     streams = [one for one in live.streams if one.account == actual.subject]
     found = []
     tiers = desired.fields["limits.jetstream"]
@@ -247,7 +250,7 @@ def exceeded_limits(actual: Claims, desired: Claims, live: Live) -> list[str]:
         mine = [one for one in streams if tier in (FLAT, f"R{one.replicas}")]
         label = f"limits.jetstream.{tier}".rstrip(".")
         for name, is_memory in (("disk", False), ("memory", True)):
-            # A tier counts a stream once, limits of all replicas count each replica.
+            # A tier counts a stream once, while the limits of all replicas count each replica.
             used = sum(one.size * (one.replicas if tier == FLAT else 1) for one in mine if one.is_memory == is_memory)
             if limits[name] != -1 and used > limits[name]:
                 allowed = in_words(_STORAGE, limits[name])
@@ -262,7 +265,7 @@ def exceeded_limits(actual: Claims, desired: Claims, live: Live) -> list[str]:
 
 
 def lost_imports(name: str, actual: Claims, desired: Claims | None, others: Iterable[Evaluation]) -> list[str]:
-    """Return the accounts that import from an export which the change removes."""
+    """Return the accounts whose imports use an export that the change removes."""
     kept = [] if desired is None else desired.fields["exports"]
     removed = [
         (one["type"], one["subject"])
@@ -284,7 +287,7 @@ def lost_imports(name: str, actual: Claims, desired: Claims | None, others: Iter
 def make_plan(
     document: Document, evaluations: Sequence[Evaluation], trust: Trust, live: Live, missing: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the plan: problems that prevent it from being carried out, the operator's changes, and the accounts.
+    """Return the plan: the problems that prevent its execution, the changes of the operator, and the accounts.
 
     `missing`: servers whose copies are unknown.
     """
@@ -313,8 +316,8 @@ def make_plan(
 
 
 def matched_ids(document: Document, evaluations: Sequence[Evaluation]) -> tuple[dict[str, str], list[str]]:
-    """Return the public key of each account of the document that has one, by name, and the problems of names that several
-    accounts of the servers have."""
+    """Return the public key of each account of the document that exists on the servers, by name, and a problem for each
+    name that several accounts on the servers share."""
     ids, problems = {}, []
     for account in document.accounts.values():
         if account.id:
@@ -398,7 +401,7 @@ def _stranded(streams: Sequence[StoredStream]) -> dict[str, Any]:
 
 
 def _extra(evaluation: Evaluation, trust: Trust, live: Live) -> dict[str, Any]:
-    """Return an account of the servers that the document does not have. It stays as it is."""
+    """Return the row of an account that exists on the servers but not in the document. It stays unchanged."""
     key = evaluation.copies.account
     system = {operator.fields["system_account"] for operator in trust.claims}
     state = EXTRA
@@ -418,8 +421,8 @@ def _extra(evaluation: Evaluation, trust: Trust, live: Live) -> dict[str, Any]:
 
 
 def operator_changes(document: Document, trust: Trust, ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the differences between the operator of the document and that of the servers, which only a restart of every
-    server changes."""
+    """Return the differences between the operator of the document and that of the servers, which take effect only after
+    a restart of every server."""
     if not trust.claims:
         return []
     actual = trust.claims[0]
@@ -440,14 +443,15 @@ def operator_changes(document: Document, trust: Trust, ids: Mapping[str, str]) -
         if not one.shown or not one.wire:
             continue
         old, new = actual.fields[one.name], document.operator[one.name]
-        # Keys that the document does not list are not its subject.
+        # Keys that the document does not list are outside its scope.
         if old != new and (new or one.name != "signing_keys"):
             found.append(_change(f"operator.{one.name}", in_words(one, old), in_words(one, new)))
     return found
 
 
 def fingerprint(document: Document, evaluations: Sequence[Evaluation], trust: Trust) -> str:
-    """Return a digest of all that the plan depends on besides costs: the document, the servers' copies and their operators."""
+    """Return a digest of everything that the plan depends on, except the costs: the document, the servers' copies and
+    their operators."""
     content = {
         "accounts": {
             name: [account.id, account.is_present, account.fields] for name, account in document.accounts.items()
@@ -455,7 +459,7 @@ def fingerprint(document: Document, evaluations: Sequence[Evaluation], trust: Tr
         "operator": document.operator,
         "system_account": document.system_account,
         "copies": {
-            # Not the names of servers that use a copy: each login to another server may add one.
+            # The names of servers that use a copy are left out: each login to another server may add one.
             one.copies.account: sorted((row["digest"], row["stored"]) for row in one.rows)
             for one in evaluations
         },
@@ -485,7 +489,7 @@ def _value_text(value: Any) -> str:
 
 
 def plan_page(plan: Mapping[str, Any]) -> Page:
-    """Return the plan for people: a table of the accounts, then the details of those that are not the same."""
+    """Return the plan for operators: a table of the accounts, then the details of those that differ."""
     return fitting(lambda most: _page(plan, most))
 
 
@@ -531,7 +535,7 @@ def _page(plan: Mapping[str, Any], most: int) -> Page:
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    """Return the lines of an account that the table does not have."""
+    """Return those lines about an account that are not in the table."""
     lines = [f"  {change_text(one)}" for one in row["changes"]]
     lines += [f"  closes {counted(one['count'], 'connection')}: {one['reason']}" for one in row["closes"]]
     streams = row["streams"]

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accounts of a server's configuration as a document of accounts, so both modes have one language. Pure.
+"""The accounts of a server's configuration as a document of accounts, so static and operator mode have the same format.
+Pure.
 
-Source: server/opts.go parseAccounts and the functions that it calls. Limits of JetStream that the configuration omits are
-unlimited there, and none in the document."""
+Source: server/opts.go parseAccounts and the functions that it calls. JetStream limits that a configuration omits are
+unlimited; in the document, an omitted limit means no storage."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ _CONVERTED = {
 
 def document_from_static(accounts: Mapping[str, Any], system_account: str = "$SYS") -> tuple[dict[str, Any], list[str]]:
     """Return the document of accounts, and notes on the parts that it cannot declare. Raises ValueError for values that
-    a server would refuse."""
+    a server would reject."""
     notes: list[str] = []
     tree = _account_schema()
     found = {}
@@ -78,7 +79,7 @@ def _account_schema() -> Key:
 
 
 def _canonical(key: Key | None, value: Any) -> Any:
-    """Return a configuration with the main name of each key."""
+    """Return a configuration in which each key has its main name."""
     if isinstance(value, list):
         return [_canonical(key, item) for item in value]
     if key is None or not isinstance(value, Mapping):
@@ -88,7 +89,8 @@ def _canonical(key: Key | None, value: Any) -> Any:
 
 
 def _named(account: str) -> str:
-    """Return the name of an account in the document; a public key, which is its id there, is shortened."""
+    """Return the name of an account in the document; a public key, which static configurations use as a name, is
+    shortened."""
     return f"account-{account[:10]}" if key_kind(account) == ACCOUNT else account
 
 
@@ -125,7 +127,7 @@ def _account(account: Mapping[str, Any], name: str, notes: list[str]) -> dict[st
 
 
 def _limit(fields: tuple[Field, ...], name: str, value: Any) -> Any:
-    """Return a limit in the words of the document."""
+    """Return a limit in the document's words."""
     one = next(field for field in fields if field.name == name)
     number = size_bytes(value)
     return UNLIMITED if number < 0 or (number == 0 and one.zero == -1) else in_words(one, number)
@@ -214,5 +216,5 @@ def _sampling(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _duration(value: Any) -> str:
-    """Return a duration of the configuration; the document has nanoseconds as the smallest unit."""
+    """Return a duration from the configuration; the smallest unit of the document is the nanosecond."""
     return f"{round(duration_seconds(value) * 10**9)}ns"

@@ -26,7 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import Sh
 
 ACTIVATION = "activation"
 
-#: Kind of claims: the kind of key that is their subject, and the kinds that may sign them.
+#: Kind of claims → the kind of key that is their subject, and the kinds of keys that may sign them.
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     OPERATOR: (OPERATOR, (OPERATOR,)),
     ACCOUNT: (ACCOUNT, (OPERATOR, ACCOUNT)),
@@ -34,7 +34,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ACTIVATION: (ACCOUNT, (ACCOUNT, OPERATOR)),
 }
 VERSION = 2
-#: Characters of the longest JWT that servers accept (decoder.go MaxTokenSize).
+#: Number of characters of the longest JWT that servers accept (decoder.go MaxTokenSize).
 LONGEST = 1024 * 1024
 
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
@@ -47,7 +47,7 @@ _TOP: Mapping[str, Shape] = {
 
 
 class InvalidToken(ValueError):
-    """A text that is not a JWT of version 2 with a valid signature; the message is the reason."""
+    """A text that is not a JWT of version 2 with a valid signature; the message contains the reason."""
 
 
 def decode(token: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def decode(token: str) -> dict[str, Any]:
 
 
 def encode(payload: Mapping[str, Any], signer: Signer) -> str:
-    """Return the payload as a JWT; `iss` becomes the signer, `jti` a random value.
+    """Return the payload as a JWT; `iss` is set to the signer and `jti` to a random value.
 
     Servers consider two JWTs with the same `jti` equal (dirstore.go saveIfNewer), and the hash that other tools use
     does not cover the claims under `nats`. Raises InvalidToken.
@@ -114,7 +114,7 @@ def _json(part: str, what: str) -> dict[str, Any]:
 
 
 def _bytes(part: str, what: str) -> bytes:
-    """Return the bytes of base64url without padding."""
+    """Decode base64url without padding."""
     try:
         return base64.b64decode(part.encode("ascii") + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -26,7 +26,7 @@ MAX_HISTORY = 64
 _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _STREAM_FIELD = {item.name: item for item in STREAM_FIELDS}
 
-#: Option of a bucket → key of its stream; other options have the key's own name.
+#: Option of a bucket → key of its stream. All other options have the same name as the key.
 _KV_NAMES = {
     "history": "max_msgs_per_subject",
     "ttl": "max_age",
@@ -68,7 +68,7 @@ def kv_subject(bucket: str, keys: str = ">") -> str:
 
 
 def kv_selection(bucket: str, keys: str) -> dict[str, str]:
-    """Return the request that purges these keys from the stream, {} for all. Raises OptionError for an empty
+    """Return the purge request for these keys of the stream, or {} for all keys. Raises OptionError for an empty
     selection."""
     if not keys:
         raise OptionError("keys: '' selects nothing; '>' is every key")
@@ -109,8 +109,8 @@ def _prefixed(name: str) -> str:
 
 
 def _kv_source(bucket: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a source of the stream, which maps keys of its bucket to keys of this one unless the options override
-    it."""
+    """Return a source of the stream; unless the options override the mapping, keys of its bucket are mapped to keys of
+    this bucket."""
     name = _prefixed(source["name"])
     origin = name[len("KV_") :]
     mapped = {**source, "name": name}

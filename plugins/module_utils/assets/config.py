@@ -4,10 +4,10 @@
 """The configuration of streams and consumers: desired values in human units, the server's view, and the effects of a
 change.
 
-PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the
-server's words and units (bytes, nanoseconds), with defaults filled in, so equal meanings are equal. Sources:
-server/stream.go (StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig,
-setConsumerConfigDefaults, checkNewConsumerConfig), each at 2.10 and 2.15."""
+PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the server's
+words and units (bytes, nanoseconds), with defaults filled in, so equal meanings are equal. Sources: server/stream.go
+(StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig, setConsumerConfigDefaults,
+checkNewConsumerConfig), each in versions 2.10 and 2.15."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class OptionError(ValueError):
 class Field:
     """One key of a configuration. `kind` is one of the keys of _TYPES.
 
-    `default`: the server's default. `since`: the first release with the field, `choices_since`: the first releases
-    with a choice. `unlimited`: whether -1 differs from 0. `required`: whether an object must have it, if it is not
-    empty."""
+    `default`: the server's default. `since`: the first release with the field, `choices_since`: the first releases with
+    a choice. `unlimited`: whether -1 differs from 0. `required`: whether an object that is not empty must have the key.
+    """
 
     name: str
     kind: str
@@ -69,7 +69,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Danger:
-    """Why a change is refused unless `allow` has its kind."""
+    """Why a change is refused unless `allow` contains its kind."""
 
     kind: str
     message: str
@@ -203,7 +203,7 @@ CONSUMER_FIELDS: tuple[Field, ...] = (
     Field("metadata", "map"),
 )
 
-#: How Ansible reads each kind of field.
+#: How Ansible parses each kind of field.
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "text": {"type": "str"},
     "percent": {"type": "str"},
@@ -222,7 +222,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
-    """Return the module options of these fields, with the fields' own names."""
+    """Return the module options of these fields, under the same names."""
     spec: dict[str, dict[str, Any]] = {}
     for item in fields:
         own = dict(_TYPES[item.kind])
@@ -236,11 +236,11 @@ def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
     return spec
 
 
-# --- People's words to the server's -----------------------------------------------------------------------------------
+# --- From the options' words to the server's --------------------------------------------------------------------------
 
 
 def desired_fields(fields: Iterable[Field], params: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return the options that are given (not null), in normal form. Raises OptionError."""
+    """Return the options that are set (not null), in normal form. Raises OptionError."""
     return {
         item.name: normal(item, _read(item, params[item.name], where + item.name))
         for item in fields
@@ -296,7 +296,8 @@ def _nanoseconds(text: Any) -> int:
 
 
 def _moment(text: str) -> str:
-    """Return a timestamp as RFC 3339 in UTC with microseconds where it has them; one without a zone is in UTC."""
+    """Return a timestamp as RFC 3339 in UTC, with microseconds if it has any. A timestamp without a zone is taken as
+    UTC."""
     try:
         moment = parse_time(text.strip().replace(" ", "T", 1))
     except ValueError:
@@ -334,7 +335,7 @@ def normal(item: Field, value: Any) -> Any:
 
 
 def _normal_object(item: Field, value: Optional[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return an object with only the values that differ from the default, so absent and default are the same."""
+    """Return an object with only the values that differ from the default, so an absent value equals the default."""
     whole = {part.name: normal(part, (value or {}).get(part.name)) for part in item.fields}
     empty = {part.name: normal(part, None) for part in item.fields}
     return {name: one for name, one in whole.items() if one != empty[name]}
@@ -372,9 +373,9 @@ def request(
 ) -> dict[str, Any]:
     """Return the configuration to send: the server's own (`raw`) with the new values of `keys`.
 
-    Unchanged values are returned as the server wrote them, because the server compares some fields literally
-    (mirror). A field that the server does not support is omitted if it has its default: 2.12 and later refuse
-    unknown fields."""
+    Unchanged values are sent exactly as the server wrote them, because the server compares some fields literally
+    (mirror). A field that the server does not support is omitted if it has its default: 2.12 and later refuse unknown
+    fields."""
     config = {key: value for key, value in raw.items() if key != "metadata"}
     metadata = dict(raw.get("metadata") or {})
     wanted = set(keys)
@@ -397,8 +398,8 @@ def request(
 
 
 def too_new(fields: Iterable[Field], config: Config, release: Release, where: str = "") -> list[str]:
-    """Return, for the parts of a configuration that servers of `release` do not support, the option and the required
-    version."""
+    """Return the parts of a configuration that servers of `release` do not support, each with the option and the
+    required version."""
     found: list[str] = []
     for item in fields:
         value = config.get(item.name)
@@ -426,7 +427,7 @@ def merge(old: Config, desired: Config) -> dict[str, Any]:
 
 
 def origin(config: Config) -> str:
-    """Return the name of the stream of the same account that a stream mirrors, "" for none."""
+    """Return the name of the stream in the same account that this stream mirrors, or "" if there is none."""
     mirror = config["mirror"] or {}
     return "" if mirror.get("external") else str(mirror.get("name", ""))
 
@@ -436,8 +437,8 @@ def expected_stream(
 ) -> dict[str, Any]:
     """Return the effective configuration of a stream on the server (checkStreamCfg, configUpdateCheck).
 
-    `origin_direct`: whether the mirrored stream allows direct reads, None without a mirror. Raises OptionError if
-    the server would override a requested value."""
+    `origin_direct`: whether the mirrored stream allows direct reads, None if the stream is not a mirror. Raises
+    OptionError if the server would override a requested value."""
     made = dict(config)
     reasons: dict[str, str] = {}
 
@@ -501,7 +502,7 @@ def expected_consumer(config: Config, desired: Config, stream: Config) -> dict[s
 
 
 def without_past_pause(config: Config, now: str) -> dict[str, Any]:
-    """Return a consumer's configuration without a pause that is over; `now`: the server's time."""
+    """Return a consumer's configuration without a pause that has ended. `now`: the server's time."""
     until = config["pause_until"]
     return {**config, "pause_until": None} if until and parse_time(until) <= parse_time(now) else dict(config)
 
@@ -529,7 +530,7 @@ _CONSUMER_NEVER_CHANGES = (
 
 
 def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
-    """Return which desired changes of a stream no server of `release` can make: `field: old → new (reason)`."""
+    """Return the desired changes of a stream that no server of `release` can make: `field: old → new (reason)`."""
     refused = {key: f"{what} cannot be changed" for key, what in _NEVER_CHANGES.items() if old[key] != new[key]}
     refused.update({key: "cannot be disabled again" for key in _NEVER_TAKEN_BACK if old[key] and not new[key]})
     if old["retention"] != new["retention"] and "workqueue" in (old["retention"], new["retention"]):
@@ -542,7 +543,7 @@ def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
 
 
 def fixed_in_consumer(old: Config, new: Config) -> list[str]:
-    """Return which desired changes of a consumer no server can make, as `fixed_in_stream`."""
+    """Return the desired changes of a consumer that no server can make, in the format of `fixed_in_stream`."""
     refused = {key: "cannot be changed" for key in _CONSUMER_NEVER_CHANGES if old[key] != new[key]}
     if bool(old["deliver_subject"]) != bool(new["deliver_subject"]):
         refused["deliver_subject"] = "a pull consumer cannot become a push consumer, nor the reverse"
@@ -583,8 +584,8 @@ def _uncovered(old: Config, new: Config) -> list[str]:
 def stream_dangers(
     old: Config, new: Config, state: Mapping[str, Any], age: float, subjects: Mapping[str, int] | None
 ) -> list[Danger]:
-    """Return the dangers of changing a stream. `state`: from STREAM.INFO; `age`: seconds since the oldest message
-    was stored; `subjects`: the number of messages of each, None if unknown (see `asks_for_subjects`)."""
+    """Return the dangers of changing a stream. `state`: from STREAM.INFO; `age`: seconds since the oldest message was
+    stored; `subjects`: the number of messages of each subject, None if unknown (see `asks_for_subjects`)."""
     messages, size = state.get("messages", 0), state.get("bytes", 0)
     found: list[Danger] = []
     if messages:
@@ -611,8 +612,8 @@ def _within(patterns: Iterable[str], subject: str) -> bool:
 def _removed_by_limits(
     old: Config, new: Config, messages: int, size: int, age: float, subjects: Mapping[str, int] | None
 ) -> Iterable[str]:
-    """Yield which limits would remove stored messages at once (filestore.go UpdateConfig: with discard=new only age and
-    the limit of a subject do)."""
+    """Yield the limits that would remove stored messages at once (filestore.go UpdateConfig: with discard=new, only the
+    age and the limit per subject remove messages)."""
     turns_old = new["discard"] == "old" != old["discard"]
     if new["discard"] == "old":
         if 0 < new["max_msgs"] < messages and (turns_old or _lower(old["max_msgs"], new["max_msgs"])):
@@ -633,8 +634,8 @@ def _removed_by_limits(
 def deletion_dangers(
     config: Config, messages: int, consumers: Sequence[Mapping[str, Any]], dependents: Sequence[str]
 ) -> list[Danger]:
-    """Return the dangers of deleting a stream. `consumers`: their CONSUMER.INFO; `dependents`: the streams of the
-    account that mirror or source it."""
+    """Return the dangers of deleting a stream. `consumers`: the CONSUMER.INFO of each of its consumers; `dependents`:
+    the streams of the account that mirror or source it."""
     found = [Danger(DATA_LOSS, f"it holds {counted(messages, 'message')}")] if messages else []
     active = [str(info["name"]) for info in consumers if activity(info)]
     if active:
@@ -645,7 +646,7 @@ def deletion_dangers(
 
 
 def activity(info: Mapping[str, Any]) -> str:
-    """Return the observed activity of a consumer, "" if it is not in use."""
+    """Return the observed activity of a consumer, or "" if it is not in use."""
     if info.get("push_bound"):
         return "a subscriber is bound to it"
     if info.get("num_waiting"):
@@ -670,14 +671,14 @@ def consumer_deletion_dangers(info: Mapping[str, Any], stream: Config) -> list[D
 
 
 def replica_dangers(old: Config, new: Config, stream_replicas: int) -> list[Danger]:
-    """Return whether a consumer gets fewer replicas; 0 means as many as its stream has."""
+    """Return a danger if a consumer would get fewer replicas; 0 means as many replicas as its stream has."""
     before, after = old["num_replicas"] or stream_replicas, new["num_replicas"] or stream_replicas
     return [Danger(FEWER_REPLICAS, f"num_replicas: {before} → {after}")] if after < before else []
 
 
 def dependents(name: str, configs: Iterable[Config]) -> list[str]:
-    """Return which streams of the same account mirror or source the stream (those of other accounts and domains name it
-    by an external API, and are not seen from here)."""
+    """Return the streams of the same account that mirror or source the stream. (Streams of other accounts and domains
+    refer to it by an external API and are not visible from here.)"""
     found = []
     for config in configs:
         origins = [config.get("mirror") or {}, *(config.get("sources") or ())]
@@ -687,10 +688,10 @@ def dependents(name: str, configs: Iterable[Config]) -> list[str]:
 
 
 def owner(name: str, old: Config | None, desired: Config) -> str:
-    """Return the owner of a stream or consumer, "" if no mark of another tool is present.
+    """Return the tool that owns a stream or consumer, or "" if it has no mark of another tool.
 
-    `old`, `desired`: configurations in normal form (the latter may have any part). A tool whose mark is also in the
-    task's metadata is the task itself."""
+    `old`, `desired`: configurations in normal form (the latter may have any part). A mark that the task's own metadata
+    contains is not another tool's."""
     for prefix, what in (("KV_", "a key-value bucket"), ("OBJ_", "an object bucket"), ("$MQTT_", "the servers' MQTT")):
         if name.startswith(prefix):
             return what
@@ -703,8 +704,9 @@ def owner(name: str, old: Config | None, desired: Config) -> str:
 
 
 def unsettled(group: RaftGroup, short: bool = False) -> str:
-    """Return why a group must not be changed now, "" without an obstacle. `short`: too few replicas are permitted,
-    because scaling fixes that; consumers may have one too many (up to 2.14 they keep it after a peer was removed)."""
+    """Return why a group must not be changed now, or "" if nothing prevents it. `short`: permits missing replicas,
+    because scaling restores them, and one replica too many for consumers (up to 2.14 they keep it after a peer was
+    removed)."""
     surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
     problems = group_problems(group)
     return "; ".join(
@@ -713,7 +715,8 @@ def unsettled(group: RaftGroup, short: bool = False) -> str:
 
 
 def in_progress(group: RaftGroup) -> bool:
-    """Return whether a group is still on its way to its configuration, as opposed to missing a server that is down."""
+    """Return whether a group is still changing to its configuration; a group that only misses a server that is down is
+    not."""
     limits = Limits()
     if group.moving or len(group.peers) + 1 < group.size:
         return True

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two formats of a stream's archive, read in order with bounded memory. Pure.
+"""The two formats of a stream's archive, each read from start to end with bounded memory. Pure.
 
-`tar` (up to 2.14): meta.inf, meta.sum, msgs/N.blk, msgs/index.db, obs/<consumer>/{meta.inf,meta.sum,o.dat}; the blocks as on
-disk, but never encrypted or compressed (server/filestore.go streamSnapshot). Before 2.10 msgs/N.idx and msgs/N.fss come with
-each block, without msgs/index.db. `entries` (2.15): state.json, consumers/<consumer>,
-one entry for each message, and one without name and numbers that ends it (server/stream_backup.go, server/archive/archive.go).
+`tar` (up to 2.14): meta.inf, meta.sum, msgs/N.blk, msgs/index.db, obs/<consumer>/{meta.inf,meta.sum,o.dat}; the blocks
+are those on disk, but never encrypted or compressed (server/filestore.go streamSnapshot). Before 2.10, each block has
+msgs/N.idx and msgs/N.fss, and there is no msgs/index.db. `entries` (2.15): state.json, consumers/<consumer>, one entry
+for each message, and a last entry without a name or numbers (server/stream_backup.go, server/archive/archive.go).
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import
 TAR, ENTRIES = "tar", "entries"
 MAGIC = b"NATSARC1"
 
-#: The longest name of an entry that servers read (server/archive/archive.go).
+#: The longest name of an entry that servers accept (server/archive/archive.go).
 _LONGEST_NAME = 1 << 20
 #: The largest configurable payload of a server (server/const.go MAX_PAYLOAD_MAX_SIZE), with room for headers.
 LARGEST_MESSAGE = 72 << 20
 _LARGEST_META = 64 << 20
-#: Bytes of an extended tar header, which holds the name and the size of one member.
+#: Bytes of an extended tar header, which contains the name and size of one member.
 _LARGEST_PAX = 1 << 20
 _WINDOW = 64 << 10
 _TAR_BLOCK = 512
 #: The end of a tar archive.
 TAR_END = bytes(2 * _TAR_BLOCK)
 
-#: A record of a block: length, sequence, time and length of the subject; a hash ends it (server/filestore.go msgHdrSize).
+#: A record of a block: length, sequence, time and length of the subject, with a hash at the end (server/filestore.go
+#: msgHdrSize).
 _RECORD = struct.Struct("<IQqH")
 _RECORD_HASH = 8
 _HAS_HEADERS, ERASED, TOMBSTONE = 1 << 31, 1 << 63, 1 << 62
@@ -54,7 +55,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Return the bytes that it counts in a stream (fileStoreMsgSize)."""
+        """Return the number of bytes by which the message counts in a stream (fileStoreMsgSize)."""
         headers = 4 + len(self.headers) if self.headers else 0
         return _RECORD.size + len(self.subject) + headers + len(self.body) + _RECORD_HASH
 
@@ -80,7 +81,7 @@ class Entry:
 
     @property
     def ends(self) -> bool:
-        """Return whether it is the one that ends an archive."""
+        """Return whether this entry ends the archive."""
         return not (self.name or self.time or self.sequence or self.payload)
 
     @property
@@ -99,7 +100,7 @@ def read_entry(reader: Reader) -> Entry:
 
 
 def encode_entry(name: bytes, time: int, payload: bytes) -> bytes:
-    """Return an entry other than a message, as encoded in an archive."""
+    """Return an entry other than a message, encoded for an archive."""
     zigzag = (time << 1) ^ (time >> 63)
     numbers = (len(name), zigzag & 0xFFFFFFFFFFFFFFFF, 0, 0, len(payload))
     return b"".join(map(_uvarint, numbers)) + name + payload
@@ -119,7 +120,8 @@ def _uvarint(value: int) -> bytes:
 
 @dataclass
 class Member:
-    """A file of the tar, which is read before the next one. `start`: the byte of the tar at which its headers begin."""
+    """A file of the tar; it must be read before the next one. `start`: the position in the tar at which its headers
+    begin."""
 
     start: int
     name: str
@@ -133,8 +135,8 @@ class Member:
 
 
 def members(reader: Reader, start: bytes) -> Iterator[Member]:
-    """Yield the files of a tar, whose first bytes have been read. Raises ArchiveError, also if data follows the end of
-    the archive."""
+    """Yield the files of a tar whose first bytes have already been read. Raises ArchiveError, also if data follows the
+    end of the archive."""
     extended: dict[str, str] = {}
     began = 0
     while True:
@@ -194,8 +196,8 @@ def _pax(data: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a block. `dead`: it was erased, or only marks its sequence as removed (`tombstone`). `hashed`: the
-    input of its `checksum`."""
+    """A record of a block. `dead`: the record was erased, or only marks its sequence as removed (`tombstone`).
+    `hashed`: the input of its `checksum`."""
 
     message: Message
     dead: bool
@@ -261,7 +263,7 @@ def read_index(member: Member) -> Index:
 
 @dataclass(frozen=True)
 class BlockIndex:
-    """The index of one block (N.idx): number of messages, range, removed sequences, and the checksum of the last record."""
+    """The index of one block (N.idx): number of messages, range, removed sequences, and checksum of the last record."""
 
     messages: int
     first_seq: int
@@ -271,8 +273,8 @@ class BlockIndex:
 
 
 def read_block_index(member: Member) -> BlockIndex:
-    """Return the content of N.idx, which servers before 2.10 write for each block (their server/filestore.go writeIndexInfo,
-    genDeleteMap). Raises ArchiveError."""
+    """Return the content of N.idx, which servers before 2.10 write for each block (writeIndexInfo and genDeleteMap of
+    their server/filestore.go). Raises ArchiveError."""
     window = _Window(member)
     try:
         magic, version = window.take(2)
@@ -304,14 +306,14 @@ def index_of_blocks(blocks: Mapping[int, BlockIndex]) -> Index:
 
 
 class _Window:
-    """Reads a file bit by bit: the index of a stream with millions of subjects is large."""
+    """Reads a file in pieces, because the index of a stream with millions of subjects is large."""
 
     def __init__(self, member: Member) -> None:
         self._reader, self._left = member.reader, member.size
         self._data, self._at = b"", 0
 
     def _ask(self, size: int) -> None:
-        """Have so many bytes, or all that there are."""
+        """Fill the buffer to this size, or with everything that is left."""
         if len(self._data) - self._at < size:
             more = min(self._left, max(size, _WINDOW))
             self._data, self._at = self._data[self._at :] + self._reader.take(more), 0
@@ -380,12 +382,12 @@ def _sequence_set(window: _Window) -> array[int]:
 
 
 def includes(sequences: array[int], sequence: int) -> bool:
-    """Return whether a sequence is one of these, which are in order."""
+    """Return whether a sequence is one of these sorted sequences."""
     at = bisect_left(sequences, sequence)
     return at < len(sequences) and sequences[at] == sequence
 
 
-#: Bytes at the start of o.dat that `read_consumer_state` needs: two, and five numbers.
+#: Number of bytes at the start of o.dat that `read_consumer_state` needs: two bytes, and five numbers.
 STATE_HEAD = 2 + 5 * 10
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of a backup directory: the content of each backup, the result of each stream, and the drills. Pure.
 
-Each run reads the rows of backups from the `backup.json` next to each archive; only the results of the last runs,
-and the drills, are stored nowhere else."""
+Each run reads the rows of backups again from the `backup.json` next to each archive. Only the results of the last runs
+and the drills are stored in the catalogue alone."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ FILE = "catalogue.json"
 
 
 class CatalogueError(ValueError):
-    """The file is not a catalogue that can be read here."""
+    """The file is not a catalogue that this version can read."""
 
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """The results of the last runs for one stream, each a time in UTC or None. `current`: when it last matched its
-    newest backup, or was saved. `problem`: why the last run did not save it, otherwise empty. `proof`: the last
-    drill, with `proven`: the time of the last successful one."""
+    """The results of the last runs for one stream, each a time in UTC or None. `current`: when the stream last matched
+    its newest backup, or was saved. `problem`: why the last run did not save it, otherwise empty. `proof`: the last
+    drill; its `proven` is the time of the last successful drill."""
 
     current: Optional[str] = None
     problem: str = ""
@@ -47,8 +47,8 @@ class StreamRecord:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """`backups`: a row for each, oldest first (`backup_row`); `streams`: by `ACCOUNT/STREAM`; `exclude`: the patterns of streams
-    that the last run left out; `cluster`: a row for each time that the cluster's own files were saved, oldest first."""
+    """`backups`: a row for each, oldest first (`backup_row`); `streams`: by `ACCOUNT/STREAM`; `exclude`: the patterns
+    of streams that the last run left out; `cluster`: a row for each backup of the cluster's own files, oldest first."""
 
     written: str = ""
     backups: tuple[Mapping[str, Any], ...] = ()
@@ -61,7 +61,7 @@ class Catalogue:
         return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
     def saved(self, stream: str, current: str) -> Catalogue:
-        """Return the catalogue after a stream was saved, or seen to be as saved."""
+        """Return the catalogue after a stream was saved, or was found to match its newest backup."""
         return self._with(stream, current=current, problem="")
 
     def failed(self, stream: str, problem: str) -> Catalogue:
@@ -73,7 +73,7 @@ class Catalogue:
         return self._with(stream, proof={**proof, "proven": proof["time"] if proof.get("ok") else last})
 
     def without(self, gone: Collection[str]) -> Catalogue:
-        """Return the catalogue without the records of streams that are gone. Rows of their backups stay."""
+        """Return the catalogue without the records of streams that no longer exist. The rows of their backups stay."""
         return replace(self, streams={name: record for name, record in self.streams.items() if name not in gone})
 
     def _with(self, stream: str, **changes: Any) -> Catalogue:
@@ -82,13 +82,13 @@ class Catalogue:
 
 
 def stream_key(account: str | None, stream: str) -> str:
-    """Return `ACCOUNT/STREAM`, how streams are named in a catalogue and by operators."""
+    """Return `ACCOUNT/STREAM`, the name of a stream in a catalogue and in operators' options."""
     return f"{account or ''}/{stream}"
 
 
 def account_names(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of accounts by identity. `rows`: backups with account and account_name; for each account, the
-    last one counts."""
+    """Return the names of accounts by identity. `rows`: backups with account and account_name; the last row of each
+    account counts."""
     return {row["account"]: row.get("account_name") or row["account"] for row in rows if row.get("account")}
 
 
@@ -134,7 +134,7 @@ def parse_catalogue(document: Any) -> Catalogue:
         )
     if not document.get("cluster"):
         document = {**document, "cluster": []}
-    if not document.get("exclude"):  # catalogues of before have none
+    if not document.get("exclude"):  # older catalogues do not have it
         document = {**document, "exclude": []}
     wrong = shapes.misshapen(document, _SHAPES)
     if wrong:

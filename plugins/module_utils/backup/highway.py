@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HighwayHash of 64 bits, with which nats-server checks its files. Pure.
+"""The 64-bit HighwayHash with which nats-server checks its files. Pure.
 
-Implemented here because the one package on PyPI (highwayhash-cffi) has had no release since 2020 and compiles C. It
-hashes about 3 MB in a second: enough for meta files and, on request, for the records of an archive. Algorithm:
-github.com/google/highwayhash.
+Implemented here because the one package on PyPI (highwayhash-cffi) has had no release since 2020 and compiles C. This
+implementation hashes about 3 MB per second, which is enough for meta files and, on request, for the records of an
+archive. Algorithm: github.com/google/highwayhash.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def highwayhash64(key: bytes, data: bytes) -> bytes:
 
 
 def _padded(rest: bytes) -> bytes:
-    """Return the last 1 to 31 bytes as a packet."""
+    """Return the last 1 to 31 bytes, padded to a packet."""
     packet = bytearray(32)
     words, odd = len(rest) & ~3, len(rest) & 3
     packet[:words] = rest[:words]

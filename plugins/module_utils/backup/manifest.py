@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The description of a backup, next to its archive. Pure.
+"""The description of a backup, stored next to its archive. Pure.
 
-A backup is a directory with the archive and `backup.json`, in the names and layout of the nats CLI (jsm.go
-snapshots.go), which reads `config` and `state` and ignores the rest. The nats CLI writes only these two. Every other
-`backup.json` has a seal, the SHA-256 of all its values: it shows modifications and damage, though not a modification
-with a new seal."""
+A backup is a directory with the archive and `backup.json`, with the names and layout of the nats CLI (jsm.go
+snapshots.go). The nats CLI reads and writes only `config` and `state`, and ignores the rest. Every `backup.json` not
+written by the nats CLI has a seal, the SHA-256 of all its values: it reveals modifications and damage, unless the seal
+was modified, too."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"
-#: The first is the name that is written, and that the nats CLI 0.4.0 reads; it will call archives of 2.15 by the second one.
+#: The first name is the one written here and read by the nats CLI 0.4.0, which will use the second name for archives of
+#: 2.15.
 PLAIN_ARCHIVES = ("stream.tar.s2", "stream.arc.s2")
-#: The name of an encrypted archive: `age --decrypt` turns it into the first one.
+#: The name of an encrypted archive, which `age --decrypt` turns into the first of these names.
 ENCRYPTED_ARCHIVE = f"{PLAIN_ARCHIVES[0]}.age"
 ARCHIVES = (*PLAIN_ARCHIVES, ENCRYPTED_ARCHIVE)
 
@@ -56,10 +57,11 @@ class ManifestError(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The data about a backup. `created`: the stream's, which distinguishes two streams with the same name.
-    `contents`: the verified content of the archive, None if it was not read back. `size` and `sha256` are those of
-    the stored archive; None if the nats CLI took the backup. `crashed`: whether it comes from the store of a server
-    that did not stop cleanly. `encryption`: `method` and `recipients` of an encrypted archive, None for a plain one."""
+    """The data about a backup. `created`: the creation time of the stream, which distinguishes two streams with the
+    same name. `contents`: the verified content of the archive, None if it was not read back. `size` and `sha256` are
+    those of the stored archive; None if the nats CLI took the backup. `crashed`: whether it comes from the store of a
+    server that did not stop cleanly. `encryption`: `method` and `recipients` of an encrypted archive, None for a plain
+    one."""
 
     stream: str
     config: Mapping[str, Any]
@@ -137,7 +139,7 @@ def _require(document: Mapping[str, Any], wanted: Mapping[str, shapes.Shape]) ->
         raise ManifestError(f"it has no valid {', '.join(wrong)}")
 
 
-# --- the shape of a manifest, which may come from anywhere ----------------------------------------------------------------
+# --- the structure of a manifest, which may be untrusted --------------------------------------------------------------
 
 _CONSUMER = object_shape(
     {
@@ -175,9 +177,9 @@ _SHAPES: dict[str, shapes.Shape] = {
 
 
 def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[dict[str, Any], ...]:
-    """Return the manifest's data of each consumer: the servers' reports before the snapshot, and the positions in
-    the archive if it has any. `in_archive`: None if the archive was not read back. `redelivered`: the maximum number
-    of messages that the consumer delivers again after a restore."""
+    """Return the manifest's data of each consumer: the servers' reports from before the snapshot, and the positions in
+    the archive if it has any. `in_archive`: None if the archive was not read back. `redelivered`: the maximum number of
+    messages that the consumer delivers again after a restore."""
     there = {consumer.name: consumer for consumer in contents.consumers} if contents else {}
     names = sorted({*there, *(info["name"] for info in infos)})
     by_name = {info["name"]: info for info in infos}

@@ -22,7 +22,7 @@ _TTL = re.compile(rb"\r\nNats-TTL:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 def room_needed(manifest: Manifest, archive_size: int) -> int:
     """Return the bytes on disk that a drill needs: the stream and a tenth, the second archive, and for an archive up to
-    2.14 the upload, which a server keeps until it is complete."""
+    2.14 the upload, which a server stores until the upload is complete."""
     held = (manifest.contents or manifest.state).get("bytes") or 0
     return int(held * 1.1) + archive_size * (2 if manifest.format == TAR else 1)
 
@@ -36,8 +36,8 @@ def message_limits(manifest: Manifest) -> dict[str, int]:
 def unproven(saved: Manifest, restored: Manifest) -> list[str]:
     """Return the differences between a stream's backup and a backup taken after its restore, with no use in between.
 
-    Messages may be fewer if the server itself detects which were removed while the archive was written, or if some have
-    expired since (`expired_since`): the digest then differs, too.
+    The restored stream may have fewer messages if only the server can detect which messages were removed while the
+    archive was written, or if some have expired since (`expired_since`). The digest then differs, too.
     """
     want, have = saved.contents or {}, restored.contents or {}
     tolerated = expired_since(saved, restored) or (_fewer(saved, restored) and not want.get("exact", True))
@@ -52,13 +52,14 @@ def unproven(saved: Manifest, restored: Manifest) -> list[str]:
 
 
 def expired_since(saved: Manifest, restored: Manifest) -> bool:
-    """Return whether missing messages may have expired since the backup: a restore from 2.15 leaves expired ones out.
-    `lost` decides."""
+    """Return whether missing messages may have expired since the backup: from 2.15, a restore omits expired messages.
+    `lost` determines whether they really expired."""
     return saved.format == ENTRIES and bool(saved.config.get("allow_msg_ttl")) and _fewer(saved, restored)
 
 
 def lost(saved: Iterable[Message], restored: Iterable[Message], now: float) -> str:
-    """Return the first message that did not come back as it was saved and had not expired by `now`, empty without any."""
+    """Return the first message that was not restored as saved and had not expired by `now`, or an empty text if there
+    is none."""
     there = iter(restored)
     have = next(there, None)
     for want in saved:
@@ -77,7 +78,7 @@ def _expired(message: Message, now: float) -> bool:
         seconds = duration_seconds(found.group(1).decode().strip()) if found else 0
     except ValueError:  # such as `never`
         return False
-    # Servers count in seconds without fractions (server/stream.go parseMessageTTL).
+    # Servers count in full seconds (server/stream.go parseMessageTTL).
     return int(seconds) > 0 and message.time / 1e9 + int(seconds) <= now
 
 
@@ -86,7 +87,7 @@ def _fewer(saved: Manifest, restored: Manifest) -> bool:
 
 
 def _number(contents: Mapping[str, Any], key: str) -> int:
-    """Return a number of an archive. The first sequence of a stream without any message is 0 or 1."""
+    """Return a number from an archive's contents. The first sequence of a stream without messages is 0 or 1."""
     value = int(contents.get(key) or 0)
     return max(value, 1) if key == "first_seq" else value
 
@@ -96,13 +97,13 @@ def _moved(saved: Manifest, restored: Manifest, first_seq: int) -> list[str]:
     found = []
     for entry in saved.consumers:
         name = entry["name"]
-        # Ephemeral consumers end with their clients.
+        # Ephemeral consumers disappear with their clients.
         if not entry["config"].get("durable_name"):
             continue
         if name not in there:
             found.append(f"consumer {name} is missing")
             continue
-        # Below the first message every position means the same.
+        # All positions before the first message are equivalent.
         want, have = (max(position(one), first_seq - 1) for one in (entry, there[name]))
         if have != want:
             found.append(f"consumer {name} is at {have} instead of {want}")

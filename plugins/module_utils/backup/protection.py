@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How each stream is protected: when it was last saved and last proven to restore, from the catalogue. Pure.
+"""How each stream is protected: when it was last saved and last restored successfully in a drill, according to the
+catalogue. Pure.
 
-nats_check, the report and the snapshots of the insights use these rules; each only compares the ages with its
+nats_check, the report and the snapshots for insights all use these rules; each compares the ages with its own
 thresholds.
 """
 
@@ -28,10 +29,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 class Protection:
     """The state of a stream's backups. Times are in UTC, None for never.
 
-    `excluded`: the last run left it out on request. `saved`: when its newest backup was last seen to be up to date.
-    `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed, `proven`:
-    the last drill that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the place of a backup
-    that is dated in the future. Texts are empty without a value.
+    `excluded`: the last run omitted the stream on request. `saved`: when its newest backup was last seen to be up to
+    date. `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed,
+    `proven`: the last drill that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the path of
+    a backup that is dated in the future. Texts are empty if they have no value.
     """
 
     account: str
@@ -62,9 +63,9 @@ class Protection:
 def protections(
     catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None, now: datetime | None = None
 ) -> list[Protection]:
-    """Return the protection of streams, by account and name: of those that the last runs saw, or exactly of these.
-    Backups, runs and drills that are dated in the future, because a clock was ahead, do not count: no threshold of an
-    age would ever fire."""
+    """Return the protection of streams, by account and name: of the streams that the last runs found or, if given, of
+    exactly these. Backups, runs and drills dated in the future, because a clock was ahead, do not count: otherwise no
+    age threshold would ever be exceeded."""
     present = now or datetime.now(timezone.utc)
     if streams is None:
         streams = [(name.partition("/")[0], name.partition("/")[2]) for name in catalogue.streams]

@@ -27,11 +27,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 Config = Mapping[str, Any]
 
 GIB = 1 << 30
-#: Since when servers write the archives that have all consumers, and can be restored under another name.
+#: The first version that writes archives with all consumers, which can be restored under a different name.
 ALL_CONSUMERS = (2, 15, 0)
 
-#: First releases with a fix, by series: before, the leader rejected a delete during a snapshot while the followers applied it
-#: (nats-server#7655).
+#: First releases with a fix, by series: in earlier releases, the leader rejected a delete during a snapshot while the
+#: followers applied it (nats-server#7655).
 _NO_DRIFT = ((2, 11, 12), (2, 12, 3))
 
 
@@ -42,7 +42,7 @@ def may_drift(version: str) -> bool:
 
 
 def backup_problem(config: Config, leaderless: Collection[str], version: str) -> tuple[str, str] | None:
-    """Return the code and the reason for which a stream cannot be saved, None when it can."""
+    """Return the code and the reason if a stream cannot be backed up, otherwise None."""
     if config.get("storage") == "memory" and reported_version(version) < ALL_CONSUMERS:
         return "unsupported", f"nats-server {version} cannot back up a stream in memory; 2.15 can"
     if leaderless:
@@ -58,9 +58,9 @@ def backup_problem(config: Config, leaderless: Collection[str], version: str) ->
 def largest_archive(config: Config, state: Mapping[str, Any], max_payload: int) -> int:
     """Return an upper bound, in bytes, for an archive of this stream.
 
-    Up to 2.14 an archive has entire blocks, including removed messages and a mark for each of these (server/filestore.go
-    streamSnapshot, loadBlock). Each sequence was stored at most once. For a long-lived stream, which has used many sequences, a
-    generous multiple of its bytes is the smaller bound.
+    Up to 2.14, an archive contains entire blocks, including removed messages and a mark for each of these
+    (server/filestore.go streamSnapshot, loadBlock). Each sequence was stored at most once. For a long-lived stream,
+    which has used many sequences, a generous multiple of its bytes is the smaller bound.
     """
     first = max(1, int(config.get("first_seq") or 1))
     stored = max(0, int(state.get("last_seq") or 0) - first + 1)
@@ -69,8 +69,8 @@ def largest_archive(config: Config, state: Mapping[str, Any], max_payload: int) 
 
 
 def longest_archive(state: Mapping[str, Any], rate: float | None) -> float:
-    """Return the seconds within which a server sends the archive of a stream: 6 hours, and 16 times its bytes at 1 MiB/s or at
-    the given rate."""
+    """Return the seconds within which a server must have sent the archive of a stream: 6 hours, plus 16 times as long
+    as its bytes take at 1 MiB/s, or at the given rate if it is lower."""
     return 6 * 3600 + 16 * int(state.get("bytes") or 0) / min(rate or 1 << 20, 1 << 20)
 
 
@@ -91,7 +91,7 @@ def backup_caveats(config: Config, version: str) -> list[str]:
 @dataclass(frozen=True)
 class Target:
     """The target of a restore. `overlapping`: other streams that already store messages of its subjects.
-    `keeps_first_seq`: whether a stream with `first_seq` survives there (nats-server#6753)."""
+    `keeps_first_seq`: whether a restored stream with `first_seq` survives on these servers (nats-server#6753)."""
 
     version: str
     max_payload: int
@@ -99,8 +99,8 @@ class Target:
     keeps_first_seq: bool = True
 
 
-#: Settings that connect a stream with others and would disturb a comparison: its subjects, which may include advisories
-#: about the comparison itself; its origins, which would receive requests; `mirror_direct`, which needs a mirror; its
+#: Settings that connect a stream with others and would disturb a comparison: its subjects, which may match advisories
+#: about the comparison itself; its origins, which would receive requests; `mirror_direct`, which requires a mirror;
 #: republishing; and placement on servers that do not exist.
 _CONNECTIONS = ("subjects", "subject_transform", "mirror", "mirror_direct", "sources", "republish", "placement")
 #: Settings that remove or add messages on their own. `max_bytes` would also be reserved on the disk; the last two need
@@ -114,8 +114,8 @@ _CHANGES_BY_ITSELF = (
 @dataclass(frozen=True)
 class Changes:
     """Changes to the saved configuration; None keeps the saved value. `isolated`: for a comparison on a separate
-    server, without connections to other streams and without own changes, and on disk: the host may not have the
-    memory. `max_replicas`: the upper limit of replicas."""
+    server, without connections to other streams, without settings that change messages, and on disk, because the host
+    may not have enough memory. `max_replicas`: the upper limit of replicas."""
 
     stream: Optional[str] = None
     subjects: Optional[Sequence[str]] = None
@@ -128,7 +128,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """The content of a restore. `lowered`: consumers that get fewer replicas, as many as the stream has. `strip`:
+    """The content of a restore. `lowered`: consumers whose replicas are reduced to the number of the stream. `strip`:
     whether the archive is sent without its consumers, and `recreate` has all of them."""
 
     config: dict[str, Any]
@@ -145,7 +145,7 @@ RESTORE_AGAIN = "wait until no restore has run for 10 seconds, delete the stream
 
 
 class Refusal(Exception):
-    """Why nothing is restored. `code` is for programs."""
+    """The reason why nothing is restored. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -153,7 +153,7 @@ class Refusal(Exception):
 
 
 def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
-    """Return the configuration with which a stream is restored."""
+    """Return the configuration that the restored stream gets."""
     config = without_server_metadata(manifest.config)
     if wanted.stream:
         config["name"] = wanted.stream
@@ -171,14 +171,14 @@ def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
 
 
 def isolated(config: Config) -> dict[str, Any]:
-    """Return the configuration of a stream that is alone with its messages, see `Changes`."""
+    """Return the configuration for a stream that is isolated, see `Changes`."""
     kept = {key: value for key, value in config.items() if key not in (*_CONNECTIONS, *_CHANGES_BY_ITSELF)}
     return {**kept, "storage": "file"}
 
 
 def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> RestorePlan:
-    """Return the content of a restore. Raises Refusal before anything is created if a server would refuse it at its
-    end or leave it incomplete."""
+    """Return the plan of a restore. Raises Refusal, before anything is created, if a server would reject the restore at
+    the end or leave it incomplete."""
     config = wanted_config(manifest, wanted)
     name = config["name"]
     first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
@@ -201,7 +201,7 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     consumers = manifest.consumers if wanted.consumers else ()
     replicas = config.get("num_replicas") or 1
     lowered = tuple(entry["name"] for entry in consumers if (entry["config"].get("num_replicas") or 0) > replicas)
-    # An archive up to 2.14 cannot be changed within, but it can be sent without its consumers.
+    # The content of an archive up to 2.14 cannot be changed, but the archive can be sent without its consumers.
     strip = not wanted.consumers or (manifest.format == TAR and (bool(lowered) or any(map(skips_pending, consumers))))
     recreate = tuple(_fitted(entry, replicas) for entry in consumers if strip or not entry["in_archive"])
     caveats = [*_fewer_replicas(manifest, wanted, replicas), *_caveats(manifest, consumers, target, recreate)]
@@ -232,7 +232,7 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
             "it comes from the store of a server that did not stop cleanly: messages deleted just before may reappear"
         )
     window = manifest.config.get("duplicate_window") or 0
-    # A stream that never stored a message has no message ids to forget.
+    # A stream that never stored a message has no message IDs that a restore could lose.
     used = (manifest.contents or manifest.state).get("last_seq") != 0
     if window and used and manifest.format == ENTRIES:
         found.append(
@@ -255,8 +255,8 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
 
 
 def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> list[str]:
-    """Return the messages that are delivered again, with their maximum number. A recreated consumer only has its ack
-    floor."""
+    """Return the consumers whose messages are delivered again, with the maximum number of messages. A recreated
+    consumer only has its ack floor."""
     exact, above = [], []
     for entry in consumers:
         pending, again = entry["num_ack_pending"], entry["redelivered"]
@@ -277,8 +277,8 @@ def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> lis
 
 
 def repeats_sources(version: str) -> bool:
-    """Return whether a stream copies everything again from a restored source: servers identify a source by its
-    creation, and a restored stream is a new one (seen on 2.15.1)."""
+    """Return whether a stream copies everything again from a restored source: servers identify a source by its creation
+    time, and a restored stream counts as a new one (observed on 2.15.1)."""
     return reported_version(version) >= ALL_CONSUMERS
 
 
@@ -288,7 +288,7 @@ def is_later(created: str, taken: Optional[str]) -> bool:
 
 
 def sources_caveat(again: Mapping[str, int]) -> list[str]:
-    """Return the caveat of a stream that receives the messages of these sources again."""
+    """Return the caveat for a stream that will receive the messages of these sources again."""
     if not again:
         return []
     names = ", ".join(f"{name} ({count})" for name, count in again.items())
@@ -298,13 +298,14 @@ def sources_caveat(again: Mapping[str, int]) -> list[str]:
 
 
 def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
-    """Return the configuration that puts a consumer back to its ack floor, by another delivery policy. A floor of 0 needs one
-    where its own begins at the end of the stream. A work queue has no messages below, and allows no other policy."""
+    """Return the configuration that resets a consumer to its ack floor by means of a different delivery policy. An ack
+    floor of 0 also needs one if the consumer's own policy starts at the end of the stream. A work queue has no messages
+    below the floor, and allows no other policy."""
     config = dict(entry["config"])
     config.setdefault("name", entry["name"])
     floor, delivered = entry["ack_floor"]["stream_seq"], entry.get("delivered") or {}
     if delivered.get("consumer_seq") == 0:
-        # A consumer without deliveries reports the message before its first one as delivered, in 2.10 with an ack floor
+        # A consumer without deliveries reports the message before its first one as delivered; in 2.10 with an ack floor
         # of 0 (consumer.go selectStartingSeqNo).
         floor = max(floor, delivered["stream_seq"])
     if (floor or _starts_at_the_end(config)) and retention != "workqueue":
@@ -328,19 +329,19 @@ def _starts_at_the_end(config: Config) -> bool:
 
 
 def begins_early(info: Config, last_seq: int) -> bool:
-    """Return whether a consumer configured to start at a sequence of a stream that ended at `last_seq` starts before
-    it.
+    """Return whether a consumer that is configured to start at a sequence starts before it, because the stream ended at
+    `last_seq`.
 
-    Its leader permanently clips the start to the current end of its own replica, and a replica is called current
-    while it is copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go
-    processSnapshot; observed on 2.10.27: at 10 instead of 61). The configuration still has the requested sequence."""
+    Its leader permanently clips the start to the current end of its own replica, and a replica counts as current while
+    it is still copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go processSnapshot;
+    observed on 2.10.27: started at 10 instead of 61). The configuration still shows the requested sequence."""
     config = info["config"]
     begin = (config.get("opt_start_seq") or 1) if config.get("deliver_policy") == "by_start_sequence" else 1
     return bool(_delivered(info)["stream_seq"] < min(begin - 1, last_seq))
 
 
 def has_delivered(info: Config) -> bool:
-    """Return whether a client of a consumer has had a message already."""
+    """Return whether a consumer has already delivered a message to a client."""
     return bool(_delivered(info)["consumer_seq"])
 
 
@@ -349,8 +350,8 @@ def _delivered(info: Config) -> dict[str, int]:
 
 
 def idle_filters(state: Config, info: Config) -> tuple[str, ...]:
-    """Return the filters of a consumer that begins before the first message of its stream and reports none pending, ()
-    for all others."""
+    """Return the filters of a consumer that begins before the first message of its stream and reports no pending
+    messages, otherwise ()."""
     if info.get("num_pending") or _delivered(info)["stream_seq"] >= max(state.get("first_seq") or 0, 1):
         return ()
     return _filters(info["config"])
@@ -364,13 +365,13 @@ def _filters(config: Config) -> tuple[str, ...]:
 def too_few_pending(state: Config, consumers: Sequence[Config], stored: Collection[str]) -> list[str]:
     """Return a line for each consumer that reports fewer pending messages than the stream has after its position.
 
-    The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a
-    client that does not wait receives the reply that there are no messages. The state does not show how many
-    messages match a filter. `stored`: the idle filters that at least one message matches."""
+    A consumer's leader counts the messages of its own replica, and counts again when that replica has been copied
+    completely. Until then, a client that does not wait receives the reply that there are no messages. The state does
+    not show how many messages match a filter. `stored`: the idle filters that at least one message matches."""
     found = []
     for info in consumers:
         config, counted = info["config"], info.get("num_pending") or 0
-        # Deleted messages can only lower the delivered number below this.
+        # Deleted messages can only lower the reported number below this one.
         delivered = max(_delivered(info)["stream_seq"] - max(state.get("first_seq") or 0, 1) + 1, 0)
         least = max((state.get("messages") or 0) - delivered, 0)
         if _filters(config):
@@ -385,7 +386,8 @@ def too_few_pending(state: Config, consumers: Sequence[Config], stored: Collecti
 def consumers_part(
     format_name: str, state: Config, found: Sequence[tuple[Entry, Consumer]], plan: RestorePlan
 ) -> bytes:
-    """Return the bytes that replace an archive's consumers: none, or those of 2.15 with suitable replicas."""
+    """Return the bytes that replace an archive's consumers: none, or the consumers in the format of 2.15 with a
+    suitable number of replicas."""
     if format_name == TAR:
         return TAR_END
     kept = [] if plan.strip else found
@@ -401,8 +403,8 @@ def consumers_part(
 
 
 def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers: Sequence[Config]) -> list[str]:
-    """Return the differences between a restored stream and its backup, apart from messages removed by its own limits
-    since."""
+    """Return the differences between a restored stream and its backup, except for messages that the stream's own limits
+    have removed since."""
     contents = manifest.contents
     found = []
     if contents is not None:
@@ -415,7 +417,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
         for key in ("last_seq", "messages", "first_seq"):
             have, want = state.get(key) or 0, contents[key]
             if key == "first_seq":
-                # It is 0 for a stream that never had a message, and 1 once the stream was restored.
+                # The first sequence is 0 for a stream that never had a message, and 1 after the stream was restored.
                 have, want = max(have, 1), max(want, 1)
             fewer = (key == "messages" and have < want) or (key == "first_seq" and have > want)
             if have != want and not (limited and fewer):
@@ -427,7 +429,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
             if entry["config"].get("durable_name"):
                 found.append(f"consumer {name} is missing")
             continue
-        # Its clients may continue at once, but the position must not be lower.
+        # The consumer's clients may already have resumed, but the position must not be lower.
         have, want = position(there[name]), entry["ack_floor"]["stream_seq"]
         if have < want:
             found.append(f"consumer {name} has the ack floor {have} instead of {want}")
@@ -472,7 +474,8 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
 
 
 def _is_another_stream(manifest: Manifest, last: int, state: Config) -> bool:
-    """Return whether a stream stored a message after the backup under a sequence up to `last`, which the backup has already."""
+    """Return whether this is a different stream: one that stored, after the backup, a message under a sequence up to
+    `last`, which the backup already contains."""
     first = state.get("first_seq") or 0
     known = [parse_time(text) for text in (manifest.state.get("last_ts"), manifest.taken) if text]
     if not (state.get("messages") and 0 < first <= last and known and state.get("first_ts")):
@@ -485,8 +488,8 @@ def _is_durable(entry: Config) -> bool:
 
 
 def position(info: Config) -> int:
-    """Return the sequence of the stream after which a consumer resumes. A consumer that starts at a sequence has no
-    ack floor until a message is acknowledged."""
+    """Return the stream sequence after which a consumer resumes. A consumer that starts at a sequence has no ack floor
+    until a message is acknowledged."""
     config = info["config"]
     begin = config.get("opt_start_seq") or 1 if config.get("deliver_policy") == "by_start_sequence" else 1
     return max((info.get("ack_floor") or {}).get("stream_seq") or 0, begin - 1)

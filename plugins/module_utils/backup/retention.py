@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which backups of a stream are kept. Pure."""
+"""Selects which backups of a stream are kept. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 
 @dataclass(frozen=True)
 class Keep:
-    """How many are kept: the `last` ones, and the newest one of each of the last days, weeks and months that have one, by UTC.
-    All zero keeps every backup."""
+    """The number of backups to keep: the `last` ones, and the newest of each of the last days, weeks and months that
+    have a backup, in UTC. If all are zero, every backup is kept."""
 
     last: int = 0
     daily: int = 0
@@ -28,9 +28,9 @@ class Keep:
 
 
 def expired(taken: Sequence[datetime], keep: Keep, now: datetime, own: Collection[int] = ()) -> list[int]:
-    """Return the places of the backups of one stream that should be removed.
+    """Return the paths of the backups of one stream that should be removed.
 
-    The newest one always stays, and so do those at the places `own`, which this run has taken. A backup dated in the
+    The newest backup always stays, and so do those at the paths `own`, which this run has taken. A backup dated in the
     future was taken while the clock was wrong: it stays and does not count towards the limits.
     """
     if keep.everything:

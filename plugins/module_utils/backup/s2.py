@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""S2, the compression of every stream archive. Pure.
+"""S2, the compression format of every stream archive. Pure.
 
-Implemented here because no package on PyPI reads it: S2 extends Snappy by larger blocks and by copies that repeat the
-last offset, which cramjam and python-snappy reject. Format: github.com/klauspost/compress/tree/master/s2. It is needed
-to verify backups and archives; a restore sends an archive unchanged, except for the parts that it modifies.
+Implemented here because no package on PyPI can read S2, which extends Snappy by larger blocks and by copies that repeat
+the last offset; cramjam and python-snappy reject both. Format: github.com/klauspost/compress/tree/master/s2. Backups
+and archives cannot be verified without it; a restore sends an archive unchanged, except for the parts that it modifies.
 
-It reads about 15 MB in a second; the checksums (CRC-32C) take a sixth of the time.
+This implementation reads about 15 MB per second; the checksums (CRC-32C) take a sixth of the time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 
 #: The largest block of the format; servers write 1 MiB.
 _LARGEST_BLOCK = 4 << 20
-#: Bytes of a lane of `crc32c`, and the number of lanes from which on lanes are faster.
+#: Bytes of a lane of `crc32c`, and the number of lanes above which lanes are faster.
 _LANE, _WORTH_IT = 128, 32
 #: Maximum size of a plain chunk written here, as in the Snappy frame format.
 _PLAIN_BLOCK = 64 << 10
 
 
 class ArchiveError(Exception):
-    """The archive is incomplete, or not in a server's format. The message has the place and the reason."""
+    """The archive is incomplete, or not in a server's format. The message names the place and the reason."""
 
 
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli) of some bytes.
 
-    Long input is cut into lanes of equal length, and one byte of all lanes is processed at a time: the four bytes of
-    the lanes' sums are four rows of bytes, each processed as a unit by `translate` and `^`. That is ten times as fast
-    as byte after byte.
+    Long input is cut into lanes of equal length, and one byte of every lane is processed at a time: the four bytes of
+    the lanes' sums form four rows of bytes, each processed as a unit by `translate` and `^`. This is ten times as fast
+    as processing one byte after another.
     """
     crc, lanes = 0xFFFFFFFF, len(data) // _LANE
     if lanes >= _WORTH_IT:
@@ -50,7 +50,7 @@ def crc32c(data: bytes) -> int:
 
 
 def _lanes_crc(data: bytes, lanes: int) -> int:
-    """Return the CRC, not yet inverted, of so many lanes."""
+    """Return the CRC, before the final inversion, of input in this many lanes."""
     rows, row, mask = 0, 8 * lanes, (1 << 8 * lanes) - 1
     for column in range(_LANE):
         taken = data[column::_LANE]
@@ -112,7 +112,7 @@ def _masked(crc: int) -> int:
 
 
 def decode_block(data: bytes) -> bytes:
-    """Return the plain bytes of one compressed block. Raises ArchiveError for a damaged one."""
+    """Return the plain bytes of one compressed block. Raises ArchiveError for a damaged block."""
     try:
         return _decode_block(data)
     except IndexError:
@@ -120,7 +120,8 @@ def decode_block(data: bytes) -> bytes:
 
 
 def _decode_block(data: bytes) -> bytes:
-    # Reading an archive spends nearly all its time here: no calls, and no checks that can be made at the end.
+    # Reading an archive spends nearly all its time here, so this loop makes no calls, and no checks that can be made at
+    # the end.
     size, at = read_uvarint(data, 0)
     if size > _LARGEST_BLOCK:
         raise ArchiveError(f"a compressed block has the invalid size {size}")
@@ -139,7 +140,7 @@ def _decode_block(data: bytes) -> bytes:
             at += 2
             if near:
                 offset = near
-            elif length >= 9:  # repeats the last offset, with a longer length
+            elif length >= 9:  # repeats the last offset with a longer length
                 extra = length - 8
                 length = int.from_bytes(data[at : at + extra], "little") + (8, 260, 65540)[extra - 1]
                 at += extra
@@ -219,7 +220,7 @@ def chunks(file: BinaryIO) -> Iterator[tuple[str, int, bytes]]:
 
 
 def blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the plain blocks of a compressed file, each once its checksum is right. Raises ArchiveError."""
+    """Yield the plain blocks of a compressed file, each after its checksum has been verified. Raises ArchiveError."""
     for where, kind, body in chunks(file):
         yield _plain(where, kind, body)
 
@@ -268,7 +269,7 @@ def plain_chunks(data: bytes) -> Iterable[bytes]:
 
 
 class Reader:
-    """The plain bytes of an archive, read in order. `position`: how many have been read."""
+    """The plain bytes of an archive, read in order. `position`: how many bytes have been read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._blocks = blocks(file)
@@ -277,14 +278,14 @@ class Reader:
         self.position = 0
 
     def take(self, size: int) -> bytes:
-        """Return exactly so many bytes. Raises ArchiveError at the end."""
+        """Return exactly this many bytes. Raises ArchiveError at the end of the archive."""
         data = self.take_some(size)
         if len(data) != size:
             raise ArchiveError("it is truncated")
         return data
 
     def take_some(self, size: int) -> bytes:
-        """Return so many bytes, or fewer at the end."""
+        """Return this many bytes, or fewer at the end of the archive."""
         at, rest = self._at, self._rest
         if at + size <= len(rest):
             self._at = at + size
@@ -313,6 +314,6 @@ class Reader:
                 return read_uvarint(bytes(data), 0)[0]
 
     def end(self) -> None:
-        """Raise ArchiveError when anything follows."""
+        """Raise ArchiveError if anything follows."""
         if self.take_some(1):
             raise ArchiveError("it has data after its end")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selection of the streams to save, and of backups by `ACCOUNT/STREAM@time`. Pure."""
+"""Selection of the streams to back up, and of backups by `ACCOUNT/STREAM@time`. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 
-#: The options of modules that save streams.
+#: The options of the modules that back up streams.
 SELECTION_SPEC: dict[str, dict[str, Any]] = {
     "streams": {"type": "list", "elements": "str", "default": ["*"]},
     "exclude": {"type": "list", "elements": "str", "default": []},
 }
 
 _DAY = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
-#: The time in the name of a backup's directory, to any precision from the minute on.
+#: The time in the name of a backup's directory, with minutes or finer precision.
 _STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})?(\.\d{1,6})?Z")
 
 
@@ -42,16 +42,18 @@ class SelectionError(ValueError):
 
 
 def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
-    """Return whether a stream is one of `ACCOUNT`, `ACCOUNT/STREAM`, with `*` and `?` for any characters and any one."""
+    """Return whether a stream matches one of the patterns `ACCOUNT` and `ACCOUNT/STREAM`, in which `*` stands for any
+    characters and `?` for any single one."""
     name = stream_key(account, stream)
-    # `[` means itself: a stream may be called so.
+    # `[` is taken literally: a stream's name may contain it.
     return any(
         fnmatchcase(name, (pattern if "/" in pattern else f"{pattern}/*").replace("[", "[[]")) for pattern in patterns
     )
 
 
 def parse_time(text: str) -> datetime:
-    """Return a time in UTC: `2026-11-23T02:00:00Z`, the form of a directory's name, or a day. A day and a second mean their end.
+    """Return a time in UTC: `2026-11-23T02:00:00Z`, the form of a directory's name, or a day. A day stands for its last
+    moment, and a second likewise.
 
     Raises SelectionError.
     """
@@ -103,11 +105,11 @@ def _moment(taken: str | None) -> datetime:
 def choose(
     backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
 ) -> list[int]:
-    """Return the places of the selected backups: the newest of each stream that matches; for `ACCOUNT/STREAM@time` or
+    """Return the paths of the selected backups: the newest of each stream that matches; for `ACCOUNT/STREAM@time` or
     with `at`, the newest one up to that time. A backup dated in the future is chosen only if there is no other.
 
-    `backups`: rows with account, account_name, stream, taken. Raises SelectionError for a selection without a match,
-    and for an account name that is ambiguous.
+    `backups`: rows with account, account_name, stream, taken. Raises SelectionError if the selection matches nothing or
+    an account name is ambiguous.
     """
     names = account_names(backups)
     present = now or datetime.now(timezone.utc)
@@ -137,7 +139,7 @@ def choose(
 
 @dataclass(frozen=True)
 class FolderName:
-    """The parts of a backup's folder name. Long names of streams and accounts are shortened there."""
+    """The parts of the name of a backup's folder, in which long names of streams and accounts are shortened."""
 
     account: Optional[str]
     stream: str
@@ -145,7 +147,7 @@ class FolderName:
 
 
 def folder_name(folder: str) -> FolderName | None:
-    """Return the parts of `<account>/<stream>@<time>`, None for any other name."""
+    """Return the parts of `<account>/<stream>@<time>`, or None for any other name."""
     above, _slash, name = folder.rpartition("/")
     stream, at, stamp = name.rpartition("@")
     try:
@@ -159,8 +161,8 @@ def folder_name(folder: str) -> FolderName | None:
 def asked_for(
     folders: Sequence[str], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
 ) -> dict[str, str]:
-    """Return the newest of these folders for each stream selected as in `choose`, by the name of the stream. Folders
-    dated in the future are left out. Raises SelectionError."""
+    """Return, by stream name, the newest of these folders for each stream that is selected as in `choose`. Folders
+    dated in the future are omitted. Raises SelectionError."""
     latest = (now or datetime.now(timezone.utc)) + CLOCK_SKEW
     found: dict[str, tuple[datetime, str]] = {}
     for text in wanted:
@@ -176,7 +178,8 @@ def asked_for(
 
 
 def _split(text: str, streams: Iterable[str]) -> tuple[str, str]:
-    """Return the pattern and the time of `ACCOUNT/STREAM@time`, empty for none. A stream may be called `A@B`."""
+    """Return the pattern and the time of `ACCOUNT/STREAM@time`; the time is empty if none is given. A stream's name may
+    itself be `A@B`."""
     given, at, time = text.rpartition("@")
     names = [f"/{stream}" for stream in streams if "@" in stream]
     return (text, "") if not at or any(text.endswith(name) for name in names) else (given, time)

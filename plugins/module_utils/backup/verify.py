@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The content of an archive, and whether it is complete; without a server.
+"""Reads the content of an archive and verifies that the archive is complete, without a server.
 
 Both formats give the same digest for the same messages, so a stream can be compared with its copy on another
 version."""
@@ -46,9 +46,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import
 ERRORS = "errors.txt"
 #: The number of a block, 32 bits (server/filestore.go blkScan).
 _BLOCK = re.compile(r"[0-9]{1,10}")
-#: Bytes of all configurations of an archive: they are kept in memory.
+#: Maximum bytes of all configurations of an archive, because they are kept in memory.
 _LARGEST_CONFIGURATIONS = 256 << 20
-#: Bytes that are read at once.
+#: Number of bytes read at once.
 _PIECE = 1 << 20
 
 Config = dict[str, Any]
@@ -56,7 +56,8 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer as an archive has it. `pending`: messages that were delivered, and neither acknowledged nor given up."""
+    """A consumer as stored in the archive. `pending`: messages that were delivered, but neither acknowledged nor given
+    up."""
 
     name: str
     config: Config
@@ -70,10 +71,11 @@ class Contents:
     """The content of an archive.
 
     `messages`, `bytes` (as counted for a stream on disk) and `digest` (SHA-256 over sequence, time, subject, headers
-    and body of each message) are of the messages read; `first_seq` and `last_seq` are the stream's. `exact`: False
-    if a server must detect during the restore which messages were removed while the archive was written. `config`
-    and `created`: None from 2.15, whose archives have none. `largest`: bytes of the largest message with its
-    headers. `consumers_at`: the plain bytes of the consumers, None without any."""
+    and body of each message) describe the messages read; `first_seq` and `last_seq` are the stream's. `exact`: False if
+    a server must detect during the restore which messages were removed while the archive was written. `config` and
+    `created`: None from 2.15 on, because those archives do not contain them. `largest`: bytes of the largest message
+    with its headers. `consumers_at`: the range of the plain bytes that contains the consumers, None if there are none.
+    """
 
     format: str
     messages: int
@@ -89,7 +91,7 @@ class Contents:
     created: Optional[str] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the part for a manifest; consumers and configuration are stored separately there."""
+        """Return the part for a manifest, in which consumers and configuration are stored separately."""
         return {
             "messages": self.messages,
             "bytes": self.bytes,
@@ -112,10 +114,11 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record_checksums: bool = False) -> Contents:
-    """Return the content of an archive; it may be opened twice. Raises ArchiveError for an incomplete one.
+    """Return the content of an archive, which may be opened twice. Raises ArchiveError for an incomplete archive.
 
-    The checksum of each chunk is always verified. `record_checksums`: also those that a server before 2.15 gave each
-    message when it was stored, which shows damage on its disk before the backup; 3 MB per second."""
+    The checksum of each chunk is always verified. `record_checksums`: also verify the checksum that a server before
+    2.15 stored with each message, which reveals damage on its disk before the backup; this processes 3 MB per second.
+    """
     with opened() as file:
         reader = Reader(file)
         kind, start = detect_format(reader)
@@ -132,7 +135,7 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
 
 
 class _Digest:
-    """Counts messages, in the order of their sequences."""
+    """Counts and digests messages in the order of their sequences."""
 
     _numbers = struct.Struct("<QqIII")
 
@@ -214,7 +217,7 @@ def _read_entries(reader: Reader) -> Contents:
             raise ArchiveError(f"message {entry.sequence} is outside the stream's range {first} to {last}")
         digest.add(entry.message)
     reader.end()
-    # Fewer messages are valid: those removed while the archive is written are missing.
+    # A lower number of messages is valid: messages removed while the archive was being written are missing.
     announced = _number(state, "messages")
     if digest.messages > announced:
         raise ArchiveError(f"it has {digest.messages} messages but announces {announced}")
@@ -260,7 +263,7 @@ def _json(data: bytes, name: str) -> dict[str, Any]:
 
 @dataclass
 class _Dead:
-    """The records that are no longer messages, by the index or, if it is not valid, by the tombstones."""
+    """The records that are no longer messages, according to the index or, if the index is not valid, to the tombstones."""
 
     index: Optional[Index]
     tombstones: array[int]
@@ -276,7 +279,7 @@ class _Dead:
 
 @dataclass
 class _Tar:
-    """One archive up to 2.14 while it is read."""
+    """Reads one archive of a server up to 2.14."""
 
     record_checksums: bool
     meta: dict[str, bytes] = field(default_factory=dict)
@@ -292,7 +295,7 @@ class _Tar:
     digest: _Digest = field(default_factory=_Digest)
 
     def read(self, reader: Reader, start: bytes) -> None:
-        """Read all of it, and count every message that was not removed within its block."""
+        """Read the complete archive, and count every message that was not removed within its block."""
         for member in members(reader, start):
             block = _block_number(member.name)
             if member.name == ERRORS:
@@ -310,7 +313,7 @@ class _Tar:
             elif (indexed := _block_number(member.name, ".idx")) is not None and indexed not in self.block_indexes:
                 self.block_indexes[indexed] = read_block_index(member)
             elif _block_number(member.name, ".fss") is not None:
-                # The subjects of a block, which the block itself holds.
+                # The subjects of a block, which can be derived from the block itself.
                 member.content()
             elif member.name in self.meta or not _is_meta(member.name):
                 raise ArchiveError(f"{member.name!r} does not belong in a stream archive")
@@ -318,7 +321,7 @@ class _Tar:
                 if member.name.startswith("obs/"):
                     self.consumers_at = self.consumers_at or member.start
                 content = member.content()
-                # Its pending messages, which may be a million, are not read.
+                # The consumer's pending messages (there may be a million) are not read.
                 self.meta[member.name] = content[:STATE_HEAD] if member.name.endswith("/o.dat") else content
                 self.meta_bytes += len(self.meta[member.name])
                 if self.meta_bytes > _LARGEST_CONFIGURATIONS:
@@ -350,8 +353,8 @@ class _Tar:
         self._require_true_block_index(block, first, self.digest.messages - before)
 
     def _require_true_block_index(self, block: int, first: int | None, messages: int) -> None:
-        """Replace the index of a block that a server would rebuild, because the block ends with another record (its last message
-        was erased)."""
+        """Replace the index of a block if a server would rebuild it, because the block ends with a different record
+        (its last message was erased)."""
         index = self.block_indexes.get(block)
         if index is not None and messages and index.checksum != self.checksum:
             self.block_indexes[block] = BlockIndex(messages, first or 0, self.last, array("Q"), self.checksum)
@@ -365,23 +368,24 @@ class _Tar:
         return config
 
     def removed_later(self) -> Optional[_Dead]:
-        """Return the messages to omit in a second reading, None if the first one was right."""
+        """Return the messages to omit in a second reading, or None if the first reading was correct."""
         self._require_true_index()
         dead = _Dead(self.index, array("Q", sorted(self.tombstones)))
         if self.index is not None:
-            # The rest is a part of the counted messages.
+            # The remaining messages are some of those counted.
             return None if self.digest.messages == self.index.messages else dead
         return dead if self.tombstones else None
 
     def _require_true_index(self) -> None:
-        """Discard an index that a server would reject, because the last block continues after it or ends before."""
+        """Discard an index that a server would reject, because the last block ends after or before the record that the
+        index names."""
         index = self.index
         known = bool(self.blocks) and index is not None and index.last_block == self.blocks[-1][0]
         if index is not None and self.blocks and not (known and index.last_checksum == self.checksum):
             self.index = None
 
     def count(self, reader: Reader, start: bytes, dead: _Dead) -> None:
-        """Read it again and count the rest."""
+        """Read the archive again and count the remaining messages."""
         self.digest = _Digest()
         for member in members(reader, start):
             block = _block_number(member.name)
@@ -423,13 +427,14 @@ class _Tar:
             if not {f"{folder}/{file}" for file in ("meta.inf", "meta.sum", "o.dat")} <= set(self.meta):
                 raise ArchiveError(f"consumer {name} is incomplete")
             config = self._checked(f"{folder}/meta.inf", f"{folder}/meta.sum", f"{stream}/{name}")
-            # The words of the file, not of a consumer's configuration.
+            # These are the terms of the file, not those of a consumer's configuration.
             config = {key: value for key, value in config.items() if key not in ("Created", "Name")}
             state = read_consumer_state(self.meta[f"{folder}/o.dat"])
             yield Consumer(name, config, state["delivered"], state["ack_floor"], state["pending"])
 
     def _checked(self, name: str, checksum: str, hashed_by: str) -> dict[str, Any]:
-        """Return a configuration whose checksum is right (server/filestore.go writeStreamMeta, consumers' writeConsumerMeta)."""
+        """Return a configuration after verifying its checksum (server/filestore.go writeStreamMeta; consumers:
+        writeConsumerMeta)."""
         wanted = highwayhash64(hashlib.sha256(hashed_by.encode()).digest(), self.meta[name]).hex().encode()
         if wanted != self.meta[checksum]:
             raise ArchiveError(f"{name}: the checksum is wrong")

@@ -4,9 +4,9 @@
 """The root causes of a cluster's problems: thousands of symptoms grouped under a few causes. Pure.
 
 Two dead servers cause hundreds of streams without a quorum and hundreds of missing replicas. `root_causes` puts each
-problem under exactly one cause, the most fundamental first, with its remedy; `cause_lines` writes them on one
-screen. The health gate, the restart plan, the diagnosis, the report and the event sources use it, each with its own
-`Scene`."""
+problem under exactly one cause, the most fundamental first, with its remedy; `cause_lines` writes them on one screen.
+The health gate, the restart plan, the diagnosis, the report and the event sources use these functions, each with its
+own `Scene`."""
 
 from __future__ import annotations
 
@@ -58,41 +58,43 @@ KINDS = (
     REQUEST,
     UNKNOWN,
 )
-#: Causes that an operator must remove: waiting alone does not fix them.
+#: Causes that an operator must remove, because waiting does not fix them.
 STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT})
 
-#: Used percent of a store's file system from which the disk counts as the cause of a stopped JetStream.
+#: Percentage of a store's file system in use from which the disk counts as the cause of a stopped JetStream.
 DISK_FULL = 95
 
-#: Percent of a JetStream limit from which it counts as reached. A message of 1 MiB no longer fits.
+#: Percentage from which a JetStream limit counts as reached: a message of 1 MiB no longer fits.
 LIMIT_REACHED = 95
 
-#: Number of messages shown for a cause that has more messages than fit.
+#: Number of messages shown for a cause if not all of them fit.
 _EXAMPLES = 4
 #: Maximum number of names in a line.
 _NAMES_SHOWN = 4
 
 #: HEALTHZ errors caused by the storage (filestore.go, jetstream_errors_generated.go).
 _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
-#: HEALTHZ errors of servers without a meta leader or behind it (monitor.go healthz).
+#: HEALTHZ errors of servers that have no meta leader or lag behind it (monitor.go healthz).
 _META_WORDS = ("meta leader", "meta layer")
-#: HEALTHZ errors while a server reads its store after a start.
+#: HEALTHZ errors of a server that is reading its store after a start.
 _RECOVERING_WORDS = ("still recovering",)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The state of the cluster apart from its problems. Each map is by server name and contains only known values.
+    """The state of the cluster apart from its problems. The keys of each map are server names, and each map contains
+    only known values.
 
-    `answered`: the servers that answered. `clusters`: each server's cluster, including servers that do not answer.
-    `silence`: seconds since each server's last contact with the meta leader. `raft_silent`: servers that answer
-    requests while a leader receives nothing from them. `hosts`: the state of each server's host in words, such as "its
-    host cannot be reached". `disks`: used percent of the file system of each server's store. `stopping`: the servers
-    to be stopped. `maintenance`: the servers in maintenance, each with a description. `delete_ranges`: whether servers
-    may write Raft entries that make members before 2.14 panic. `nameless`: the Raft ids of members with unknown names.
-    `limits`: usage of the servers that have reached a limit of their JetStream, in words; `confined`: the streams and
-    consumers that cannot write, because too many members are on such servers. `in_steps`, `moving_first`: the commands
-    that stop fewer servers at a time, and that move single replicas off them first."""
+    `answered`: the servers that responded. `clusters`: the cluster of each server, including servers that do not
+    respond. `silence`: seconds since each server's last contact with the meta leader. `raft_silent`: servers that
+    answer requests while a leader receives nothing from them. `hosts`: a description of the state of each server's
+    host, such as "its host cannot be reached". `disks`: percentage of the file system of each server's store that is in
+    use. `stopping`: the servers to be stopped. `maintenance`: the servers in maintenance, each with a description.
+    `delete_ranges`: whether servers may write Raft entries that make members before 2.14 panic. `nameless`: the Raft
+    ids of members with unknown names. `limits`: a description of the usage of each server that has reached a JetStream
+    limit; `confined`: the streams and consumers that cannot write, because too many members are on such servers.
+    `in_steps`: the command that stops fewer servers at a time; `moving_first`: the command that first moves single
+    replicas off the servers."""
 
     answered: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -115,9 +117,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class RootCause:
-    """One cause with its symptoms. `age`: seconds since the cause was first seen, None if unknown. `commands`:
-    commands to run, in this order. `assets`: the faulty streams and consumers, if the fault is their own. `lasting`:
-    waiting does not fix this cause, although it fixes others of its kind."""
+    """One cause with its symptoms. `age`: seconds since the cause was first seen, None if unknown. `commands`: commands
+    to run, in this order. `assets`: the faulty streams and consumers, if the fault is their own. `lasting`: waiting
+    does not fix this cause, although it would fix others of its kind."""
 
     kind: str
     title: str
@@ -130,7 +132,7 @@ class RootCause:
 
     @property
     def severity(self) -> str:
-        """Return the severity of its worst problem."""
+        """Return the severity of the worst problem of this cause."""
         return ERROR if any(problem.severity == ERROR for problem in self.problems) else self.problems[0].severity
 
     @property
@@ -140,13 +142,13 @@ class RootCause:
 
     @property
     def evidence(self) -> list[str]:
-        """Return the messages of its problems, one of each kind first."""
+        """Return the messages of the cause's problems, starting with one of each kind."""
         first = {problem.code: problem for problem in reversed(self.problems)}
         others = [problem.message for problem in self.problems if first[problem.code] is not problem]
         return [first[code].message for code in dict.fromkeys(problem.code for problem in self.problems)] + others
 
     def as_dict(self, evidence: int = 3) -> dict[str, Any]:
-        """Return the cause for a module's result, with this many messages of its problems."""
+        """Return the cause for a module's result, with at most this many messages of its problems."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -166,7 +168,8 @@ def build_scene(
     stopping: Iterable[str] = (),
     maintenance: Mapping[str, str] | None = None,
 ) -> Scene:
-    """Return the scene of a cluster that was read. `clusters`: the cluster in which each expected server should be."""
+    """Return the scene of a cluster that was queried. `clusters`: the cluster to which each expected server should
+    belong."""
     if cluster is None:
         return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {})
     peers = cluster.meta.group.peers if cluster.meta else ()
@@ -191,7 +194,7 @@ def build_scene(
 
 
 def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
-    """Return the scene of a result of nats_cluster_info; `known`: further fields."""
+    """Return the scene for a result of nats_cluster_info. `known`: further fields."""
     servers = info.get("servers") or ()
     limits = {server["name"]: limit_reached(server.get("js") or {}) for server in servers}
     limits = {name: text for name, text in limits.items() if text}
@@ -215,7 +218,7 @@ def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
 
 
 def limit_reached(js: Mapping[str, Any]) -> str:
-    """Return which limit of its JetStream a server has reached, such as "13 MB of 12 MB file storage"; empty for none.
+    """Return the JetStream limit that a server has reached, such as "13 MB of 12 MB file storage", or an empty text.
     `js`: as in the result of nats_cluster_info."""
     for used, limit, what in (
         ("storage", "max_storage", "file storage"),
@@ -237,7 +240,7 @@ def _confined(groups: Iterable[tuple[str, Collection[str], int]], limits: Mappin
 
 
 def parse_problem(data: Mapping[str, Any]) -> Problem:
-    """Return the problem that a result holds as a dictionary."""
+    """Return the problem that a result contains as a dictionary."""
     return Problem(
         data["code"],
         data["severity"],
@@ -249,8 +252,8 @@ def parse_problem(data: Mapping[str, Any]) -> Problem:
 
 
 def root_causes(problems: Sequence[Problem], scene: Scene) -> list[RootCause]:
-    """Return the causes of the problems, those with errors first and then the most fundamental; each problem is in exactly
-    one."""
+    """Return the causes of the problems; each problem belongs to exactly one cause. Causes with errors come first, then
+    the most fundamental."""
     left = _Unexplained(problems)
     causes = [cause for find in _FINDERS for cause in find(left, scene)]
     causes.sort(key=lambda cause: (cause.severity != ERROR, KINDS.index(cause.kind)))
@@ -280,8 +283,8 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
 
 
 def refusal(head: str, problems: Iterable[Problem], scene: Scene) -> str:
-    """Return the reason why an operation is refused: the root causes of the errors on one screen; empty if there are
-    none. `head`: the first line."""
+    """Return why an operation is refused: the root causes of the errors on one screen, or an empty text if there are no
+    errors. `head`: the first line."""
     errors = [problem for problem in problems if problem.severity == ERROR]
     if not errors:
         return ""
@@ -297,7 +300,7 @@ def _commands(cause: RootCause) -> tuple[str, ...]:
 
 
 class _Unexplained:
-    """The problems that no cause has taken yet."""
+    """The problems that have not been assigned to a cause yet."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self._left = list(problems)
@@ -306,7 +309,7 @@ class _Unexplained:
         return iter(self._left)
 
     def take(self, fits: Callable[[Problem], bool]) -> tuple[Problem, ...]:
-        """Return the matching problems in their order; later causes do not get them."""
+        """Remove and return the matching problems in their order, so later causes do not get them."""
         taken: list[Problem] = []
         left: list[Problem] = []
         for problem in self._left:
@@ -323,8 +326,8 @@ def _unreachable(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that do not answer: expected ones, and members of groups which their leaders miss. If all servers of a
-    supercluster's cluster are missing, the cause is that site."""
+    """Servers that do not respond: expected servers, and members of groups that the groups' leaders report as missing.
+    If all servers of one cluster of a supercluster are missing, the cause is that site."""
     down = {name for problem in left if problem.code == "server_missing" for name in problem.servers}
     if scene.answered:
         named = {name for problem in left for name in (*problem.absent, *_missed(problem))}
@@ -360,7 +363,8 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _renamed(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that are not members of the meta group in their own stores: they were started under other names."""
+    """Servers that are not members of the meta group recorded in their own stores: they were started under different
+    names."""
     outsiders = {name for problem in left if problem.code == "meta_outsider" for name in problem.servers}
     if not outsiders:
         return
@@ -377,7 +381,8 @@ def _renamed(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that share a name, and with it the identity of one Raft peer: each acknowledges entries for the other."""
+    """Servers that share a name, and so the identity of one Raft peer: each acknowledges entries on behalf of the
+    other."""
     taken = left.take(lambda problem: problem.code == "server_duplicate")
     if taken:
         names = tuple(sorted({problem.subject for problem in taken}))
@@ -391,8 +396,8 @@ def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers of another cluster that a route connected: they have their own meta group, or have joined this one,
-    whose leader then deletes the streams that it has no record of."""
+    """Servers of a different cluster that a route connected: they have a separate meta group, or have joined this one,
+    whose leader then deletes all streams unknown to it."""
     foreign_servers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
     joined = {problem.servers[0] for problem in left if problem.code == "meta_peer_unexpected"}
     joined &= {problem.subject for problem in left if problem.code == "server_unexpected"}
@@ -423,7 +428,7 @@ def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _isolated(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that answer at their own address alone, with the reason if it is known."""
+    """Servers that respond only at their own address, with the reason if it is known."""
     found = [problem for problem in left if problem.code == "server_isolated"]
     if not found:
         return
@@ -437,7 +442,7 @@ def _isolated(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _too_old(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Streams and consumers that need a newer version than a member runs."""
+    """Streams and consumers that require a newer version than one of their members runs."""
     taken = left.take(lambda problem: problem.code in ("stream_api_level", "consumer_api_level"))
     if not taken:
         return
@@ -492,7 +497,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
 
 def _silence(names: Iterable[str], scene: Scene) -> float | None:
     """Return the seconds since the meta leader last received anything from these servers. None if that is unknown or
-    never happened, or if the leader has just been elected and counts from then on."""
+    never happened, or if the leader has just been elected, because it counts from its election."""
     known = [scene.silence[name] for name in names if name in scene.silence]
     return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
 
@@ -542,7 +547,7 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Streams that cannot write since their servers have reached a limit of JetStream: their Raft groups stop."""
+    """Streams that cannot write because their servers have reached a JetStream limit, which stops their Raft groups."""
     taken = left.take(
         lambda problem: problem.subject in scene.confined and problem.code.startswith(("stream_", "consumer_"))
     )
@@ -572,8 +577,8 @@ def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Servers that answer while their leaders receive nothing from them: a defect of their version, otherwise broken
-    routes."""
+    """Servers that respond although their leaders receive nothing from them: the cause is a defect of their version if
+    it has one, otherwise broken routes."""
     named = {name for problem in left for name in problem.absent}
     defective = {name for name in scene.raft_silent & named if RAFT_SILENT.affects(scene.versions.get(name, ""))}
     for kind, names in ((VERSION_DEFECT, defective), (ROUTES_CUT, set(scene.raft_silent & named) - defective)):
@@ -605,7 +610,7 @@ _ROUTE_COMMANDS: tuple[str, ...] = (
 
 
 def _elections(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Groups that changed their leader between two samples with a leader."""
+    """Groups that changed their leader between two samples, both with a leader."""
     taken = left.take(lambda problem: problem.code.endswith("_leader_changed"))
     if taken:
         title = taken[0].message
@@ -697,7 +702,7 @@ def _remove(subject: str) -> tuple[str, ...]:
 
 
 def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Streams that healthz has reported since their restore, due to a defect of some versions."""
+    """Streams that healthz has reported as unhealthy since their restore, because of a defect in some versions."""
 
     taken = left.take(lambda problem: problem.code == "stream_restored")
     if taken:
@@ -714,7 +719,7 @@ def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Faults of streams and consumers whose members all answer and are reachable for their leaders."""
+    """Faults of streams and consumers whose members all respond and can be reached by their leaders."""
     taken = left.take(lambda problem: problem.code in ("stream_unhealthy", "consumer_unhealthy"))
     if taken:
         assets = sorted({problem.subject for problem in taken})
@@ -743,7 +748,8 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Yield the cause for replicas with less data than their leader assumes; the leader would not send it again."""
+    """Yield the cause for replicas that have less data than their leader assumes; the leader will not send the missing
+    data again."""
     taken = left.take(lambda problem: problem.code == "stream_replica_differs")
     if taken:
         names = tuple(sorted({name for problem in taken for name in problem.servers}))
@@ -763,8 +769,8 @@ def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]
 
 
 def _short_groups(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Yield the cause for groups with fewer members than replicas without a move in progress: no server will take the
-    missing one."""
+    """Yield the cause for groups that have fewer members than replicas and are not being moved: no server will be
+    assigned the missing replica."""
     moving = {problem.subject for problem in left if problem.code.endswith("_moving")}
     taken = left.take(lambda problem: problem.code.endswith("_replica_count") and problem.subject not in moving)
     if taken:
@@ -810,12 +816,12 @@ def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=lasting)
 
 
-#: Servers in a different place than in the inventory. Waiting does not fix a wrong cluster name.
+#: Servers that are in a different place than in the inventory. Waiting does not correct a wrong cluster name.
 _MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
 
 
 def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
-    """Problems that only concern the requested stop or restart."""
+    """Problems that concern only the requested stop or restart."""
     quorum = left.take(lambda problem: problem.code == "stop_breaks_quorum")
     if quorum:
         servers, groups = _named(scene.stopping) or "these servers", _groups(problem.subject for problem in quorum)
@@ -881,13 +887,13 @@ _FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
 
 
 def _missed(problem: Problem) -> tuple[str, ...]:
-    """Return the servers that a problem reports as absent."""
+    """Return the servers that a problem reports as missing."""
     return problem.servers if problem.code.endswith(("_replica_behind", "_peer_missing")) else ()
 
 
 def _explained_by(names: Collection[str], left: Iterable[Problem]) -> Callable[[Problem], bool]:
-    """Return whether the absence of these servers explains a problem: it is only theirs, or its group lacks them. A
-    meta group that lacks them also explains that other servers have no meta leader."""
+    """Return whether the absence of these servers explains a problem: the problem concerns only them, or its group
+    lacks them. A meta group that lacks these servers also explains why other servers have no meta leader."""
     leaderless = any(problem.code.startswith("meta_no_") and set(problem.absent) & set(names) for problem in left)
 
     def fits(problem: Problem) -> bool:
@@ -915,8 +921,8 @@ def _with_symptoms(what: str, problems: Iterable[Problem]) -> str:
 
 
 def symptoms(problems: Iterable[Problem]) -> str:
-    """Return the effects of the problems on the groups, counted, such as "411 streams and 402 consumers have no
-    quorum, 590 miss a replica"; empty without effects."""
+    """Return a summary of the problems' effects on the groups, such as "411 streams and 402 consumers have no quorum,
+    590 miss a replica", or an empty text if there are none."""
     lost: dict[str, None] = {}
     missed: dict[str, None] = {}
     stop: dict[str, None] = {}
@@ -947,7 +953,7 @@ def symptoms(problems: Iterable[Problem]) -> str:
 
 
 def _groups(subjects: Iterable[str]) -> str:
-    """Return the groups: a few by name, many by number."""
+    """Return the groups as text: by name if there are few, otherwise their number."""
     found = list(dict.fromkeys(subjects))
     if len(found) <= 2:
         return " and ".join("the meta group" if subject == "meta group" else subject for subject in found)
@@ -959,7 +965,7 @@ def _groups(subjects: Iterable[str]) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
-    """Return the names; only the first few of many."""
+    """Return the names as text; only the first few of a long list."""
     found = sorted(set(names))
     if len(found) > _NAMES_SHOWN:
         return f"{', '.join(found[: _NAMES_SHOWN - 1])} and {len(found) - _NAMES_SHOWN + 1} more"

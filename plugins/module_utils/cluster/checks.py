@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks of `nats server check`: thresholds applied to values. Pure: no I/O.
 
-Rules, perfdata names and units are those of the nats CLI (jsm.go monitor/*.go), except where the CLI is blind or
-wrong; a comment marks each such place, and docs/checks.md lists them. Groups are evaluated by the rules of the
-health gate (`health`). Options arrive with durations in seconds and sizes in bytes (`prepare`); None disables a
+Rules, perfdata names and units are those of the nats CLI (jsm.go monitor/*.go), except where the CLI overlooks a
+problem or is wrong; a comment marks each such place, and docs/checks.md lists them. Groups are evaluated by the rules
+of the health gate (`health`). Options have durations in seconds and sizes in bytes (see `prepare`); None disables a
 threshold."""
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 OK, WARNING, UNKNOWN, CRITICAL = "OK", "WARNING", "UNKNOWN", "CRITICAL"
-#: From good to bad. An unknown state may be bad, so only a state known to be bad is worse.
+#: The statuses from good to bad. An unknown state may be bad, so only a state known to be bad is worse.
 STATUSES = (OK, WARNING, UNKNOWN, CRITICAL)
 
 Options = Mapping[str, Any]
 
-#: Temporary problems of groups, which still make the gate wait.
+#: Temporary problems of groups; the gate still waits for them to end.
 _TRANSIENT_CODES = ("meta_pending", "stream_moving", "consumer_moving")
 _NO_LIMIT = 2**63
 
 
 def worst(statuses: Collection[str]) -> str:
-    """Return the worst of these statuses; UNKNOWN for none at all."""
+    """Return the worst of these statuses, or UNKNOWN if there are none."""
     return max(statuses, key=STATUSES.index) if statuses else UNKNOWN
 
 
@@ -103,7 +103,7 @@ class Result:
         self.reasons.append((status, " ".join(text.split())))
 
     def ok_if_silent(self, text: str) -> None:
-        """Add a reason for OK if there is none, so a check without thresholds has a result."""
+        """Add a reason for OK if there is none yet, so a check without thresholds has a result, too."""
         if not self.reasons:
             self.add(OK, text)
 
@@ -124,7 +124,8 @@ class Result:
 
     @property
     def nagios(self) -> str:
-        """Return the line of a Nagios plugin (result.go renderNagios). `|` would start the perfdata."""
+        """Return the line of a Nagios plugin (result.go renderNagios). `|` is replaced, because it would start the
+        perfdata."""
         marks = ((CRITICAL, "Crit"), (UNKNOWN, "Unknown"), (WARNING, "Warn"), (OK, "OK"))
         parts = [f"{mark}:{text}" for status, mark in marks for text in self.texts(status)]
         line = " ".join([self.status, self.name, *parts]).replace("|", "¦")
@@ -172,7 +173,7 @@ class Bound:
     at: bool = True
 
     def reached(self, value: float, threshold: float | None) -> bool:
-        """Return whether the value is as bad as the threshold; never for None."""
+        """Return whether the value is at least as bad as the threshold; False if either is None."""
         if threshold is None:
             return False
         if value == threshold:
@@ -186,7 +187,7 @@ class Bound:
         return WARNING if self.reached(value, warning) else OK
 
     def refuses(self, warning: float | None, critical: float | None) -> str | None:
-        """Return the problem with these thresholds, None if they are consistent."""
+        """Return the problem with these thresholds, or None if they are consistent."""
         for threshold in (warning, critical):
             if threshold is not None and (threshold < 0 or (threshold == 0 and self.upper and self.at)):
                 return f"{threshold:g} is reached by every value: raise it, or omit it to disable the check"
@@ -203,13 +204,13 @@ EITHER = None
 
 
 def make_bound(kind: Bound | None, warning: float | None, critical: float | None) -> Bound:
-    """Return the direction of these thresholds: their order decides for EITHER."""
+    """Return the direction of these thresholds; for EITHER, their order determines it."""
     if kind is not EITHER:
         return kind
     return AT_MOST if warning is not None and critical is not None and critical < warning else AT_LEAST
 
 
-#: The pairs of each check: the options are STEM_warn and STEM_critical.
+#: The pairs of thresholds of each check: the options are STEM_warn and STEM_critical.
 PAIRS: dict[str, dict[str, Bound | None]] = {
     "connection": {"connect": AT_LEAST, "rtt": AT_LEAST, "req": AT_LEAST},
     "jetstream": {"mem": ABOVE, "store": ABOVE, "streams": ABOVE, "consumers": ABOVE},
@@ -269,7 +270,7 @@ _AT_LEAST_ONE = {"meta": ("expect",), "stream": ("peer_expect",)}
 
 
 def prepare(check: str, given: Options) -> dict[str, Any]:
-    """Return a check's options with seconds, bytes and compiled patterns. Raises ValueError that names the option."""
+    """Return a check's options with seconds, bytes and compiled patterns. Raises a ValueError that names the option."""
     options = dict(given)
     for option, value in given.items():
         try:
@@ -290,7 +291,7 @@ def prepare(check: str, given: Options) -> dict[str, Any]:
 
 
 def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
-    """Return the problems with a check's options: thresholds that always fire, or in the wrong order."""
+    """Return the problems with a check's options: thresholds that always fire or are in the wrong order."""
     found: dict[tuple[str, ...], str | None] = {}
     for stem, kind in PAIRS.get(check, {}).items():
         named = (f"{stem}_warn", f"{stem}_critical")
@@ -309,7 +310,7 @@ def refusals(check: str, options: Options) -> dict[tuple[str, ...], str]:
 
 
 def _judge(result: Result, options: Options, stem: str, value: float, text: str) -> None:
-    """Compare a value with its pair of thresholds and add the result, also if it is OK; nothing without thresholds."""
+    """Compare a value with its thresholds and add the result, even if it is OK; do nothing if neither threshold is set."""
     warning, critical = options.get(f"{stem}_warn"), options.get(f"{stem}_critical")
     if warning is not None or critical is not None:
         bound = make_bound(PAIRS[result.check][stem], warning, critical)
@@ -320,7 +321,7 @@ def _measure_pair(result: Result, options: Options, stem: str, name: str, value:
     result.measure(name, value, unit, options.get(f"{stem}_warn"), options.get(f"{stem}_critical"))
 
 
-# --- Thresholds that an asset brings along ----------------------------------------------------------------------------
+# --- Thresholds in an asset's metadata --------------------------------------------------------------------------------
 
 METADATA_PREFIX = "io.nats.monitor."
 
@@ -350,7 +351,8 @@ def _boolean(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-#: How each key is read (stream.go, consumer.go); 0, and less than 0 where it may be, switches the threshold off.
+#: How each key is parsed (stream.go, consumer.go). 0, and a negative value where one is allowed, disables the
+#: threshold.
 METADATA: dict[str, dict[str, Callable[[str], Any]]] = {
     "stream": {
         "enabled": _boolean,
@@ -383,8 +385,8 @@ def with_metadata(result: Result, options: Options, metadata: Mapping[str, str])
     """Return the options with the values from the asset's metadata.
 
     An unreadable value is UNKNOWN, and the option keeps its own value; inconsistent thresholds are UNKNOWN and
-    disabled; a key of no check may be a typing error and is a WARNING. `enabled` is for tools that search for assets
-    to check: a named asset is checked."""
+    disabled; a key that belongs to no check may be a typing error and is a WARNING. `enabled` is ignored, because it is
+    for tools that search for assets to check: an asset named in the options is always checked."""
     merged = dict(options)
     if not options["metadata"]:
         return merged
@@ -432,9 +434,9 @@ def _measure_peers(result: Result, peers: Sequence[Peer], limits: Limits) -> Non
 def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Options) -> None:
     """Check the replicas of one stream or consumer.
 
-    The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. It never
-    checks the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes true
-    some 150 s after a crash, so there are limits by default."""
+    The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. It never checks
+    the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes true some 150
+    s after a crash, so limits are set by default."""
     if not clustered:
         if group.size > 1:
             result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
@@ -455,7 +457,7 @@ def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Opt
 
 
 def check_connection(options: Options, connect: float, rtt: float, round_trip: float) -> Result:
-    """Judge the seconds that connecting, a ping and a message to oneself took (connection.go)."""
+    """Check how many seconds it took to connect, to ping the server, and to send a message to oneself (connection.go)."""
     result = Result("connection", result_name("connection", options))
     for stem, name, value, text in (
         ("connect", "connect_time", connect, "connected in"),
@@ -469,8 +471,8 @@ def check_connection(options: Options, connect: float, rtt: float, round_trip: f
 
 
 def check_meta(options: Options, cluster: Cluster) -> Result:
-    """Check the meta group (meta.go) in every server's view: the nats CLI only queries the first leader that
-    answers."""
+    """Check the meta group (meta.go) as every server reports it; the nats CLI queries only the first leader that
+    responds."""
     result = Result("meta", result_name("meta", options))
     limits = _limits(options["lag_critical"], options["seen_critical"])
     if cluster.meta is None:
@@ -494,10 +496,11 @@ def check_meta(options: Options, cluster: Cluster) -> Result:
 def check_jetstream(
     options: Options, account: Mapping[str, Any], streams: Sequence[Mapping[str, Any]], unknown: Mapping[str, str]
 ) -> Result:
-    """Judge an account's usage against its limits, and its streams' replicas (js_account.go).
+    """Check an account's usage against its limits, and the replicas of its streams (js_account.go).
 
-    `account`: its $JS.API.INFO; `streams`: every STREAM.INFO; `unknown`: streams that exist, but no leader reported, and why.
-    The nats CLI does not see these, nor the limits of tiers (R1, R3), nor a critical threshold without a warning one.
+    `account`: its $JS.API.INFO; `streams`: every STREAM.INFO; `unknown`: existing streams that no leader reported, with
+    the reason. The nats CLI does not see these streams, nor the limits of tiers (R1, R3), nor a critical threshold
+    without a warning one.
     """
     result = Result("jetstream", result_name("jetstream", options))
     tiers = account.get("tiers") or {}
@@ -567,7 +570,7 @@ def _judge_streams(
 
 
 def _kind_of_trouble(group: RaftGroup, limits: Limits) -> str:
-    """Return the counter of the nats CLI for a stream; like the CLI, it takes the first that matches."""
+    """Return the nats CLI's counter for a stream; like the CLI, use the first condition that matches."""
     if not group.leaders:
         return "no_leader"
     if len(group.peers) != group.size - 1:
@@ -589,7 +592,7 @@ def _trouble(group: RaftGroup, problems: Sequence[Problem]) -> str:
 
 
 def check_stream(options: Options, info: Mapping[str, Any]) -> Result:
-    """Judge one stream by its STREAM.INFO: replicas, messages, subjects, sources and mirror (stream.go)."""
+    """Check one stream by its STREAM.INFO: replicas, messages, subjects, sources and mirror (stream.go)."""
     result = Result("stream", result_name("stream", options))
     config, state = info.get("config") or {}, info.get("state") or {}
     options = with_metadata(result, options, config.get("metadata") or {})
@@ -633,7 +636,7 @@ def _judge_sources(result: Result, options: Options, info: Mapping[str, Any]) ->
 
 
 def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> None:
-    """Judge a mirror. Thresholds for a stream that copies nothing are thresholds on the wrong stream: critical."""
+    """Check a mirror. If the stream copies no other stream, the thresholds are set on the wrong stream: critical."""
     state = info.get("mirror")
     wanted = options["lag_critical"] is not None or options["seen_critical"] is not None
     if not (info.get("config") or {}).get("mirror"):
@@ -659,8 +662,8 @@ def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> 
 
 
 def _unseen(origin: Mapping[str, Any], limit: float | None) -> bool:
-    """Return whether a source or mirror was not seen within the limit. One that was never seen reports -1 (stream.go
-    sourceInfo), which the nats CLI treats as very recent."""
+    """Return whether a source or mirror was not seen within the limit. A source that was never seen reports -1
+    (stream.go sourceInfo), which the nats CLI treats as very recent."""
     active = origin.get("active", 0)
     return limit is not None and (active < 0 or active / 1e9 >= limit)
 
@@ -711,8 +714,8 @@ def _judge_last(
 ) -> None:
     """Check the time since the last event.
 
-    Each server keeps this time in memory only (consumer.go ldt, lat): a consumer that has worked, but whose leader was
-    started since, is UNKNOWN; the nats CLI calls it critical.
+    Each server keeps this time in memory only (consumer.go ldt, lat): if a consumer has been active before but its
+    leader was restarted since, the result is UNKNOWN; the nats CLI reports CRITICAL.
     """
     option = f"{name}_critical"
     said, never = texts
@@ -768,7 +771,7 @@ def check_message(options: Options, message: Mapping[str, Any] | None, now: date
 
 
 def check_server(options: Options, varz: Mapping[str, Any]) -> Result:
-    """Judge one server by its VARZ (server.go). CPU is in percent of one core, as the server reports it."""
+    """Check one server by its VARZ (server.go). CPU is in percent of one core, as the server reports it."""
     result = Result("server", result_name("server", options))
     jetstream = bool((varz.get("jetstream") or {}).get("config"))
     for option, holds, what in (
@@ -795,7 +798,7 @@ def check_server(options: Options, varz: Mapping[str, Any]) -> Result:
 
 
 def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any], now: datetime) -> None:
-    """Check the validity of the server's certificates by the server's clock, reported from 2.12.4 on."""
+    """Check the validity of the server's certificates by the server's clock; servers report the expiry from 2.12.4 on."""
     if options["tls_cert_warn"] is None and options["tls_cert_critical"] is None:
         return
     ends = certificate_ends(varz)
@@ -818,9 +821,9 @@ def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any
 
 
 def check_kv(options: Options, info: Mapping[str, Any], key_message: Mapping[str, Any] | None) -> Result:
-    """Judge a key-value bucket by the STREAM.INFO of its stream and the newest message of the key (kv.go).
+    """Check a key-value bucket by the STREAM.INFO of its stream and the newest message of the key (kv.go).
 
-    `values` are the stream's messages: old revisions and the marks of deletion count.
+    `values` are the stream's messages: old revisions and deletion markers count.
     """
     result = Result("kv", result_name("kv", options))
     state = info.get("state") or {}
@@ -843,7 +846,7 @@ def check_kv(options: Options, info: Mapping[str, Any], key_message: Mapping[str
 
 
 def _deletion(message: Mapping[str, Any]) -> str | None:
-    """Return the marker with which a message deletes its key (ADR-8, ADR-43), None for a value."""
+    """Return the marker with which a message deletes its key (ADR-8, ADR-43), or None if the message is a value."""
     head = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
     for line in head.splitlines():
         name, _colon, value = line.partition(":")
@@ -859,8 +862,8 @@ def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
 
 
 def check_request(options: Options, body: bytes, headers: Mapping[str, str], seconds: float) -> Result:
-    """Check a service's reply (request.go). The nats CLI sends the headers that it should compare, and compares
-    none."""
+    """Check a service's reply (request.go). The nats CLI sends the headers that it should compare with the reply, and
+    compares none."""
     result = Result("request", result_name("request", options))
     _measure_pair(result, options, "response", "time", seconds, "s")
     _judge(result, options, "response", seconds, f"response took {human_seconds(seconds)}")
@@ -877,7 +880,7 @@ _DECORATED = re.compile(r"-{3,}[^\n]*JWT[^\n]*-{3,}\r?\n([\w.=-]+)\r?\n-{3,}")
 
 
 def credential_claims(text: str) -> dict[str, Any]:
-    """Return the claims of a .creds file's JWT without verifying its signature. Raises ValueError, which quotes no
+    """Return the claims of a .creds file's JWT without verifying its signature. Raises ValueError, whose text quotes no
     part of the file."""
     found = _DECORATED.search(text)
     token = found[1] if found else text.strip()
@@ -948,7 +951,7 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
 def _judge_oldest(
     result: Result, options: Options, stem: str, now: datetime, times: Mapping[str, str | None], word: str
 ) -> None:
-    """Compare the age of the oldest time with the thresholds. A missing time counts as exceeding the highest
+    """Compare the age of the oldest time with the thresholds. A missing time is treated as exceeding the highest
     threshold."""
     never = [name for name, time in times.items() if not time]
     wanted = options.get(f"{stem}_critical") is not None or options.get(f"{stem}_warn") is not None
@@ -963,7 +966,7 @@ def _judge_oldest(
         _judge(result, options, stem, age, f"{name} was last {word} {human_seconds(age)} ago")
 
 
-# --- Small things -----------------------------------------------------------------------------------------------------
+# --- Helpers ----------------------------------------------------------------------------------------------------------
 
 
 def info_time(info: Mapping[str, Any], otherwise: datetime) -> datetime:

@@ -4,9 +4,9 @@
 
 """The problems of a cluster and the next steps, from the results of the info modules and the hosts. Pure.
 
-`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_page` writes them on one
-page. The causes explain the problems found by the health rules; findings are all other deviations. A check that
-could not run reports so: unknown is never ok."""
+`diagnose` returns root causes, checks, findings and a verdict as plain data; `diagnosis_page` formats them as one page.
+The causes explain the problems found by the health rules; findings are all other deviations. A check that could not run
+is reported as such: unknown is never ok."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ _ORDER = (CRITICAL, WARNING, NOTE)
 
 OK, FOUND, SKIPPED = "ok", "found", "skipped"
 
-#: Values from which a measurement is a finding: seconds of round trip (nats server check connection), seconds between
-#: two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
+#: Thresholds from which a measurement is a finding: seconds of round trip (nats server check connection), seconds
+#: between two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
 #: SERVER_008).
 MAX_RTT = 0.5
 MAX_CLOCK_SPREAD = 0.5
@@ -89,10 +89,10 @@ _CLUSTER_OPTIONS = (
 )
 #: Options that should be equal on all servers of a supercluster.
 _SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
-#: Options that only change the placement of data.
+#: Options that affect only the placement of data.
 _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
 
-#: The next step, by the beginning of a finding's code; the first match counts.
+#: The next step for findings whose code begins like this; the first match counts.
 _NEXT = (
     (
         "routes_",
@@ -134,7 +134,7 @@ _NEXT = (
     ("certificate", "Renew the certificates: natsops.jetstream.deploy loads them with a reload."),
 )
 
-#: Problems of nats_cluster_health that stop work now. All other problems are warnings.
+#: Problems of nats_cluster_health that interrupt service now. All other problems are warnings.
 _CRITICAL_PROBLEMS = (
     "_no_leader",
     "_no_quorum",
@@ -154,7 +154,7 @@ _NOT_THERE = ("server_missing", "server_isolated")
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem: `code` for programs, `message` for people."""
+    """A problem. `code` is for programs, `message` for operators."""
 
     code: str
     severity: str
@@ -166,8 +166,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One check: whether it is ok, failed or was skipped, and a short summary. `explained`: the root causes explain
-    its failure."""
+    """One check: its status (ok, failed or skipped) and a short summary. `explained`: the root causes explain its
+    failure."""
 
     name: str
     summary: str
@@ -182,9 +182,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data that was read. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`:
-    results of the managed hosts, empty without any. `marks`: the servers in maintenance; problems that only they
-    cause are not in `info`."""
+    """The data that was collected. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`:
+    results of the managed hosts, empty if there are none. `marks`: the servers in maintenance; problems that only those
+    servers cause are not in `info`."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]] = ()
@@ -254,7 +254,7 @@ def diagnose(
 
 
 def _causes(evidence: Evidence) -> list[RootCause]:
-    """Return the root causes of the problems of the health rules, of missing members of the meta group, and of a
+    """Return the root causes of the problems found by the health rules, of missing members of the meta group, and of a
     cluster that cannot be queried."""
     info = evidence.info
     problems = [parse_problem(one) for one in info.get("problems") or ()]
@@ -275,7 +275,7 @@ def _causes(evidence: Evidence) -> list[RootCause]:
 
 
 def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return a cause with the results from the hosts of its servers."""
+    """Return the row of a cause, including the results from the hosts of its servers."""
     codes = {problem.code for problem in cause.problems if problem.severity == ERROR}
     severe = cause.kind == "cluster_unreachable" or any(code.endswith(_CRITICAL_PROBLEMS) for code in codes)
     row = cause.as_dict()
@@ -359,7 +359,8 @@ def _maintenance(evidence: Evidence) -> Check:
 
 
 def _explained(evidence: Evidence, *starts: str) -> bool:
-    """Return whether nats_cluster_info has a problem whose code starts like this: the root causes explain it."""
+    """Return whether nats_cluster_info has a problem whose code begins like this, so the root causes explain the
+    finding."""
     return any(one["code"].startswith(starts) for one in evidence.info.get("problems") or ())
 
 
@@ -450,11 +451,11 @@ def _logs(evidence: Evidence) -> Check:
 
 
 def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, Any]]:
-    """Return the kinds of warnings and errors of a server since its last start, the worst and the most frequent first: level,
-    count, text of the last one, times of the first and the last.
+    """Return the kinds of warnings and errors that a server has logged since its last start, the worst and most
+    frequent first: level, count, text of the last one, and times of the first and the last.
 
-    `pid`: the running process; without one, lines of the last process count. Lines that differ only in numbers and ids
-    are of one kind.
+    `pid`: the running process; if no process is running, the lines of the last process count. Lines that differ only in
+    numbers and ids belong to the same kind.
     """
     parsed = [found for found in map(_LOG_LINE.match, lines) if found]
     last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
@@ -479,7 +480,7 @@ def _log_text(kind: Mapping[str, Any]) -> str:
 
 
 def _loaded(evidence: Evidence) -> Check:
-    """Whether each server runs the configuration that its file holds (config_digest, 2.11 and later)."""
+    """Check whether each server runs the configuration that is in its file (config_digest, 2.11 and later)."""
     digests = {host["server_name"]: host["digest"] for host in evidence.hosts if host.get("digest")}
     running = {server["name"]: server["varz"].get("config_digest") for server in evidence.with_endpoint("varz")}
     both = [name for name in digests if running.get(name)]
@@ -509,7 +510,7 @@ def _options(evidence: Evidence) -> Check:
 
 def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:
     """Yield a finding for each option with different values. JetStream options are compared only on servers with
-    JetStream, and servers of different versions only by options that both report."""
+    JetStream, and servers of different versions only by the options that both report."""
     for option in options:
         values: dict[str, list[str]] = {}
         for server in servers:
@@ -546,7 +547,7 @@ def _versions(evidence: Evidence) -> Check:
 
 
 def _clocks(evidence: Evidence) -> Check:
-    """Whether the servers' clocks agree. Half of each round trip is the error of a measurement."""
+    """Check whether the servers' clocks agree. Half of each round trip is the error of a measurement."""
     servers = evidence.info["servers"]
     if not servers:
         return Check("clocks", "no server to compare", skipped=True)
@@ -577,8 +578,8 @@ def _slow_consumers(evidence: Evidence) -> Check:
 
 
 def _storage(evidence: Evidence) -> Check:
-    """How much of each server's limits is used or reserved, whichever is more: a stream with max_bytes reserves them, and a
-    server on which they do not fit gets no replica of it."""
+    """Check how much of each server's limits is used or reserved, whichever is more: a stream with max_bytes reserves
+    that many bytes, and a server without enough free space gets no replica of the stream."""
     found, most = [], 0.0
     for server in evidence.info["servers"]:
         js = server.get("js") or {}
@@ -599,7 +600,7 @@ def _storage(evidence: Evidence) -> Check:
 
 
 def _ports(evidence: Evidence) -> Check:
-    """The ports of running servers that another host must reach and cannot."""
+    """Check the ports of running servers that other hosts must be able to reach."""
     read = [host for host in evidence.hosts if host.get("closed_ports") is not None]
     if not read:
         return Check("ports", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
@@ -679,19 +680,20 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
 )
 
 
-#: Checks that only need VARZ, and whose findings end when the fault is fixed.
+#: Checks that need only VARZ, and whose findings end as soon as the fault is fixed.
 _OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versions, _clocks, _storage, _certificates)
 
 
 def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return the servers' own findings besides the health rules: rows of nats_server_info with varz, if it answered."""
+    """Return the findings about individual servers in addition to the health rules. `servers`: rows of
+    nats_server_info, with varz if the server responded."""
     evidence = Evidence({"servers": servers}, servers)
     return [finding for check in _OF_SERVERS for finding in check(evidence).findings]
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-#: Kinds of log lines of a server in the complete diagnosis, and on a screen.
+#: Number of kinds of log lines per server in the complete diagnosis, and on a screen.
 _LINES_SHOWN = 10
 _LINES_ON_SCREEN = 3
 
@@ -722,7 +724,7 @@ def _diagnosis_page(data: Mapping[str, Any], most: int) -> Page:
 
 
 def _checks_page(checks: Sequence[Mapping[str, Any]], brief: bool) -> Page:
-    """Return the checks as a table; `brief`: a screen shows only the names of those that found nothing."""
+    """Return the checks as a table; `brief`: for a screen, which lists checks without findings by name only."""
     marks = {OK: "ok", FOUND: "FOUND", SKIPPED: "skipped"}
 
     def written(chosen: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -754,7 +756,7 @@ def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Pa
 
 
 def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
-    """Return a cause for operators: severity, title, age, evidence, commands."""
+    """Return a cause as lines for operators: severity, title, age, evidence, commands."""
     age = "for an unknown time" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
     return [
         f"  {number}. {cause['severity']}: {cause['title']} ({age})",

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A failover drill: the configuration of a throw-away copy of the site's copy, and the evaluation of the drill. Pure.
+"""A failover drill: the configuration of a throw-away copy of the second site's copy, and the evaluation of the drill.
+Pure.
 
-The origin is never queried, as if it were gone.
+The drill never queries the origin, as if it were lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: Metadata key of a throw-away copy; its value is the stream's name. Streams without it are never deleted.
 MARK = "nats_dr_drill"
 
-#: Settings that would reach clients, remove messages, or belong to the copy itself.
+#: Settings that would reach clients, remove messages, or apply only to the copy itself.
 _LEFT_OUT = (
     *("mirror", "mirror_direct", "sources", "subjects", "republish", "subject_transform", "metadata", "description"),
     *("max_age", "allow_msg_ttl", "subject_delete_marker_ttl", "deny_delete", "deny_purge"),
@@ -40,8 +41,8 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Counted:
-    """The number of the copy's messages up to the last one that the drill copied: at most `before` the drill, and
-    `after` it."""
+    """The number of the copy's messages up to the last one that the drill copied: at most `before` at the start of the
+    drill, and `after` at its end."""
 
     before: int
     after: int
@@ -58,12 +59,12 @@ def drill_subject(stream: str) -> str:
 
 
 def is_left(config: Mapping[str, Any], stream: str) -> bool:
-    """Return whether a stream is a throw-away copy of this one, for example one left by a killed run."""
+    """Return whether a stream is a throw-away copy of this one, for example one that a killed run left behind."""
     return bool((config.get("metadata") or {}).get(MARK) == stream)
 
 
 def drill_method(copy: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
-    """Return the method of promoting the throw-away copy: the one for the copy itself, if the servers can end a
+    """Return the method of promoting the throw-away copy: the same as for the copy itself, if the servers can end a
     mirror."""
     if release < MIRROR_CAN_END:
         return TAKE_OVER
@@ -71,7 +72,7 @@ def drill_method(copy: Mapping[str, Any], stream: str, release: tuple[int, int])
 
 
 def drill_config(copy: Mapping[str, Any], stream: str, method: str, first_seq: int) -> dict[str, Any]:
-    """Return the configuration of the throw-away copy, which takes its messages from the copy at the site."""
+    """Return the configuration of the throw-away copy, which copies the messages of the copy at the site."""
     own = {key: value for key, value in copy.items() if key not in _LEFT_OUT}
     if method == TAKE_OVER:
         result = take_over_config(own, drill_name(stream), first_seq)
@@ -81,25 +82,27 @@ def drill_config(copy: Mapping[str, Any], stream: str, method: str, first_seq: i
 
 
 def isolated(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the origin's settings for the promoted throw-away copy, without any that reach clients."""
+    """Return the origin's settings for the promoted throw-away copy, without settings that would affect clients."""
     return {key: value for key, value in config.items() if key not in _LEFT_OUT}
 
 
 def isolated_consumer(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
-    """Return the configuration of a consumer of the throw-away copy: one that pushes would reach clients."""
+    """Return the configuration of a consumer of the throw-away copy. A push consumer gets an unused delivery subject,
+    because its own would reach clients."""
     if not config.get("deliver_subject"):
         return dict(config)
     return {**config, "deliver_subject": f"{drill_subject(stream)}.deliver.{config['name']}"}
 
 
 def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) -> str:
-    """Return why the account has no room for one more copy, empty when it has. `account`: its JetStream limits and usage."""
+    """Return why the account has no room for another copy, or an empty text if it has. `account`: its JetStream limits
+    and usage."""
     replicas = config.get("num_replicas") or 1
     tiers = account.get("tiers") or {}
     tier = tiers.get(f"R{replicas}", account)
     kind = "memory" if config.get("storage") == "memory" else "storage"
     limit = (tier.get("limits") or {}).get(f"max_{kind}", -1)
-    # A tier counts the stored bytes once; an account without tiers counts each replica.
+    # A tier counts the stored bytes once; without tiers, each replica counts.
     needed = size if tiers else size * replicas
     free = limit - int(tier.get(kind) or 0)
     if limit is None or limit < 0 or needed <= free:
@@ -121,7 +124,7 @@ def sample(first: int, last: int, count: int) -> list[int]:
 
 
 def miscounted(messages: int, counted: Counted) -> str:
-    """Return the reason why the number of messages is wrong, empty if it is plausible. The site's copy changes during
+    """Return why the number of messages is wrong, or an empty text if it is plausible. The site's copy changes during
     the drill."""
     if messages < counted.after:
         return (
@@ -134,7 +137,8 @@ def miscounted(messages: int, counted: Counted) -> str:
 
 
 def another(copied: Message, drilled: Message) -> str:
-    """Return the difference between a message of the throw-away copy and that of the copy, empty without any."""
+    """Return the difference between a message of the throw-away copy and the same message of the copy, or an empty text
+    if there is none."""
     for key in ("subject", "data"):
         if (copied.get(key) or "") != (drilled.get(key) or ""):
             return key
@@ -148,7 +152,7 @@ def _headers(message: Message) -> list[bytes]:
 
 
 def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
-    """Return the result of a drill for people."""
+    """Return the result of a drill for operators."""
     if not drill.ok:
         return [f"{name}: the drill failed: {drill.reason}"]
     return [
@@ -161,7 +165,7 @@ def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
 
 
 def plan_line(name: str, site: str, method: str, size: int, replicas: int, consumers: Sequence[str]) -> str:
-    """Return the plan of a drill for people."""
+    """Return the plan of a drill for operators."""
     names = ", ".join(consumers) or "none"
     return (
         f"{name}: a throw-away copy of {human_bytes(size * replicas)} at {site} would be promoted ({method}) with the "

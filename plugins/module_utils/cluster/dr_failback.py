@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
 
 @dataclass(frozen=True)
 class Floor:
-    """A consumer's position at the origin, and the maximum number of messages delivered to it again."""
+    """A consumer's position at the origin, and the maximum number of messages that are delivered to it again."""
 
     floor: int
     again: int
@@ -27,8 +27,8 @@ class Floor:
 def returning_config(
     config: Mapping[str, Any], stream: str, failover: Failover, domain: Optional[str]
 ) -> dict[str, Any]:
-    """Return the configuration with which the origin copies the site's own writes: it excludes messages from the origin
-    and rejects publishers. `domain`: of the site, None within one JetStream."""
+    """Return the configuration with which the origin copies the site's own writes: it excludes messages that came from
+    the origin and rejects publishers. `domain`: the site's JetStream domain, None if both are in the same JetStream."""
     source: dict[str, Any] = {"name": failover.target, "opt_start_seq": failover.last_copied + 1}
     if domain:
         source["external"] = {"api": f"$JS.{domain}.API", "deliver": ""}
@@ -41,7 +41,7 @@ def returning_config(
 
 
 def returned_config(config: Mapping[str, Any], failover: Failover) -> dict[str, Any]:
-    """Return the configuration with which the origin serves again, including its original sources."""
+    """Return the configuration with which the origin accepts messages again, including its original sources."""
     result = {key: value for key, value in config.items() if key != "sources"}
     if failover.origin_config.get("sources"):
         result["sources"] = list(failover.origin_config["sources"])
@@ -64,11 +64,11 @@ def returning_floor(
     find_written: Callable[[int], int],
 ) -> Floor:
     """Return a consumer's position at the origin. The origin's stream has three parts in order: messages that the site
-    has, too (up to `position`), messages that only the origin has (up to `origin_last`), and the site's writes.
+    also has (up to `position`), messages that only the origin has (up to `origin_last`), and the site's writes.
 
-    A consumer that has not acknowledged all of the second part receives it and the third part again, so nothing is
-    skipped. `find_copied(seq)`: the origin's sequence of a message that the site copied from it. `find_written(seq)`: the
-    origin's sequence of a message written at the site.
+    A consumer that has not acknowledged all of the second part receives the second and third parts again, so nothing is
+    skipped. `find_copied(seq)`: the origin's sequence of a message that the site copied from it. `find_written(seq)`:
+    the origin's sequence of a message written at the site.
     """
     if at_site <= failover.last_copied:
         return Floor(max(find_copied(at_site), at_origin), 0)

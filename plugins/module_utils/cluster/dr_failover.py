@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Promotion of the copy of a stream, and its refusals. Pure.
 
-A promotion while the origin accepts messages splits the stream into two that cannot be merged. So nothing is
-promoted unless the origin was seen to accept none, or the operator declares it dead by its name."""
+A promotion while the origin accepts messages splits the stream into two that cannot be merged. So nothing is promoted
+unless the origin was observed to accept no messages, or the operator declares the origin dead by giving its name."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
-#: How the origin is fenced: its stream gets an unused subject; it is sealed; its clients may not publish; it is dead.
+#: How the origin is fenced: its stream gets an unused subject; it is sealed; its clients may not publish; or it is
+#: dead.
 SUBJECTS, SEALED, PERMISSIONS, DEAD = "subjects", "sealed", "permissions", "dead"
 FENCES = (SUBJECTS, SEALED, PERMISSIONS, DEAD)
 
-#: How a copy is promoted: its mirror is ended; its sources are; another stream takes over its messages.
+#: How a copy is promoted: its mirror is ended; its sources are removed; or another stream takes over its messages.
 END_MIRROR, END_SOURCES, TAKE_OVER = "end mirror", "end sources", "take over"
 
 #: The first version in which an update may end a mirror (nats-server#7171).
@@ -55,8 +56,8 @@ _OF_CLIENTS = (
     "subject_transform",
 )
 
-#: Nanoseconds of the shortest duplicate window: the messages taken over were already stored at the origin, so none is
-#: dropped as a duplicate.
+#: The shortest duplicate window in nanoseconds: the messages taken over were already stored at the origin, so none may
+#: be dropped as a duplicate.
 SHORTEST_WINDOW = 100_000_000
 
 
@@ -70,8 +71,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a failover. `dead`: the name of the origin, which declares it dead. `allow_loss`: continue if
-    the site does not catch up. `max_loss`: maximum number of lost messages, None for any."""
+    """The options of a failover. `dead`: the name of the origin if the operator declares it dead. `allow_loss`:
+    continue if the site does not catch up. `max_loss`: maximum number of lost messages, None for any number."""
 
     fence: str
     dead: str = ""
@@ -157,7 +158,7 @@ def require_fence(protected: Protected, origin: Reading, origin_name: str, wante
 
 
 def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
-    """Raise Refusal if the origin stored messages while it was watched."""
+    """Raise Refusal if the origin stored messages while it was being watched."""
     if after != before:
         raise Refusal(
             "not_fenced",
@@ -184,7 +185,7 @@ def _origin_config(
 
 
 def promotion(config: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
-    """Return the method by which servers of a release promote a copy."""
+    """Return the method by which servers of a release can promote a copy."""
     if copy_kind(config, stream) != MIRROR:
         return END_SOURCES
     return END_MIRROR if release >= MIRROR_CAN_END else TAKE_OVER
@@ -204,7 +205,7 @@ def _target(protected: Protected, method: str) -> str:
 
 
 def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[str, Any], ...]:
-    """Return the consumers at their positions from the origin, or else from the checkpoint."""
+    """Return the consumers and their positions, from the origin if it responds, otherwise from the checkpoint."""
     saved = {entry["name"]: entry for entry in checkpoint.consumers} if checkpoint else {}
     if origin.problem or origin.info is None:
         return tuple(saved.values())
@@ -228,8 +229,8 @@ def durable(consumers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def floor_at(entry: Mapping[str, Any], position: int) -> int:
     """Return the ack floor for a consumer, in the origin's sequences.
 
-    It is never above the site's last sequence: the next messages there get the sequences of the lost ones, and a
-    consumer that started after those would skip them."""
+    The floor is never above the site's last sequence: the next messages there get the sequences of the lost messages,
+    and a consumer that started after those sequences would skip the new messages."""
     return min(int(entry["ack_floor"]["stream_seq"]), position)
 
 
@@ -239,8 +240,8 @@ def again(entry: Mapping[str, Any], position: int) -> int:
 
 
 def promoted_config(config: Mapping[str, Any], plan: Plan | Failover) -> dict[str, Any]:
-    """Return the configuration with which a stream serves at the site: no mirror or sources, and always with subjects. Without
-    them a server would take the stream's own name as its subject."""
+    """Return the configuration with which a stream serves at the site: no mirror or sources, and always with subjects.
+    Without subjects, a server would use the stream's name as its subject."""
     result = {key: value for key, value in config.items() if key not in ("mirror", "mirror_direct", "sources")}
     result.update({key: plan.origin_config[key] for key in _OF_CLIENTS if plan.origin_config.get(key)})
     result["subjects"] = list(plan.subjects)
@@ -315,5 +316,5 @@ def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
 
 
 def promise(loss: Loss) -> dict[str, Any]:
-    """Return the stored part of the expected loss."""
+    """Return the part of the expected loss that is stored."""
     return asdict(loss)

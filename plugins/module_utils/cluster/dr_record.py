@@ -26,7 +26,7 @@ MAX_BYTES = 120 << 10
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _CHECKPOINT, _FAILOVER, _FAILBACK, _DRILL = "checkpoint.", "failover.", "failback.", "drill."
 
-#: Maximum length of a drill's recorded reason.
+#: Maximum length of the recorded reason for a drill's failure.
 _REASON = 300
 
 
@@ -36,8 +36,8 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The origin's state when it last answered. `taken`: the time. `config`: of the stream. `consumers`: name, config,
-    ack_floor, delivered, num_ack_pending of each."""
+    """The state of the origin when it last responded. `taken`: the time. `config`: the stream's configuration.
+    `consumers`: name, config, ack_floor, delivered, num_ack_pending of each consumer."""
 
     taken: str
     last_seq: int
@@ -46,7 +46,7 @@ class Checkpoint:
     consumers: tuple[dict[str, Any], ...]
 
 
-#: The next step of a failover: fence the origin, promote the copy, create its consumers, none.
+#: The next step of a failover: fence the origin, promote the copy, create its consumers; or none.
 FENCE, PROMOTE, CONSUMERS, DONE = "fence", "promote", "consumers", "done"
 
 
@@ -64,8 +64,8 @@ def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
 class Failover:
     """A failover of a stream to its site. `phase`: the next step. `promised`: the loss that the status predicted.
     `position`: the origin's sequence of the last copied message; `last_copied`: its sequence in the stream `target`,
-    after which the site's own writes begin. `origin_config`: before it was fenced. `complete`: whether the site was
-    seen to have everything that the fenced origin has."""
+    after which the site's own writes begin. `origin_config`: the origin's configuration before it was fenced.
+    `complete`: whether the site was observed to have everything that the fenced origin has."""
 
     phase: str
     started: str
@@ -89,7 +89,8 @@ class Failover:
 @dataclass(frozen=True)
 class Failback:
     """The return of a stream to its origin. `origin_last`: the last sequence there before the site's messages.
-    `floors`: the ack floors there by consumer. `twice`: ids of messages that both sides stored after the failover."""
+    `floors`: the ack floor of each consumer at the origin. `twice`: IDs of messages that both sides stored after the
+    failover."""
 
     started: str
     origin_last: int
@@ -100,7 +101,8 @@ class Failback:
 @dataclass(frozen=True)
 class Drill:
     """The result of the last failover drill. `seconds`: from the promotion until the stream served with its consumers;
-    `copied`: seconds before that for making a throw-away copy. `proven`: time of the last success, empty for never."""
+    `copied`: seconds for creating the throw-away copy before the promotion. `proven`: time of the last successful
+    drill, empty if there was none."""
 
     time: str
     ok: bool
@@ -118,15 +120,15 @@ Record = Union[Checkpoint, Failover, Failback, Drill]
 
 
 def record_stream(site: str) -> str:
-    """Return the name of the stream that holds the records of a site. Raises RecordError for a site name with other
-    characters."""
+    """Return the name of the stream that contains the records of a site. Raises RecordError if the site's name contains
+    other characters than a stream name may."""
     if not _NAME.fullmatch(site):
         raise RecordError(f"{site!r} is not the name of a site: letters, digits, '_' and '-' only")
     return f"NATS_DR_{site}"
 
 
 def record_config(site: str, copy: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration of that stream: with as many replicas as a copy, at the same place, and without messages."""
+    """Return the configuration of that stream: the same number of replicas and placement as a copy, and no messages."""
     own = {key: copy[key] for key in ("num_replicas", "placement") if copy.get(key)}
     return {
         "name": record_stream(site),
@@ -142,13 +144,13 @@ def record_config(site: str, copy: Mapping[str, Any], metadata: Mapping[str, str
 
 
 def checkpoint_in(metadata: Mapping[str, str], stream: str) -> Optional[Checkpoint]:
-    """Return the checkpoint of a stream, None without one. Raises RecordError for one that cannot be read."""
+    """Return the checkpoint of a stream, or None if there is none. Raises RecordError if the checkpoint cannot be read."""
     found = _decode(metadata, _CHECKPOINT + stream)
     return None if found is None else Checkpoint(**{**found, "consumers": tuple(found["consumers"])})
 
 
 def failover_in(metadata: Mapping[str, str], stream: str) -> Optional[Failover]:
-    """Return the failover of a stream, None without one. Raises RecordError for one that cannot be read."""
+    """Return the failover of a stream, or None if there is none. Raises RecordError if the record cannot be read."""
     found = _decode(metadata, _FAILOVER + stream)
     if found is None:
         return None
@@ -156,7 +158,7 @@ def failover_in(metadata: Mapping[str, str], stream: str) -> Optional[Failover]:
 
 
 def with_record(metadata: Mapping[str, str], stream: str, record: Record) -> dict[str, str]:
-    """Return the metadata with this record. Raises RecordError when it exceeds the servers' limit."""
+    """Return the metadata with this record. Raises RecordError if the metadata would exceed the servers' limit."""
     prefixes = {Checkpoint: _CHECKPOINT, Failover: _FAILOVER, Failback: _FAILBACK, Drill: _DRILL}
     key = prefixes[type(record)] + stream
     packed = zlib.compress(json.dumps({"schema": SCHEMA, **asdict(record)}, sort_keys=True).encode(), 9)
@@ -177,13 +179,13 @@ def without_failover(metadata: Mapping[str, str], stream: str) -> dict[str, str]
 
 
 def failback_in(metadata: Mapping[str, str], stream: str) -> Optional[Failback]:
-    """Return the failback of a stream, None without one. Raises RecordError for one that cannot be read."""
+    """Return the failback of a stream, or None if there is none. Raises RecordError if the record cannot be read."""
     found = _decode(metadata, _FAILBACK + stream)
     return None if found is None else Failback(**{**found, "twice": tuple(found["twice"])})
 
 
 def drill_in(metadata: Mapping[str, str], stream: str) -> Optional[Drill]:
-    """Return the last drill of a stream, None without one. Raises RecordError for one that cannot be read."""
+    """Return the last drill of a stream, or None if there is none. Raises RecordError if the record cannot be read."""
     found = _decode(metadata, _DRILL + stream)
     return None if found is None else Drill(**found)
 
@@ -197,8 +199,8 @@ def next_drill(before: Optional[Drill], drill: Drill) -> Drill:
 def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checkpoint of a consumer.
 
-    In 2.10, a consumer without deliveries has an ack floor of 0, wherever it begins; its reported delivered sequence is
-    then that of the message before (consumer.go selectStartingSeqNo).
+    In 2.10, a consumer without deliveries has an ack floor of 0, wherever it starts; the delivered sequence that it
+    reports is then that of the message before its start (consumer.go selectStartingSeqNo).
     """
     floor, delivered = info["ack_floor"].get("stream_seq", 0), info.get("delivered") or {}
     reached = delivered.get("stream_seq", 0)
@@ -214,7 +216,7 @@ def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_consumers(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether two lists hold the same consumers at the same positions, in any order."""
+    """Return whether two lists contain the same consumers at the same positions, in any order."""
     return sorted(left, key=_by_name) == sorted(right, key=_by_name)
 
 

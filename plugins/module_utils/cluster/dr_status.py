@@ -4,7 +4,7 @@
 """The lag of a second site behind the origin of a stream, and the loss if the origin failed now. Pure.
 
 A mirror without its origin reports a lag of 0 forever, and only the time since the last contact grows (stream.go
-streamInfo). So the loss is only known while both sides answer."""
+streamInfo). So the loss is known only while both sides respond."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 
 Info = Mapping[str, Any]
 
-#: How the stream at the site gets its messages.
+#: How the stream at the site copies messages.
 MIRROR, SOURCES = "mirror", "sources"
 
-#: In step; messages are in transfer; the site receives nothing from an answering origin; the origin does not answer;
-#: the site does not; the site has no stream, or one that copies a different stream; it has messages that the origin
-#: lacks; it has replaced the origin.
+#: The states: in step; messages are in transfer; the site receives nothing although the origin responds; the origin
+#: does not respond; the site does not respond; the site has no stream, or one that copies a different stream; the site
+#: has messages that the origin lacks; the site has replaced the origin.
 FOLLOWING, BEHIND, DISCONNECTED, ORIGIN_SILENT = "following", "behind", "disconnected", "origin silent"
 SITE_SILENT, MISSING, UNRELATED, DIVERGED, PROMOTED = "site silent", "missing", "unrelated", "diverged", "promoted"
 IN_ORDER = (FOLLOWING, BEHIND, PROMOTED)
@@ -44,8 +44,8 @@ SILENCE = 10.0
 @dataclass(frozen=True)
 class Protected:
     """A stream of the origin and its copy at the site. `account`: None for the account of the task's user. `promoted`:
-    the name under which it serves at the site where its copy cannot (before 2.12). `subjects`: at the site; none for
-    the origin's."""
+    the name of the stream that replaces the origin if the copy itself cannot be promoted (before 2.12). `subjects`: the
+    subjects at the site; empty for those of the origin."""
 
     account: Optional[str]
     stream: str
@@ -60,12 +60,12 @@ class Protected:
 
 @dataclass(frozen=True)
 class Reading:
-    """The data from one side. `problem`: why it did not answer, otherwise empty. `info`: its STREAM.INFO, None
-    without the stream. `consumers`: their CONSUMER.INFO by name. `unknown`: those without an answering leader, with
-    the reason.
+    """The data read from one side. `problem`: why the side did not respond, otherwise empty. `info`: its STREAM.INFO,
+    None if the stream does not exist. `consumers`: their CONSUMER.INFO by name. `unknown`: consumers whose leader does
+    not respond, with the reason.
 
-    `position`, of the site: the origin's sequence up to which it has the messages, None if unknown. `oldest`, of the
-    origin: when it stored the first message that the site lacks, None if the site lacks none."""
+    `position` (site only): the origin's sequence up to which the site has the messages, None if unknown. `oldest`
+    (origin only): when the origin stored the first message that the site lacks, None if the site lacks none."""
 
     problem: str = ""
     info: Optional[Info] = None
@@ -80,15 +80,15 @@ class Reading:
 
     @property
     def last_time(self) -> str:
-        """Return when the newest message was stored, empty without any."""
+        """Return when the newest message was stored, or an empty text if there is none."""
         return str(self.info["state"].get("last_ts") or "") if self.info and self.last_seq else ""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss if the origin failed now. `known`: whether `messages` is the maximum, otherwise the minimum.
-    `seconds`: since when the site lacks messages, None if unknown. `since`: the origin's time of the newest message
-    at the site."""
+    """The loss if the origin failed now. `known`: if true, `messages` is the maximum, otherwise the minimum. `seconds`:
+    for how long the site has lacked messages, None if unknown. `since`: when the origin stored the newest message that
+    the site has."""
 
     known: bool
     messages: int
@@ -99,7 +99,8 @@ class Loss:
 
 @dataclass(frozen=True)
 class ConsumerFloor:
-    """The ack floor of a consumer: at the origin (None when it does not answer), and in the checkpoint (None without one)."""
+    """The ack floor of a consumer: at the origin (None if the origin does not respond), and in the checkpoint (None if
+    there is none)."""
 
     name: str
     origin: Optional[int]
@@ -108,8 +109,8 @@ class ConsumerFloor:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """The state of one stream. `contact`: seconds since the site's last contact with the origin, None if not
-    reported. `drill_age`: seconds since the last successful drill, None without one."""
+    """The state of one stream. `contact`: seconds since the site's last contact with the origin, None if not reported.
+    `drill_age`: seconds since the last successful drill, None if there was none."""
 
     protected: Protected
     state: str
@@ -145,19 +146,20 @@ class Limits:
     drill: Optional[float] = None
 
 
-#: No limits.
+#: No limits are set.
 ANY = Limits()
 
 
 def copy_kind(config: Info, stream: str) -> str:
-    """Return the kind of copy of `stream` that this configuration defines: MIRROR, SOURCES, or empty."""
+    """Return the way in which this configuration copies `stream`: MIRROR, SOURCES, or an empty text if it does not."""
     if (config.get("mirror") or {}).get("name") == stream:
         return MIRROR
     return SOURCES if any(entry.get("name") == stream for entry in config.get("sources") or ()) else ""
 
 
 def upstream(info: Info, stream: str) -> Info:
-    """Return the site's report on the origin: lag, active (nanoseconds, -1 for never), error; empty without one."""
+    """Return the site's report on the origin: lag, active (nanoseconds, -1 for never), error; empty if it reports
+    nothing."""
     found = [info.get("mirror"), *(info.get("sources") or ())]
     return next((entry for entry in found if entry and entry.get("name") == stream), {})
 
@@ -179,8 +181,9 @@ def judge(
     fenced: bool = False,
     serving: bool = False,
 ) -> StreamStatus:
-    """Return the state of one stream. The site was read before the origin, so its real lag is not larger. `fenced`: an
-    interrupted failback left the promoted stream without its subjects. `serving`: the promoted stream accepts messages."""
+    """Return the state of one stream. The site was read before the origin, so the real lag is not larger than the
+    calculated one. `fenced`: an interrupted failback left the promoted stream without its subjects. `serving`: the
+    promoted stream accepts messages."""
     promoted = failover is not None and (failover.done or serving)
     state = PROMOTED if promoted else _state(protected, origin, site)
     contact = last_contact(site.info, protected.stream) if site.info else None
@@ -225,7 +228,8 @@ def _state(protected: Protected, origin: Reading, site: Reading) -> str:
 
 
 def _behind(origin: Reading, site: Reading) -> int:
-    """Return the maximum number of messages that the site lacks: counted sequences may have gaps."""
+    """Return the maximum number of messages that the site lacks; the true number may be smaller, because sequences may
+    have gaps."""
     return 0 if origin.oldest is None else max(0, origin.last_seq - (site.position or 0))
 
 
@@ -237,7 +241,7 @@ def _seconds_behind(origin: Reading) -> float:
 
 
 def _now(reading: Reading) -> Optional[float]:
-    """Return the time of the server that answered."""
+    """Return the time of the server that responded."""
     stamp = (reading.info or {}).get("ts")
     return parse_time(stamp).timestamp() if stamp else None
 
@@ -340,7 +344,7 @@ def serves_promoted(config: Mapping[str, Any], failover: Failover) -> bool:
 
 
 def _accepting(protected: Protected, origin: Reading, serving: bool) -> str:
-    """Return which side accepts messages, as part of a sentence. `serving`: whether the site does."""
+    """Return, as part of a sentence, which side accepts messages. `serving`: whether the site does."""
     if serves(protected, origin):
         return "both sides accept messages" if serving else "the origin accepts messages"
     if serving:
@@ -369,7 +373,8 @@ def _age(now: Optional[float], stamp: str) -> Optional[float]:
 
 
 def _in_future(age: Optional[float]) -> bool:
-    """Return whether a clock was ahead when something was recorded: no limit of its age would be exceeded for a long time."""
+    """Return whether a record is dated in the future because a clock was ahead: no limit of its age would be exceeded
+    for a long time."""
     return age is not None and age < -CLOCK_SKEW.total_seconds()
 
 
@@ -397,7 +402,7 @@ def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[Consumer
 
 
 def status_page(origin: str, site: str, rows: Sequence[StreamStatus]) -> Page:
-    """Return the status for people."""
+    """Return the status for operators."""
     columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint", "drill"]
     cells = [
         [

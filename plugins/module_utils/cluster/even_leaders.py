@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Leaders spread as evenly as their groups allow, by the fewest step-downs. Pure: no I/O.
+"""Leaders spread as evenly as their groups allow, with as few step-downs as possible. Pure: no I/O.
 
 The assignment is exact: it minimizes the sum of squared numbers of leaders per server, then the same sum per zone, then the
 number of changed leaders. That is a minimum-cost flow with convex costs (group → server → zone), and a flow is optimal when
@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: The write rate of the busiest server, in that of the average one, from which on leaders change for its sake alone.
+#: How many times the average write rate the busiest server must have before leaders change for its sake alone.
 TOLERATED_RATE = 1.1
 #: Minimum gain of exchanging two leaders: the decrease of the sum of squared rates, relative to the square of the
 #: average.
@@ -29,7 +29,8 @@ _SINK = ""
 
 @dataclass(frozen=True)
 class LedGroup:
-    """A group and the servers that may lead it, its leader among them. `rate`: bytes a second that are written to it."""
+    """A group and the servers that may lead it, including its leader. `rate`: bytes per second that are written to the
+    group."""
 
     leader: str
     able: frozenset[str]
@@ -50,7 +51,7 @@ def even_leaders(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[s
 
 
 def _components(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[list[int]]:
-    """Return the groups' indices in sets that share servers or one of several zones."""
+    """Return the groups' indices in sets: groups of a set share servers, or one of several zones."""
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -71,7 +72,7 @@ def _components(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[li
 
 
 class _Assignment:
-    """Leaders of groups that share servers, and the residual graph of the flow that they are."""
+    """Leaders of groups that share servers, and the residual graph of the corresponding flow."""
 
     def __init__(self, groups: Sequence[LedGroup], zones: Mapping[str, str]) -> None:
         self._groups = groups
@@ -82,22 +83,23 @@ class _Assignment:
         self._zone_count: Counter[str] = Counter()
         for name in self._names:
             self._zone_count[self._zones[name]] += self._count[name]
-        # A change of any number of leaders costs less than one step of the zones' sum, and that less than one of the servers'.
+        # Changing any number of leaders costs less than one step of the zones' sum, which costs less than one step of
+        # the servers' sum.
         self._zone_step = len(groups) + 1
         self._server_step = self._zone_step * (len(groups) ** 2 + 1)
-        #: (from, to) → cost in changed leaders → the groups that may go that way, in a fixed order.
+        #: (from, to) → cost in changed leaders → the groups that can move this way, in a fixed order.
         self._ways: dict[tuple[str, str], dict[int, dict[int, None]]] = {}
         for index in range(len(groups)):
             self._open(index)
 
     def even_numbers(self) -> None:
-        """Bring the numbers of leaders to their optimum."""
+        """Optimize the numbers of leaders."""
         while cycle := _negative_cycle(self._arcs()):
             self._cancel(cycle)
 
     def even_rates(self) -> None:
-        """Exchange leaders in pairs, which keeps the numbers, until no pair helps: all that cost no further step-down, and
-        others while a server has more than TOLERATED_RATE of the average."""
+        """Exchange leaders in pairs, which keeps the numbers, until no pair helps: all exchanges that cost no further
+        step-down, and others while a server has more than TOLERATED_RATE times the average."""
         rates = dict.fromkeys(self._names, 0.0)
         for group, leader in zip(self._groups, self.leaders):
             if leader in rates:
@@ -117,7 +119,7 @@ class _Assignment:
                 self._lead(second, source)
 
     def _best_exchange(self, rates: Mapping[str, float], dearest: int, least: float) -> tuple[int, int] | None:
-        """Return the two groups whose exchange helps the busiest server most, for at most `dearest` more step-downs."""
+        """Return the two groups whose exchange relieves the busiest server most, for at most `dearest` more step-downs."""
         for source in sorted(rates, key=lambda name: (-rates[name], name)):
             best: tuple[float, int, int] | None = None
             for target in rates:
@@ -134,7 +136,8 @@ class _Assignment:
         return None
 
     def _exchanges(self, source: str, target: str, difference: float, dearest: int) -> Iterable[tuple[int, int]]:
-        """Yield for each group of the source the group of the target with the rate difference closest to `difference`."""
+        """Yield, for each group of the source, the group of the target for which the difference of their rates is
+        closest to `difference`."""
         for back_cost, backs in self._ways.get((target, source), {}).items():
             ordered = sorted((self._groups[index].rate, index) for index in backs)
             if not ordered:
@@ -148,7 +151,7 @@ class _Assignment:
                         yield there, back
 
     def _arcs(self) -> dict[tuple[str, str], int]:
-        """Return the residual graph: the cost of one unit of flow for each arc. A slash marks zones."""
+        """Return the residual graph: the cost of one unit of flow for each arc. Names with a slash are zones."""
         arcs = {
             way: min(cost for cost, groups in costs.items() if groups)
             for way, costs in self._ways.items()
@@ -164,7 +167,7 @@ class _Assignment:
         return arcs
 
     def _cancel(self, cycle: Sequence[str]) -> None:
-        """Move leaders along the cycle, as many at once as certainly improve the result."""
+        """Move leaders along the cycle, as many at once as are certain to improve the result."""
         ways = [way for way in zip(cycle, [*cycle[1:], cycle[0]]) if way in self._ways]
         sources, targets = (Counter(end) for end in zip(*ways))
         losing, gaining = sources - targets, targets - sources
@@ -194,8 +197,8 @@ class _Assignment:
             groups[index] = None
 
     def _ways_of(self, index: int) -> Iterable[tuple[tuple[str, str], int, dict[int, None]]]:
-        """Yield the servers that may lead the group instead, the cost, and the groups that may change there at that
-        cost."""
+        """Yield the other servers that may lead the group, each with the cost and the groups that can change to it at
+        that cost."""
         group, leader = self._groups[index], self.leaders[index]
         if leader not in self._zones:
             return
@@ -206,7 +209,7 @@ class _Assignment:
 
 
 def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the nodes of a cycle with negative total cost, in their order; empty if there is none.
+    """Return the nodes of a cycle with negative total cost, in order; empty if there is none.
 
     Bellman-Ford labels from a source before all nodes; any cycle among the predecessors is a negative one.
     """
@@ -226,7 +229,7 @@ def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
 
 
 def _cycle_of(before: Mapping[str, str]) -> list[str]:
-    """Return a cycle of the predecessors, in the arcs' direction."""
+    """Return a cycle in the graph of predecessors, in the direction of the arcs."""
     seen: dict[str, str] = {}
     for start in before:
         node: str | None = start

@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Replicas moved one by one until the load of the servers is even, as far as the hard goals permit. Pure: no I/O.
 
-The optimum is a partition of sizes, which is NP-hard. Unless a limit of the run cut it short, every result satisfies this
-instead: there is no further move that the hard goals permit, that brings a server nearer to its share, and that is worth the
-tolerance. So two servers of equal share, at least one of them outside of the tolerance, differ by at most the tolerance plus the
-smallest replica that may move between them. If neither zones, tags nor room forbid a move, there always is such a replica;
-without a tolerance, the sum of squared loads is then at most n · (largest replica)² / 4 above the optimum, and for replicas of
-equal size it is the optimum, by the fewest moves.
+The optimum is a partition of sizes, which is NP-hard. So the result is not always the optimum, but unless a limit of
+the run ended it early, no further move remains that the hard goals permit, that brings a server nearer to its share,
+and whose gain exceeds the tolerance. So if two servers have equal shares and at least one is outside the tolerance,
+they differ by at most the tolerance plus the smallest replica that may move between them. If neither zones, tags nor
+room forbid a move, such a replica always exists; without a tolerance, the sum of squared loads is then at most n ·
+(largest replica)² / 4 above the optimum, and for replicas of equal size it is the optimum, reached with the fewest
+moves.
 
-Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica that
-makes neither cross its share, if there is one. All bytes moved this way have to move for the same result anyway.
+Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica
+that makes neither cross its share, if there is one. Any other plan with the same result has to move these bytes, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import le
 
-#: The soft goals in their order: a later one may not take a server out of the tolerance of an earlier one.
+#: The soft goals in order: a later goal may not take a server out of the tolerance of an earlier one.
 BYTES, WRITE_BYTES, HA_ASSETS = range(3)
 GOALS = (BYTES, WRITE_BYTES, HA_ASSETS)
 
@@ -33,7 +34,7 @@ _LEAST_GAIN = 1e-9
 class Host:
     """A server that carries replicas. `share`: its part of the bytes relative to the others', more than 0. `room`: free
     bytes by storage. `asset_room`: the number of replicated assets that still fit. `connections`: of clients; among
-    equal servers the one with the fewest takes a replica. `receives`: whether it may take replicas."""
+    equal servers, the one with the fewest connections takes a replica. `receives`: whether it may take replicas."""
 
     name: str
     zone: str = ""
@@ -47,9 +48,10 @@ class Host:
 @dataclass(frozen=True)
 class PlacedGroup:
     """A group and the places of its replicas. `weights`: a replica's load on its server, for each of GOALS. `able`:
-    servers that may hold a replica. `unique`: server → tag that no two of the replicas may share. `need`: free bytes of
-    `storage` that a replica requires. `size`: bytes that a move copies. `tagged`: the servers of `able` that a request
-    can select; any other only if it is the only choice. A group that is not `movable` counts but stays."""
+    servers that may have a replica. `unique`: server → tag; no two of the replicas may share a tag. `need`: free bytes
+    of `storage` that a replica requires. `size`: bytes that a move copies. `tagged`: the servers of `able` that a
+    request can select; any other server can take a replica only if it is the only choice. A group that is not `movable`
+    counts towards the load but stays."""
 
     members: frozenset[str]
     weights: tuple[float, float, float]
@@ -64,7 +66,8 @@ class PlacedGroup:
 
 @dataclass(frozen=True)
 class Limits:
-    """`tolerance`: how far from its share a server may be, as part of it. `moves`, `size`: most moves and bytes; None for any."""
+    """`tolerance`: how far from its share a server may be, as a fraction of the share. `moves`, `size`: maximum number
+    of moves and bytes; None for no limit."""
 
     tolerance: float = 0.0
     moves: int | None = None
@@ -73,7 +76,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Step:
-    """A move: index of the group, source, target, and goal."""
+    """A move: the index of the group, the source, the target, and the goal."""
 
     group: int
     source: str
@@ -107,17 +110,17 @@ class _Placement:
         whole = sum(host.share for host in hosts)
         shares = {host.name: host.share / whole for host in hosts}
         even = dict.fromkeys(self._hosts, 1 / max(1, len(hosts)))
-        #: goal → server → its part of the load, and the load that this is.
+        #: goal → server → its fraction of the load, and the load that this fraction is.
         self._part = [shares, even, even]
         self._fair = [
             {name: sum(self._load[goal].values()) * self._part[goal][name] for name in self._hosts} for goal in GOALS
         ]
-        #: server → (weight, index) of the movable groups that it holds, ascending; of the goal under way.
+        #: server → (weight, index) of the movable groups on it, in ascending order, for the goal being pursued.
         self._held: dict[str, list[tuple[float, int]]] = {}
         #: source → target → the movable groups that tags, zones and the other replicas permit there; computed on
         #: demand.
         self._ways: dict[str, dict[str, list[tuple[float, int]]]] = {}
-        #: Pairs (source, target) without a useful move at present.
+        #: Pairs (source, target) that currently have no useful move.
         self._tried: set[tuple[str, str]] = set()
 
     def steps(self) -> Iterator[Step]:
@@ -138,7 +141,8 @@ class _Placement:
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def _next(self, goal: int) -> Step | None:
-        """Return the move from the server most above its share to the one most below, of those between which one helps."""
+        """Return the move from the server most above its share to the one most below, among the pairs of servers for
+        which a move helps."""
         load, part, fair = self._load[goal], self._part[goal], self._fair[goal]
         average = sum(load.values()) / max(1, len(load))
         if not average:
@@ -184,14 +188,15 @@ class _Placement:
         return index if gain > least else None
 
     def _way(self, source: str, target: str) -> list[tuple[float, int]]:
-        """Return the groups that may go from the source to the target, ascending."""
+        """Return the groups that may go from the source to the target, in ascending order."""
         ways = self._ways[source]
         if target not in ways:
             ways[target] = [item for item in self._held[source] if self._may(item[1], source, target)]
         return ways[target]
 
     def _most(self, goal: int, source: str, target: str) -> float:
-        """Return the weight from which on a move no longer lowers the sum of squared loads, each by its server's share."""
+        """Return the weight above which a move no longer lowers the sum of squared loads, each relative to its server's
+        share."""
         load, part, size = self._load[goal], self._part[goal], len(self._hosts)
         here, there = 1 / (part[source] * size), 1 / (part[target] * size)
         return 2 * (load[source] * here - load[target] * there) / (here + there)
@@ -205,8 +210,8 @@ class _Placement:
     # --- the goals that a move must keep ------------------------------------------------------------------------------
 
     def _fits(self, index: int, most: Sequence[float], source: str, target: str) -> bool:
-        """Return whether room and the goals before this one let the replica go, and nothing limits this run. `most`: the weights
-        that these goals let go."""
+        """Return whether the replica may move, considering the free room, the goals before this one, and the limits of
+        this run. `most`: the maximum weights that these goals let move."""
         group = self._groups[index]
         return (
             all(map(le, group.weights, most))
@@ -217,7 +222,7 @@ class _Placement:
         )
 
     def _may(self, index: int, source: str, target: str) -> bool:
-        """Return whether tags, zones and the other replicas permit the replica on the target."""
+        """Return whether tags, zones and the other replicas permit moving the replica to the target."""
         group, members = self._groups[index], self._members[index]
         if target in members or target not in group.able:
             return False
@@ -231,7 +236,7 @@ class _Placement:
         return group.unique[target] not in [group.unique.get(name) for name in members if name != source]
 
     def _can_be_asked(self, index: int, source: str, target: str) -> bool:
-        """Return whether the meta leader, which chooses by tags alone, can only choose the target."""
+        """Return whether the target is the only server that the meta leader, which chooses by tags alone, can choose."""
         group, members = self._groups[index], self._members[index]
         if target in group.tagged:
             return True
@@ -241,7 +246,7 @@ class _Placement:
         )
 
     def _most_kept(self, goal: int, source: str, target: str) -> float:
-        """Return the maximum weight whose move keeps both servers within the tolerance of this goal or brings them
+        """Return the maximum weight of a move that keeps both servers within the tolerance of this goal or brings them
         nearer to it."""
         load, fair, tolerance = self._load[goal], self._fair[goal], self._limits.tolerance
         within = min(load[source] - fair[source] * (1 - tolerance), fair[target] * (1 + tolerance) - load[target])
@@ -276,20 +281,20 @@ class _Placement:
 
 
 def _remove(items: list[tuple[float, int]], item: tuple[float, int]) -> None:
-    """Remove the item from the sorted list, if it is there."""
+    """Remove the item from the sorted list, if present."""
     position = bisect_left(items, item)
     if position < len(items) and items[position] == item:
         del items[position]
 
 
 def _down(items: Sequence[tuple[float, int]], end: int) -> Iterator[tuple[float, int]]:
-    """Yield the items before the index, the largest first."""
+    """Yield the items before the index, largest first."""
     for position in range(end - 1, -1, -1):
         yield items[position]
 
 
 def _up(items: Sequence[tuple[float, int]], start: int, limit: float) -> Iterator[tuple[float, int]]:
-    """Yield the items from the index on that weigh less than the limit, the smallest first."""
+    """Yield the items from the index on that weigh less than the limit, smallest first."""
     for position in range(start, len(items)):
         if items[position][0] >= limit:
             return

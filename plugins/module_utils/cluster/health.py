@@ -34,9 +34,9 @@ MAX_META_PENDING = 100
 
 #: Seconds after its start in which a server may still be creating assets that the meta group's log assigns to it.
 SETTLED_AFTER = 30.0
-#: HEALTHZ errors for a replica that is catching up (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9 gives
-#: no reason. HEALTHZ also reports these errors for a restored stream, in versions with that defect, and for a stream
-#: whose goroutine has ended.
+#: HEALTHZ errors for a replica that is catching up (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9
+#: reports no reason. HEALTHZ also reports these errors for a restored stream (in versions with that defect) and for a
+#: stream whose goroutine has ended.
 _NOT_MONITORED = "monitor goroutine not running"
 _PASSING_FAULTS = frozenset({"stream catching up", "group node unhealthy", "stream missing", "is not current"})
 
@@ -52,9 +52,10 @@ class Limits:
     def in_step(self, peer: Peer) -> bool:
         """Return whether the replica counts as in step.
 
-        Under load a healthy replica is always a few entries behind and therefore reported as not current (raft.go Peers
-        compares with the leader's applied index); a bounded lag with recent contact is in step. A leader without any
-        contact to a replica since its election reports it as active 0 s ago, and not current.
+        Under load, a healthy replica is always a few entries behind and therefore reported as not current (raft.go
+        Peers compares with the leader's applied index), so a replica with a bounded lag and recent contact counts as in
+        step. If a leader has had no contact with a replica since its election, it reports the replica as active 0 s
+        ago, and not current.
         """
         if peer.offline or peer.active > self.max_active or peer.lag > self.max_lag:
             return False
@@ -63,8 +64,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Expectations:
-    """The expected cluster. `servers`, `jetstream_servers`: names, None for all that answer. `cluster`: evaluate
-    only the servers and assets of this cluster. `clusters`: the cluster of each server, by its name. `assets`:
+    """The expected cluster. `servers`, `jetstream_servers`: their names, None for all servers that respond. `cluster`:
+    evaluate only the servers and assets of this cluster. `clusters`: the cluster of each server, by its name. `assets`:
     whether all streams and consumers of the servers were read."""
 
     servers: frozenset[str] | None = None
@@ -77,7 +78,8 @@ class Expectations:
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """Rules for a stop. `r1`: fail or accept that assets with a single replica are unavailable for the time."""
+    """The rules for a stop. `r1`: whether it is an error or accepted that assets with a single replica become
+    unavailable during the stop."""
 
     r1: str = "accept"
     limits: Limits = Limits()
@@ -105,22 +107,22 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
 def group_problems(
     group: RaftGroup, answered: frozenset[str] | None = None, limits: Limits = Limits()
 ) -> list[Problem]:
-    """Return the problems of one group. `answered`: the servers that answered; None trusts the leader's report on
+    """Return the problems of one group. `answered`: the servers that answered; None to trust the leader's report on
     them."""
     return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
 
 
 def members_in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) -> frozenset[str]:
-    """Return the reliable members: the leaders, and members that answered and that the only leader reports in step."""
+    """Return the reliable members: the leaders, and members that responded and that the only leader reports as in step."""
     return frozenset(group.leaders) | (answered & {peer.name for peer in group.peers if limits.in_step(peer)})
 
 
 def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
     """Return every group that would lose its quorum if these servers stopped now.
 
-    A replica counts if its leader sees it in step, it answered, and its server reports no fault of it: for some
-    seconds after a crash the leader still counts it. A group with an unknown state is also a reason. Groups without
-    a member on these servers are not evaluated."""
+    A replica counts if its leader reports it as in step, its server responded, and that server reports no fault of it:
+    for some seconds after a crash, the leader still counts the replica. A group with an unknown state is also a reason.
+    Groups without a member on these servers are not evaluated."""
     stopping = frozenset(server_names)
     problems = [
         _error(
@@ -142,10 +144,11 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
 
 
 def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
-    """Return for each server that answered whether it could stop now without a group losing its quorum, by
+    """Return, for each server that responded, whether it could stop now without a group losing its quorum, according to
     `stop_problems`.
 
-    Each is evaluated only with the streams that have a member there, so all together read each replica once."""
+    Each server is evaluated only with the streams that have a member on it, so evaluating all servers reads each
+    replica once."""
     there: dict[str, list[Stream]] = {}
     for stream in cluster.streams:
         for name in {name for group in stream.groups for name in group.members}:
@@ -160,8 +163,9 @@ def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
 
 
 def entries_behind(cluster: Cluster) -> tuple[int, int]:
-    """Return how many Raft entries the replicas on servers that answer are behind their leaders, all together, and about how many
-    bytes that are: an entry of a stream is a message of its mean size, and nothing is larger than the stream."""
+    """Return by how many Raft entries in total the replicas on responding servers are behind their leaders, and roughly
+    how many bytes these entries have: an entry of a stream is counted as a message of its mean size, and a replica's
+    backlog as no larger than the stream."""
     entries = sum(peer.lag for group in cluster.groups() for peer in group.peers if peer.name in cluster.names)
     size = sum(
         min(peer.lag * stream.size // stream.messages, stream.size)
@@ -173,9 +177,9 @@ def entries_behind(cluster: Cluster) -> tuple[int, int]:
 
 
 def lasting_asset_faults(cluster: Cluster) -> list[str]:
-    """Return the streams and consumers ("consumer APP/ORDERS/worker") with their own fault that a server's restart
-    neither causes nor fixes: faults that a server reports for long without catching up, and assets that need a newer
-    version than a member runs."""
+    """Return the streams and consumers ("consumer APP/ORDERS/worker") that have a fault which a server's restart
+    neither causes nor fixes: faults that a server has reported for long without catching up, and assets that need a
+    newer version than a member runs."""
     settled = {server.name for server in cluster.servers if server.uptime >= SETTLED_AFTER}
     faults = {
         subject
@@ -186,7 +190,7 @@ def lasting_asset_faults(cluster: Cluster) -> list[str]:
 
 
 def duplicate_problems(cluster: Cluster) -> list[Problem]:
-    """Return each name that several servers have, with these servers, the last started one first."""
+    """Return each name that several servers share, with these servers, the last started one first."""
     by_name: dict[str, list[Server]] = {}
     for server in sorted(cluster.servers, key=lambda server: (server.uptime, server.id)):
         by_name.setdefault(server.name, []).append(server)
@@ -201,9 +205,9 @@ def duplicate_problems(cluster: Cluster) -> list[Problem]:
 
 
 def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tuple[list[Problem], list[Problem]]:
-    """Return (remaining, tolerated). A problem is tolerated if its code is, if all its faulty servers are, or if it
-    is the state of a tolerated stream or consumer ("stream APP/ORDERS"). Only its code excuses a stop that would
-    break a group."""
+    """Return (remaining, tolerated). A problem is tolerated if its code is tolerated, if all its faulty servers are, or
+    if it is the state of a tolerated stream or consumer ("stream APP/ORDERS"). A stop that would break a group is
+    tolerated only by its code."""
     accepted = frozenset(tolerate)
     remaining: list[Problem] = []
     tolerated: list[Problem] = []
@@ -219,7 +223,7 @@ def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tup
 
 def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
     """Return the groups that have elected a leader since an earlier sample and were therefore leaderless for some time.
-    From 2.12 on leaders report when they were elected, so groups that elected the same server again are included."""
+    From 2.12 on, leaders report the time of their election, so groups that re-elected the same server are included."""
     led = {group.subject: group for group in _all_groups(before)}
     found = []
     for group in _all_groups(after):
@@ -240,8 +244,8 @@ def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
 
 
 def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list[Problem]:
-    """Return the replicas that lack messages which their leader had some seconds ago, although the leader calls them
-    in step, and that have received none since. 2.10 continues like that after a failed write."""
+    """Return the replicas that lack messages which their leader had some seconds ago and that have received none since,
+    although the leader reports them as in step. Servers of 2.10 continue like this after a failed write."""
     return [
         _error("stream_replica_differs", late.group.subject, message, name, progress=[late.stored[name]])
         for early, late in _in_both(before, after)
@@ -250,8 +254,8 @@ def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list
 
 
 def different_replicas(early: Stream, late: Stream, limits: Limits) -> list[tuple[str, str]]:
-    """Return the servers whose replica of a stream lacks messages in two samples some seconds apart, without
-    progress, although its leader calls it in step, with the reason."""
+    """Return, with the reason, the servers whose replica of a stream lacks messages in two samples some seconds apart,
+    without progress, although its leader reports it as in step."""
     group, leader = late.group, late.group.leader
     if leader is None or early.group.leader != leader or leader not in early.stored or leader not in late.stored:
         return []
@@ -316,9 +320,10 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
 
 
 def _gateway_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
-    """Each server keeps an outbound gateway connection to each other cluster with an answering server (docs:
-    gateways); it only lists existing ones (events.go sendStatsz). Servers behind leafnodes also answer and have
-    none: only the expected servers are evaluated, and without an expectation those that have a gateway connection."""
+    """Yield the gateway problems. Each server keeps an outbound gateway connection to every other cluster that has a
+    responding server (docs: gateways), but lists only existing connections (events.go sendStatsz). Servers behind
+    leafnodes also respond and have no gateways, so only the expected servers are evaluated or, if none are specified,
+    those that have a gateway connection."""
     linked = [
         server
         for server in everything.servers
@@ -444,7 +449,7 @@ def _silence(server: Server, endpoint: str) -> str:
 
 
 def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
-    """Return stream or consumer → server → the fault of its replica in that server's HEALTHZ, without known defects."""
+    """Return stream or consumer → server → the fault of its replica in that server's HEALTHZ, except known defects."""
     faults: dict[str, dict[str, str]] = {}
     for server in cluster.servers:
         for error in server.health.asset_errors if server.health else ():
@@ -454,13 +459,13 @@ def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 
 def _only_restored(server: Server, error: AssetError) -> bool:
-    """Return whether a server reports this error for every restored stream; its leader's view of the group still
-    counts."""
+    """Return whether this is the error that a server reports for every restored stream; its leader's report on the
+    group still counts."""
     return error.reason == _NOT_MONITORED and RESTORED_UNHEALTHY.affects(server.version)
 
 
 def _restored_streams(mine: Cluster) -> Iterable[Problem]:
-    """Yield the streams whose only fault is explained by the defect."""
+    """Yield the streams whose only fault is explained by that defect."""
     for server in mine.servers:
         for error in server.health.asset_errors if server.health else ():
             if _only_restored(server, error):
@@ -472,8 +477,9 @@ def _restored_streams(mine: Cluster) -> Iterable[Problem]:
 
 
 def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
-    """Yield the streams and consumers with a member whose version lacks their API level (ADR-44): before 2.11.9 it
-    serves them without the unsupported parts, such as the values of counters; later versions put them offline."""
+    """Yield the streams and consumers with a member whose version lacks their API level (ADR-44): a server before
+    2.11.9 serves them without the unsupported parts, such as the values of counters; later versions put them offline.
+    """
     levels = {server.name: (server.summary.api_level, server.version) for server in mine.servers if server.summary}
     assets: list[Stream | Consumer] = []
     for stream in mine.streams:
@@ -488,12 +494,12 @@ def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
 
 
 def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[Problem]:
-    """Yield the faults that servers report for single streams and consumers.
+    """Yield the faults that servers report for individual streams and consumers.
 
-    HEALTHZ compares the server's assignments in the meta group's log with its assets. A consumer that is in the log
-    and on no server (nats-server#8123) makes it fail on every member forever, although none of them lacks data: that
-    is the asset's fault. A stop cannot harm it, so it is a warning once every server has had time to create its
-    assignments."""
+    HEALTHZ compares the server's assignments in the meta group's log with its assets. A consumer that is in the log but
+    on no server (nats-server#8123) makes HEALTHZ fail on every member forever, although no member lacks data: the fault
+    is the consumer's. A stop cannot harm such a consumer, so the problem is a warning once every server has had time to
+    create its assignments."""
     servers = {server.name: server for server in mine.servers}
     held = {group.subject for group in everything.groups()}
     for subject, reports in sorted(_reported_faults(mine).items()):
@@ -596,9 +602,8 @@ def _label(group: RaftGroup) -> str:
 
 
 def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, tuple[str, int]]:
-    """Return the reason why the replica is not in step, in words and as progress: the kind of reason, and the
-    remaining entries. Only entries of a replica that answers are progress: those of an absent one grow with new
-    messages."""
+    """Return why the replica is not in step, as text and as progress: the kind of reason, and the remaining entries.
+    Entries count as progress only if the replica responds: those of an absent replica grow with new messages."""
     if peer.offline:
         return "is offline", ("offline", 0)
     if peer.active > limits.max_active:
@@ -615,5 +620,5 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _members(group: RaftGroup) -> str:
-    """Return the group's members; a member with only a known id is shown as an unknown server."""
+    """Return the group's members; a member with only a known ID is shown as an unknown server."""
     return _names(f"an unknown server (id {name})" if name in group.nameless else name for name in group.members)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a server that runs is not part of its cluster, from its VARZ and that of a member. Pure."""
+"""Why a running server is not part of its cluster, from its VARZ and that of a member. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 
-#: Settings that both ends of a route must share (route.go processRouteConnect), and their configuration keys.
+#: Settings that must be equal at both ends of a route (route.go processRouteConnect), and their configuration keys.
 _ALIKE = (
     ("name", "cluster.name"),
     ("pool_size", "cluster.pool_size"),
@@ -20,8 +20,8 @@ _ALIKE = (
 
 
 def isolation_reason(own: Mapping[str, Any], other: Mapping[str, Any], routes: Sequence[str]) -> str:
-    """Return why a server with the VARZ `own` has no routes to the one with the VARZ `other`. `routes`: the servers to
-    which it has routes."""
+    """Return why the server with the VARZ `own` has no routes to the server with the VARZ `other`. `routes`: the
+    servers to which it has routes."""
     mine, theirs = own.get("cluster") or {}, other.get("cluster") or {}
     name = other.get("server_name", "the others")
     for key, option in _ALIKE:

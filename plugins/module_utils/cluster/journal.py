@@ -14,7 +14,7 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 
-#: The version of the journal's schema that this module reads.
+#: The version of the journal's schema that this module supports.
 VERSION = 1
 _DONE, _FAILED = "run_done", "run_failed"
 
@@ -22,7 +22,7 @@ _DONE, _FAILED = "run_done", "run_failed"
 @dataclass(frozen=True)
 class Run:
     """A run of an operation. Times are seconds since 1970. `batch`: the number of the batch that began last, 0 before
-    the first; `batches`: the number of all batches. `took`: the seconds of each batch that is done."""
+    the first; `batches`: the number of all batches. `took`: the duration in seconds of each completed batch."""
 
     name: str
     started: float
@@ -35,11 +35,11 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Return whether the run has not ended. A killed run has not ended either: its last event is old."""
+        """Return whether the run has not ended. A killed run counts as not ended; its last event is old."""
         return self.state == "running"
 
     def seconds_left(self, now: float) -> Optional[float]:
-        """Return the estimated remaining seconds, from the average duration of a batch; None before the first is
+        """Return the estimated remaining seconds, from the average duration of a batch; None until the first batch is
         done."""
         if not self.running or not self.took:
             return None
@@ -49,15 +49,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Journal:
-    """`runs`: the last one of each cluster. `marks`: server → mark, of those that entered maintenance and have not left it."""
+    """`runs`: the last run of each cluster. `marks`: server → mark, for the servers that entered maintenance and have
+    not left it."""
 
     runs: Mapping[str, Run] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
 
 
 def read_journal(lines: Iterable[str]) -> Journal:
-    """Return the state after these lines, the oldest first. Lines outside the schema are skipped, because a crash may
-    cut one off."""
+    """Return the state after these lines, oldest first. Lines that do not match the schema are skipped, because a crash
+    may truncate a line."""
     runs: dict[str, Run] = {}
     marks: dict[str, Mark] = {}
     for line in lines:
@@ -79,7 +80,7 @@ def read_journal(lines: Iterable[str]) -> Journal:
 
 @dataclass(frozen=True)
 class Window:
-    """A time of planned outage of servers, in seconds since 1970, with the reason for people."""
+    """A period of planned outage of servers, in seconds since 1970, with the reason for operators."""
 
     servers: tuple[str, ...]
     begin: float
@@ -88,10 +89,10 @@ class Window:
 
 
 def windows(lines: Iterable[str]) -> tuple[Window, ...]:
-    """Return when servers were restarted in batches or in maintenance, from these lines, the oldest first.
+    """Return when servers were in maintenance or restarted in batches, from these lines, oldest first.
 
-    Maintenance ends at the announced time at the latest, so a forgotten server is reported. The batch of a run that was
-    killed ends with its last event.
+    Maintenance ends at the announced time at the latest, so a forgotten server is reported. The batch of a killed run
+    ends with the run's last event.
     """
     found: list[Window] = []
     kept: dict[str, Window] = {}
@@ -138,7 +139,7 @@ def _event(line: str) -> Optional[dict[str, Any]]:
 
 
 def _after(run: Run, event: Mapping[str, Any]) -> Run:
-    """Return the run after one of its events. Moves of replicas have no event for the beginning of a batch."""
+    """Return the run after one of its events. For moves of replicas, no event marks the beginning of a batch."""
     time, kind = event["time"], event["event"]
     run = replace(run, last=time, batch=event.get("batch", run.batch), batches=event.get("of", run.batches))
     if kind == "batch_started":

@@ -19,8 +19,8 @@ def known_servers(cluster: Cluster) -> frozenset[str]:
 
 
 def unknown_servers(names: Iterable[str], known: Iterable[str]) -> str:
-    """Return an error for names outside the cluster, empty without any. A mistyped name would pass for a finished
-    removal."""
+    """Return an error for names that are not in the cluster, or an empty text. A mistyped name would be mistaken for a
+    completed removal."""
     there = sorted(known)
     unknown = sorted({repr(name) for name in names if name not in there})
     if not unknown:

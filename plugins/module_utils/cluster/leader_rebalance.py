@@ -22,10 +22,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
-#: The kinds of groups, each spread for itself, and how a plan names them.
+#: The kinds of groups, each spread separately, and their names in a plan.
 STREAMS, CONSUMERS = "streams", "consumers"
 
-#: Maximum number of reasons for leaving groups unchanged in a plan for people.
+#: Maximum number of reasons for unchanged groups in a plan for operators.
 _MOST_REASONS = 5
 
 _ANY_OTHER = LeaderConstraints(force=True)
@@ -59,8 +59,8 @@ class ServerLeads:
 
 @dataclass(frozen=True)
 class LeaderPlan:
-    """The moves in their order; each move makes the leaders more even. Each server's leaders before and after, and
-    the reasons why groups with other members stay: reason → subjects."""
+    """The moves in their order; each move makes the leaders more even. The plan also contains each server's leaders
+    before and after, and the reasons why groups with other members stay: reason → subjects."""
 
     moves: tuple[LeaderMove, ...]
     before: dict[str, ServerLeads]
@@ -79,9 +79,9 @@ def plan_leaders(
 ) -> LeaderPlan:
     """Return at most `most` moves (0 for any number) between the servers of the cluster with this name.
 
-    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: accounts whose
-    leaders can be requested to step down. Groups without a leader or without another member in step stay; so do
-    servers that are being drained.
+    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: accounts whose leaders
+    can be requested to step down. Groups without a leader or without another member in step stay unchanged, and servers
+    that are being drained are left out.
     """
     zone_of = {server.name: zones.get(server.name, "") for server in carriers(cluster, name)}
     servers = {server.name: server for server in cluster.servers}
@@ -117,7 +117,7 @@ def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[
 
 
 def leader_page(plan: LeaderPlan) -> Page:
-    """Return the plan for people: the leaders on each server before and after, and the groups that stay."""
+    """Return the plan for operators: the leaders on each server before and after, and the groups that stay."""
     if plan.moves:
         kinds = Counter(_kind(move) for move in plan.moves)
         counts = " and ".join(f"{kinds[kind]} {kind}" for kind in (STREAMS, CONSUMERS) if kinds[kind])
@@ -146,7 +146,7 @@ def _figures(leads: ServerLeads) -> str:
 
 @dataclass(frozen=True)
 class _Item:
-    """A led group of a stream, or of its consumer of this name."""
+    """A group with a leader: that of a stream, or that of the stream's consumer with this name."""
 
     stream: Stream
     consumer: str | None
@@ -171,8 +171,8 @@ def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str
 def _with_able(
     item: _Item, servers: Mapping[str, Server], accounts: Collection[str], left: dict[str, list[str]]
 ) -> _Item:
-    """Return the group with the members that may lead it; `left` gets the reason if it has other members but none of
-    them may."""
+    """Return the group with the members that may lead it; if it has other members but none of them may lead, the reason
+    is added to `left`."""
     plan = plan_group(item.group, _ANY_OTHER, servers)
     reason = ""
     if plan.action == REFUSED:
@@ -207,7 +207,7 @@ def _leads(led: Iterable[tuple[str, str, float]], servers: Iterable[str]) -> dic
 def _changed(
     before: Mapping[str, ServerLeads], changes: Iterable[tuple[str, str, float, int]]
 ) -> dict[str, ServerLeads]:
-    """Return the leaders of each server after changes of kind, server, rate and number."""
+    """Return the leaders of each server after changes given as kind, server, rate and number."""
     figures = {
         name: {STREAMS: leads.streams, CONSUMERS: leads.consumers, "": leads.rate} for name, leads in before.items()
     }
@@ -222,8 +222,8 @@ def _changed(
 
 
 def _in_order(moves: Sequence[LeaderMove], count: Counter[str]) -> list[LeaderMove]:
-    """Return the moves in an order that always relieves the server with the most leaders relative to the receiving
-    one."""
+    """Return the moves in an order in which each move relieves the server with the most leaders relative to the
+    receiving server."""
     ways: dict[tuple[str, str], list[LeaderMove]] = {}
     for move in reversed(moves):
         ways.setdefault((move.source, move.target), []).append(move)

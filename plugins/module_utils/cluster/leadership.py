@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who should lead a Raft group, and who can.
+"""The servers that should, and those that can, lead a Raft group.
 
-Pure judgement over a RaftGroup, as `health` is; no I/O.
+Pure functions of a RaftGroup, as in `health`; no I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: A leader hands over only to a member with contact within three heartbeats of a second (raft.go StepDown).
+#: A leader hands over only to a member with which it had contact within three heartbeats of one second (raft.go
+#: StepDown).
 HANDOVER = Limits(max_active=3.0)
 
 #: From this version a step-down request may name the next leader (jetstream_api.go).
@@ -34,8 +35,8 @@ FITS, SINGLE, REFUSED, STEP_DOWN = "fits", "single", "refused", "step_down"
 
 @dataclass(frozen=True)
 class LeaderConstraints:
-    """Which servers may lead. Names are exact; tags are compared in lower case, as in the servers, and all must match.
-    `avoid`: servers to choose only if there is no other. `force`: the present leader must change."""
+    """Which servers may lead. Names are exact; tags are compared in lower case, as servers do, and all must match.
+    `avoid`: servers to choose only if there is no other. `force`: the current leader must change."""
 
     preferred: str | None = None
     away_from: frozenset[str] = frozenset()
@@ -51,7 +52,7 @@ class LeaderConstraints:
         return replace(self, away_from=self.away_from | {leader}, force=False)
 
     def misfit(self, name: str, servers: Mapping[str, Server]) -> str | None:
-        """Return why this server may not lead, None when it may. `servers`: those that answered, by name."""
+        """Return why this server may not lead, or None if it may. `servers`: the servers that responded, by name."""
         if name in self.away_from:
             return "is excluded"
         if self.preferred not in (None, name):
@@ -70,8 +71,8 @@ class LeaderConstraints:
 @dataclass(frozen=True)
 class Plan:
     """The plan for one group. `before`: its leader at planning time. `candidates`: the members that may and can lead
-    next. `target`: the requested successor, None if the server decides. `reason`: why it is refused or skipped;
-    `transient`: whether that may change within moments."""
+    next. `target`: the requested successor, None if the server chooses. `reason`: why the step-down is refused or
+    skipped; `transient`: whether this may change within moments."""
 
     action: str
     constraints: LeaderConstraints
@@ -87,7 +88,7 @@ class Plan:
 
     @property
     def expected(self) -> str | None:
-        """Return the next leader, None if the server chooses it."""
+        """Return the next leader, or None if the server chooses it."""
         if self.action != STEP_DOWN:
             return self.before
         return self.target or (self.candidates[0] if len(self.candidates) == 1 else None)
@@ -96,7 +97,7 @@ class Plan:
 def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], members: Iterable[str]) -> list[str]:
     """Return a sentence for each name, cluster and tag of the constraints that matches nothing.
 
-    `members`: names of servers that did not answer, but that are members of some group.
+    `members`: names of servers that did not respond but are members of some group.
     """
     there = list(servers)
     names = {server.name for server in there} | set(members)
@@ -118,10 +119,10 @@ def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], mem
 
 
 def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
-    """Return the plan for making a suitable server lead. `servers`: those that answered, by name.
+    """Return the plan for making a suitable server lead. `servers`: the servers that responded, by name.
 
-    A group whose leader is unknown is refused. So is one without a member that may and can lead: a step-down would
-    leave it leaderless or with an unsuitable leader. A member that did not answer cannot lead, although the leader
+    A group whose leader is unknown is refused. So is a group without a member that may and can lead: a step-down would
+    leave it leaderless or with an unsuitable leader. A member that did not respond cannot lead, although the leader
     still counts it as available for some seconds after a crash.
     """
     leader = group.leader
@@ -155,13 +156,14 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
 
 
 def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
-    """Return the names of the servers that, as a leader, transfer leadership to the server a request names (2.11)."""
+    """Return the names of the servers that, as leaders, can transfer leadership to a server named in the request
+    (2.11)."""
     return frozenset(server.name for server in servers if reported_version(server.version) >= PREFERRED_SINCE)
 
 
 def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leaders: Iterable[str | None]) -> list[Plan]:
-    """Return the plans, with a target if the leader is one of `supporting`. To spread the leaders, each target is the
-    candidate that leads the fewest groups, preferably one outside `avoid`. `leaders`: the leaders of all known
+    """Return the plans, with a target if the leader is one of `supporting`. To spread the leadership, each target is
+    the candidate that leads the fewest groups, preferably one outside `avoid`. `leaders`: the leaders of all known
     groups."""
     leading = Counter(leaders)
     result = []
@@ -177,7 +179,7 @@ def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leade
 
 
 def leader_by_majority(meta: MetaGroup) -> RaftGroup:
-    """Return the meta group; its leader is dropped unless a majority of the members name it."""
+    """Return the meta group, without its leader unless a majority of the members report the same one."""
     group = meta.group
     if group.leader is None:
         return group

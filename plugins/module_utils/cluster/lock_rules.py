@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-#: The owner of a lock, see `host.controller`. Locks written by other programs may have any text.
+#: The owner of a lock, see `host.controller`. Locks written by other programs may contain any text.
 Owner = Union[Mapping[str, Any], str]
 #: The content of a lock file: owner, purpose, since and expires (epoch seconds of the host); None if the lock is free.
 Holder = Optional[Mapping[str, Any]]
@@ -22,8 +22,9 @@ Holder = Optional[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LockRequest:
-    """A request to the lock of one host. `release`: release the lock instead of acquiring it. `break_foreign`: even if
-    another owner holds it. `take_over_from`: an owner whose process has ended, so its lock is free."""
+    """A request to the lock of one host. `release`: release the lock instead of acquiring it. `break_foreign`: proceed
+    even if a different owner holds the lock. `take_over_from`: an owner whose process has ended, so its lock is free.
+    """
 
     owner: Owner
     purpose: str = ""
@@ -35,7 +36,7 @@ class LockRequest:
 
 @dataclass(frozen=True)
 class LockDecision:
-    """Whether the cluster is locked, the hosts on which it is, and why the operation is refused (empty when it is not)."""
+    """Whether the cluster is locked, the hosts that are locked, and why the operation is refused (empty if it is not)."""
 
     acquired: bool
     hosts: tuple[str, ...]
@@ -43,7 +44,8 @@ class LockDecision:
 
 
 def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
-    """Return the holder of a host's lock after the request. `held`: the holder before it, `now`: the host's clock."""
+    """Return the holder of a host's lock after the request. `held`: the holder before the request, `now`: the time of
+    the host's clock."""
     foreign = held is not None and held["owner"] != request.owner
     if foreign and not request.break_foreign and (held is None or held["owner"] != request.take_over_from):
         return held
@@ -54,10 +56,10 @@ def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
 
 
 def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
-    """Return whether the lock of `holder` is free to take. `running`: whether its process runs, None if unknown.
+    """Return whether the lock of `holder` is free to take. `running`: whether its process is running, None if unknown.
 
-    It is free if the process has ended, or if it was taken under the name of `owner`: that of a scheduler that never
-    runs an operation twice at the same time. A process that is running keeps its lock in any case.
+    The lock is free if the process has ended, or if it was taken under the name of `owner`, which is that of a
+    scheduler that never runs an operation twice at the same time. A running process always keeps its lock.
     """
     if running is not None:
         return not running
@@ -69,9 +71,9 @@ def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
 def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str], now: float) -> LockDecision:
     """Return whether the `members` of a cluster are locked, which requires more than half of them.
 
-    `answers`: results of nats_host_lock with the host as `item`; those without `acquired` are from hosts that could not
-    be locked. `valid_until` is when an acquired lock ends, by the clock of `now`. Only the latest answer of a host
-    counts.
+    `answers`: results of nats_host_lock with the host as `item`; results without `acquired` are from hosts that could
+    not be locked. `valid_until` is when an acquired lock ends, measured by the same clock as `now`. Only the latest
+    answer of a host counts.
     """
     latest: dict[str, Mapping[str, Any]] = {}
     for answer in sorted(answers, key=lambda one: one.get("valid_until", 0)):
@@ -95,7 +97,7 @@ def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str],
 
 
 def owner_label(owner: Owner) -> str:
-    """Return an owner for people, such as `nightly: ops@ctl process 4711`."""
+    """Return an owner as text for operators, such as `nightly: ops@ctl process 4711`."""
     if isinstance(owner, str):
         return owner
     name = f"{owner['name']}: " if owner.get("name") else ""

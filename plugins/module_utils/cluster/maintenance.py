@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for taking servers out of service, with the effects, and the state of servers in maintenance. Pure.
+"""Rules for taking servers out of service, the effects of doing so, and the state of servers in maintenance. Pure.
 
-A server in maintenance is neither a fault nor healthy: its absence is excused, it is listed, and no quorum counts
-it."""
+A server in maintenance is neither a fault nor healthy: its absence is excused, reports list it, and it counts in no
+quorum."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a maintenance. `until`: seconds since 1970. `renew`: whether it also replaces the end of a
-    maintenance in progress. `r1`: accept, fail or move streams and consumers with a single replica. `accept_loss`:
-    streams (ACCOUNT/STREAM) whose messages may be lost."""
+    """The options of a maintenance. `until`: seconds since 1970. `renew`: whether to replace also the end of a
+    maintenance in progress. `r1`: whether streams and consumers with a single replica are accepted, are an error, or
+    are moved. `accept_loss`: streams (ACCOUNT/STREAM) whose messages may be lost."""
 
     by: str
     until: float
@@ -56,8 +56,8 @@ class EntryPlan:
 
 
 def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] = ()) -> list[Problem]:
-    """Return a warning for each server in maintenance: that it is, or was forgotten there. `answered`: the servers
-    that answered."""
+    """Return a warning for each server in maintenance: it is still in maintenance, or was forgotten there. `answered`:
+    the servers that responded."""
     return [
         Problem(
             OVERDUE if mark.overdue(now) else IN_MAINTENANCE,
@@ -82,9 +82,9 @@ def plan_entry(
     """Return the plan for taking these servers out of service, with its refusals.
 
     `cluster`: the current state, None if it could not be read; `unread`: the reason. `gated`: whether a health gate
-    monitors the stop; without a gate only lost messages are errors. `servers`: whether the process of each is
-    running. `marks`: of all servers in maintenance, including others. A server that is already out of service keeps
-    its mark. A stopped server takes no redundancy away."""
+    monitors the stop; without a gate, only lost messages are errors. `servers`: server → whether its process is
+    running. `marks`: the marks of all servers in maintenance, including others. A server that is already out of service
+    keeps its mark. A server that is already stopped costs no further redundancy."""
     after = []
     for name in servers:
         mark = marks.get(name) or Mark(name, request.by, int(now), request.until, request.reason)
@@ -151,8 +151,8 @@ def _lines(
 def roll_problems(
     cluster: Cluster, batches: Iterable[Iterable[str]], marks: Mapping[str, Mark], now: float
 ) -> list[Problem]:
-    """Return the effects of servers in maintenance on a rolling restart: their absence, and each batch that would
-    cost a quorum because of it."""
+    """Return the effects of servers in maintenance on a rolling restart: their absence, and each batch that would lose
+    a quorum because of it."""
     if not marks:
         return []
     problems = known_problems(marks.values(), now, cluster.names)
@@ -168,7 +168,7 @@ def roll_problems(
 
 # --- the table of all hosts -------------------------------------------------------------------------------------------
 
-#: States of a host, and their consequences.
+#: The states of a host, and their consequences.
 STATES = {
     "in_service": "in service",
     "in_maintenance": "in maintenance",
@@ -182,7 +182,7 @@ FINDINGS = ("overdue", "running", "stopped", "unknown")
 
 
 def host_state(process: Mapping[str, Any], now: float) -> str:
-    """Return the state of a host, one of STATES. `process`: `running` (None: it could not be read) and `maintenance` (a record or
+    """Return the state of a host, one of STATES. `process`: `running` (None if unknown) and `maintenance` (a record or
     None)."""
     if process.get("running") is None:
         return "unknown"
@@ -194,7 +194,7 @@ def host_state(process: Mapping[str, Any], now: float) -> str:
 
 
 def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return the state of each host, the same as a table for operators, and the hosts that need attention.
+    """Return the state of each host, the states as a table for operators, and the hosts that need attention.
 
     `processes`: host → its data, see `host_state`. `server_names`: host → the name of its server."""
     rows: list[dict[str, Any]] = []
@@ -209,7 +209,7 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
         cells.append((host, name, STATES[state].partition(":")[0], *known))
     findings = [f"{row['host']}: {STATES[row['state']]}" for row in rows if row["state"] in FINDINGS]
     columns = ("Host", "Server", "State", "Since", "Until", "By", "Reason")
-    # Hosts out of service are the interesting ones.
+    # Hosts out of service are listed first, because they matter most.
     worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
     found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
     return {"hosts": rows, "findings": findings, **found.as_dict()}

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers that join or leave a cluster, and the obstacles, from a comparison of the run, the inventory and the
-live cluster. Pure: no I/O."""
+"""The servers that join or leave a cluster, and the obstacles, found by comparing the run, the inventory and the live
+cluster. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
 OPERATIONS = (SCALE_OUT, SCALE_IN, REPLACE, KEEP)
 
-#: Problems about data that may be lost with a dead server: the only ones that prevent its replacement from joining.
+#: Problems with data that may be lost with a dead server: only these prevent its replacement from joining.
 _LOSSES = ("scale_in_loss", "scale_in_unread_account")
 
 
 @dataclass(frozen=True)
 class Member:
-    """A server as the inventory intends it. `host` is empty for a server that the inventory does not have any more."""
+    """A server as described by the inventory. `host` is empty for a server that is no longer in the inventory."""
 
     host: str
     server_name: str
@@ -49,11 +49,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Request:
-    """The options of an operation. `members`: the future servers of the cluster. `leaving`: the leaving ones.
-    `replace`, `replacement`: the host that will not return and the one that takes its place, empty for the same
-    name; `has_data`: whether that one still has its data. None skips a comparison: `reachable_hosts` (of those that
-    leave), `cluster_size` (by the inventory), `cluster_hosts` and `run_hosts` (the required and the actual hosts of
-    the run)."""
+    """The options of an operation. `members`: the future servers of the cluster. `leaving`: the leaving servers.
+    `replace`: the host that will not return; `replacement`: the host that takes its place, empty if it has the same
+    name; `has_data`: whether the replacement still has the data. None skips a comparison: `reachable_hosts` (those of
+    the leaving servers), `cluster_size` (according to the inventory), `cluster_hosts` and `run_hosts` (the required and
+    the actual hosts of the run)."""
 
     operation: str
     label: str = "the cluster"
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def returning(self) -> tuple[Member, ...]:
-        """Return the server that is replaced under its own name: it remains a member and returns."""
+        """Return the server that is replaced under the same name: it remains a member and returns."""
         if self.operation != REPLACE or self.replacement:
             return ()
         return tuple(member for member in self.members if member.host == self.replace)
@@ -85,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Leaver:
-    """A server that leaves. If it neither answers nor is a member of the meta group, it has already left."""
+    """A server that leaves. If it neither responds nor is a member of the meta group, it has already left."""
 
     member: Member
     answers: bool
@@ -95,9 +95,10 @@ class Leaver:
 
 @dataclass(frozen=True)
 class MembershipPlan:
-    """The plan and its refusals. `joining`: hosts whose servers are started. `running`: members that answer.
-    `leaving`: in their order. `leaving_down`: names of those among them that are down and still count. `returning`:
-    names of servers that come back. `lines` show it to operators; with `refusals` nothing may be changed."""
+    """The plan and its refusals. `joining`: hosts whose servers are started. `running`: members that respond.
+    `leaving`: the leaving servers in order. `leaving_down`: the names of those that are down and still count.
+    `returning`: names of servers that come back. `lines`: the plan for operators. If there are `refusals`, nothing may
+    be changed."""
 
     refusals: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class MembershipPlan:
 def plan_membership(
     cluster: Cluster, request: Request, rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
 ) -> MembershipPlan:
-    """Return the steps of the operation, with every refusal. `lost`, `unread`: see `plan_scale_in`."""
+    """Return the steps of the operation, with all refusals. `lost`, `unread`: see `plan_scale_in`."""
     answering, members_of_meta = cluster.names, meta_members(cluster)
     names = {member.server_name for member in request.members}
     made = plan_scale_in(cluster, [member.server_name for member in request.judged], rules, lost, unread)
@@ -125,12 +126,12 @@ def plan_membership(
             member.server_name in members_of_meta,
             request.reachable_hosts is None or member.host in request.reachable_hosts,
         )
-        # In the order of the plan, servers that are down come first.
+        # Servers that are down come first in the plan.
         for member in sorted(request.leaving, key=lambda member: member.server_name in answering)
         if not request.returning
     )
     found = _Found(
-        # New: neither answers nor is a member. Down: is a member, and does not answer.
+        # New: neither responds nor is a member. Down: is a member but does not respond.
         new=_hosts(member for member in request.members if member.server_name not in answering | members_of_meta),
         down=_hosts(member for member in request.members if member.server_name in members_of_meta - answering),
         running=tuple(member for member in request.members if member.server_name in answering),
@@ -165,8 +166,8 @@ def plan_membership(
 
 @dataclass(frozen=True)
 class _Found:
-    """The request compared with the live cluster. `new`, `down`: hosts of members. `alone`: members that run without a
-    cluster."""
+    """The request compared with the live cluster. `new`, `down`: hosts of members. `alone`: members that are running
+    without a cluster."""
 
     new: tuple[str, ...]
     down: tuple[str, ...]
@@ -180,7 +181,7 @@ class _Found:
 
     @property
     def unknown(self) -> list[str]:
-        """Return leaving servers that are neither in the inventory nor in the cluster: the name may be wrong."""
+        """Return leaving servers that are neither in the inventory nor in the cluster: the name may be mistyped."""
         return [
             item.member.server_name
             for item in self.leaving
@@ -189,7 +190,7 @@ class _Found:
 
 
 def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems that concern the operation. Whether the meta group and the streams can do without a dead
+    """Return the problems that concern the operation. Whether the meta group and the streams can do without the dead
     server is checked after its replacement has joined; a server that returns with its data loses nothing."""
     if request.operation != REPLACE:
         return tuple(problems)
@@ -197,8 +198,8 @@ def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, .
 
 
 def _refusals(request: Request, found: _Found) -> Iterable[str]:
-    """Yield the reasons against the operation. If the run has other hosts than the cluster, or the cluster has no
-    leader, only that is reported: all other comparisons would be wrong."""
+    """Yield the reasons against the operation. If the run has different hosts than the cluster, or the cluster has no
+    leader, only that is reported, because all other comparisons would be wrong."""
     first = [*_run_refusals(request)]
     if not first and found.leaderless and found.alone:
         first = [
@@ -218,7 +219,7 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
 
 
 def _run_refusals(request: Request) -> Iterable[str]:
-    """Yield the reasons why the run does not have the right hosts."""
+    """Yield the reasons why the hosts of the run are not the right ones."""
     leaving = [name for member in request.leaving for name in (member.host, member.server_name) if name]
     if request.cluster_hosts is not None and request.run_hosts is not None:
         missing = [host for host in request.cluster_hosts if host not in request.run_hosts]
@@ -356,7 +357,7 @@ def _down_refusals(down: Sequence[str]) -> Iterable[str]:
 
 
 def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
-    """Yield the command that accepts all losses, and the refusals."""
+    """Yield the command that accepts all losses, then the refusals."""
     errors = [problem for problem in problems if problem.severity == ERROR]
     if any(problem.code == "scale_in_loss" for problem in errors):
         lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
@@ -400,15 +401,16 @@ def _sorted(names: Iterable[str]) -> str:
 def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
     """Return `[{severity, option, message}]`.
 
-    Routes and quorum arithmetic come from the inventory's intended members. An inventory that was cut (an AWX job
-    slice holds only its own hosts) would write too few routes; a new cluster started in parts never elects a meta
-    leader (nats-server raft.go, `bootstrap`: the expected size comes from the routes).
+    Routes and quorum sizes are calculated from the members in the inventory. With a partial inventory (an AWX job slice
+    contains only its own hosts), too few routes would be written; a new cluster that is started in parts never elects a
+    meta leader (nats-server raft.go, `bootstrap`: the expected size comes from the routes).
 
-    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (whether a server of
-    this run runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer),
-    route_style (all or seeds), login (whether modules can log in), versions (of the servers of this run:
-    `[{name, version, target, running, jetstream, streams, in_meta_group}]`; the running version or, for a stopped server with
-    streams, the installed one; empty for a new server; the number of streams in its store, and whether that has a meta group).
+    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (whether a
+    server of this run runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why no server
+    responded), route_style (all or seeds), login (whether modules can log in), versions (for the servers of this run:
+    `[{name, version, target, running, jetstream, streams, in_meta_group}]`; the running version or, for a stopped
+    server with streams, the installed one; empty for a new server; also the number of streams in its store, and whether
+    the store has a meta group).
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]
@@ -458,10 +460,11 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
 
 
 def foreign_store_problems(cluster: Cluster, stored: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield the stopped servers with the store of a server of the same name in a different cluster.
+    """Yield the stopped servers whose store belongs to a server of the same name in a different cluster.
 
-    `stored`: some Raft groups in the store of each. Their names are unique, and a member's store has those of its replicas. On
-    2.10.27 such a server became meta leader, and all streams of the cluster were deleted."""
+    `stored`: some of the Raft groups in the store of each server. The names of Raft groups are unique, and a member's
+    store contains the groups of its replicas. On 2.10.27, a server with a foreign store became meta leader, and all
+    streams of the cluster were deleted."""
     groups = [group for stream in cluster.streams for group in stream.groups if group.raft_name]
     names = {group.raft_name for group in groups}
     for server, found in sorted(stored.items()):
@@ -476,9 +479,10 @@ def foreign_store_problems(cluster: Cluster, stored: Mapping[str, Sequence[str]]
 
 
 def _empty_stores(facts: dict[str, Any]) -> list[ConfigProblem]:
-    """Refuse to start a stopped cluster in which a server has lost its store, or only some have kept it.
+    """Refuse to start a stopped cluster if one of its servers has lost its store, or if only some have kept theirs.
 
-    Servers with empty stores have lost their votes: they can elect leaders without the messages that the others hold."""
+    Servers with empty stores have lost their votes: they can elect leaders that lack the messages of the other servers.
+    """
     servers = [one for one in facts.get("versions") or [] if one.get("jetstream")]
     kept = [one["name"] for one in servers if one.get("in_meta_group")]
     empty = [one["name"] for one in servers if not one.get("in_meta_group") and not one.get("streams")]
@@ -505,9 +509,10 @@ def _empty_stores(facts: dict[str, Any]) -> list[ConfigProblem]:
 
 
 def _unchecked_version(facts: dict[str, Any]) -> list[ConfigProblem]:
-    """Refuse another version of JetStream servers if no running server could report its streams.
+    """Refuse to change the version of JetStream servers if no running server could report its streams.
 
-    A running server must be among those that answered, because it may be isolated, or a different cluster may have answered.
+    Each running server must be among those that responded: it may be isolated, or a different cluster may have
+    responded.
     """
     servers = facts.get("versions") or []
     answered = {server["name"] for server in facts.get("live") or []}

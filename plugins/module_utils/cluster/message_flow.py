@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result of a smoke test: whether messages flow between all servers, and on the addresses advertised to clients.
-Pure."""
+"""The result of a smoke test: whether messages flow between all servers, and through the addresses advertised to
+clients. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-#: The longest failure, in lines, and how many of them may be about pairs of servers.
+#: Maximum number of lines of a failure, and how many of them may be about pairs of servers.
 MAX_LINES, MAX_PAIRS = 16, 6
 
-#: Addresses that a server reports when it listens on all interfaces (server.go setInfoHostPort).
+#: Addresses that a server reports if it listens on all interfaces (server.go setInfoHostPort).
 _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -30,14 +30,14 @@ class Announcement:
 
     @property
     def explicit(self) -> bool:
-        """Return whether its own address was configured (client_advertise, or a host to listen on) rather than all
-        interfaces."""
+        """Return whether the server's own address was configured (client_advertise, or a host to listen on), rather
+        than all interfaces."""
         return self.own.rpartition(":")[0].strip("[]") not in _ANY_ADDRESS
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address advertised to clients. `server`: the one that it led to, empty when it led to none, because of `reason`."""
+    """An address advertised to clients. `server`: the server that it led to; if empty, `reason` is why it led to none."""
 
     address: str
     server: str = ""
@@ -59,9 +59,10 @@ class StreamTest:
 
 @dataclass(frozen=True)
 class Flow:
-    """The observations of a smoke test. `expected`: names of the expected servers. `announced`: from each server that
-    was reached. `unreached`: the reason by URL. `addresses`: the further addresses advertised to clients. `endpoints`:
-    the connections that exchanged messages; `received`: for each one, the endpoints whose messages arrived."""
+    """The observations of a smoke test. `expected`: names of the expected servers. `announced`: the announcements of
+    the servers that were reached. `unreached`: URL → the reason. `addresses`: the further addresses advertised to
+    clients. `endpoints`: the connections that exchanged messages; `received`: for each one, the endpoints whose
+    messages arrived."""
 
     expected: frozenset[str] = frozenset()
     announced: tuple[Announcement, ...] = ()
@@ -73,7 +74,7 @@ class Flow:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return each sender and receiver; a single endpoint is its own receiver."""
+        """Return all pairs of sender and receiver; a single endpoint is its own receiver."""
         ends = self.endpoints
         return [(ends[0], ends[0])] if len(ends) == 1 else list(permutations(ends, 2))
 
@@ -89,10 +90,10 @@ class Flow:
 
 
 def addresses_to_try(announced: Sequence[Announcement], tried: Collection[str]) -> list[str]:
-    """Return the advertised addresses that have not been tried yet, each once, in their order.
+    """Return the advertised addresses that have not been tried yet, each once, in order.
 
-    A server advertises a client_advertise changed by a reload only from its next start on; that address has been tried
-    already.
+    If a reload changes client_advertise, the server keeps advertising the old address until its next start; the address
+    that it actually uses has been tried already.
     """
     advertised = dict.fromkeys(
         address
@@ -137,7 +138,7 @@ def flow_failures(flow: Flow) -> list[str]:
 
 
 def _owners(announced: Sequence[Announcement]) -> dict[str, str]:
-    """Return the server of each address that was chosen."""
+    """Return the server to which each address was assigned."""
     return {one.own: one.name for one in announced if one.explicit}
 
 
@@ -152,7 +153,7 @@ def _pair_lines(flow: Flow) -> list[str]:
 
 
 def _broken(flow: Flow) -> Iterator[str]:
-    """Yield a line for each server that is cut off, and for each other pair."""
+    """Yield a line for each server that is cut off, then for each other pair."""
     broken = set(flow.broken_pairs)
     ends = flow.endpoints
     if len(ends) == 1 and broken:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of the exporter: their names, and their values by the collection's own rules. Pure.
+"""The metrics of the exporter: their names, and their values according to the collection's own rules. Pure.
 
-The number of series depends on the servers and clusters, never on the streams: those are counted by state. Single
-streams and consumers have series while they are faulty (`FaultList`), or if they were selected, both up to a limit."""
+The number of series depends on the number of servers and clusters, never on that of the streams, which are counted by
+state. Individual streams and consumers have series while they are faulty (`FaultList`) or if they were selected, in
+both cases up to a limit."""
 
 from __future__ import annotations
 
@@ -41,13 +42,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 
 COUNTER, GAUGE = "counter", "gauge"
-#: The defaults of the health gate.
+#: The default limits of the health gate.
 _LIMITS = Limits()
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A family of metrics. Each sample has the label `fleet`, and then these."""
+    """A family of metrics. Each sample has the label `fleet`, followed by these labels."""
 
     name: str
     about: str
@@ -55,8 +56,8 @@ class Metric:
     kind: str = GAUGE
 
 
-#: Why the cluster could not be read: the first sweep has not ended, a code of NatsFailure (any other one is `other`), or a defect
-#: of ours (`internal`).
+#: Why the cluster could not be read: the first sweep has not ended, a code of NatsFailure (any other code is `other`),
+#: or a defect of the exporter (`internal`).
 REASONS = (
     "starting",
     "unreachable",
@@ -74,7 +75,7 @@ REASONS = (
 )
 
 #: States of a stream or consumer, the worst first: suffixes of the codes of the health rules, and the other states.
-#: `tolerated`: it only lacks servers in maintenance, or tolerated servers.
+#: `tolerated`: the only missing servers are in maintenance or tolerated.
 STATES = (
     "no_leader",
     "leader_disputed",
@@ -88,7 +89,7 @@ STATES = (
     "tolerated",
     "ok",
 )
-#: The tables of the insights report that become series; the number of series depends on the servers and zones.
+#: The tables of the insights report that are exported as series; the number of series depends on the servers and zones.
 _FORECAST_SCOPES = ("cluster", "zone", "server")
 _FORECASTS = (("p10", "full_p10"), ("p50", "full_p50"), ("p90", "full_p90"))
 
@@ -112,7 +113,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_assets_shown", "Streams and consumers with series of their own.", ("list",)),
     Metric("natsops_assets_omitted", "Streams and consumers omitted because the list was full.", ("list",)),
     Metric("natsops_assets_limit", "Size limit of a list.", ("list",)),
-    # Judgement.
+    # Results of the health rules.
     Metric("natsops_root_causes", "Root causes of problems, by kind and severity.", ("kind", "severity")),
     Metric("natsops_findings", "Findings besides the health rules.", ("cluster", "code", "severity")),
     # Servers.
@@ -163,7 +164,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_meta_pending", "Pending JetStream API requests of the meta leader."),
     Metric("natsops_sources", "Mirrors and sources of streams by state: ok, silent, failing.", ("cluster", "state")),
     Metric("natsops_source_lag_max", "Messages by which the slowest mirror or source is behind its origin.", _CLUSTER),
-    # Single streams and consumers.
+    # Individual streams and consumers.
     Metric(
         "natsops_asset_at_fault",
         "A faulty stream or consumer: 1 while faulty, 0 for some time afterwards.",
@@ -178,7 +179,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("natsops_consumer_pending", "Messages that a durable consumer has yet to deliver.", (*_STREAM, "consumer")),
     Metric("natsops_consumer_ack_pending", "Delivered messages not acknowledged yet.", (*_STREAM, "consumer")),
-    # Operations, by their journal.
+    # Operations, from their journal.
     Metric("natsops_roll_in_progress", "Whether an operation of this cluster is in progress.", _CLUSTER),
     Metric("natsops_roll_failed", "Whether the last operation failed.", _CLUSTER),
     Metric("natsops_roll_batch", "Latest batch of the last operation.", _CLUSTER),
@@ -186,7 +187,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_roll_started_timestamp_seconds", "When the last operation began.", _CLUSTER),
     Metric("natsops_roll_event_timestamp_seconds", "When the last operation wrote its last event.", _CLUSTER),
     Metric("natsops_roll_left_seconds", "Estimated remaining time of the last operation.", _CLUSTER),
-    # Backups, by their catalogue.
+    # Backups, from their catalogue.
     Metric("natsops_backup_streams", "Streams by their backup: saved, failed, never, excluded.", ("state",)),
     Metric("natsops_backup_proofs", "Streams by their last drill: proven, failed, never.", ("state",)),
     Metric("natsops_backup_oldest_timestamp_seconds", "Last backup of the stream that has gone longest without one."),
@@ -196,7 +197,7 @@ METRICS: tuple[Metric, ...] = (
         "Last proven restore of the stream that has gone longest without one.",
     ),
     Metric("natsops_backup_newest_proof_timestamp_seconds", "Time of the newest proven restore."),
-    # Insights, by their last report.
+    # Insights, from their last report.
     Metric("natsops_insights_report_timestamp_seconds", "When the report was created."),
     Metric("natsops_insights_findings", "Findings of the last report.", ("check", "severity")),
     Metric(
@@ -207,12 +208,12 @@ METRICS: tuple[Metric, ...] = (
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
 
-#: The lists of single streams and consumers.
+#: The lists of individual streams and consumers.
 AT_FAULT, SELECTED = "at_fault", "selected"
 
 
 class Exposition:
-    """Samples of METRICS, each of this fleet."""
+    """Samples of METRICS, all with the label of this fleet."""
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
@@ -227,7 +228,7 @@ class Exposition:
             self._samples.setdefault(name, {})[tuple(labels[key] for key in metric.labels)] = float(value)
 
     def families(self) -> Iterator[tuple[Metric, list[tuple[tuple[str, ...], float]]]]:
-        """Yield each metric that has samples, with the values of its labels after `fleet`, in a lasting order."""
+        """Yield each metric that has samples, with the values of its labels after `fleet`, in a stable order."""
         for metric in METRICS:
             if metric.name in self._samples:
                 yield metric, sorted(self._samples[metric.name].items())
@@ -239,16 +240,16 @@ class Exposition:
 
     @property
     def series(self) -> int:
-        """Return how many samples there are."""
+        """Return the number of samples."""
         return sum(map(len, self._samples.values()))
 
 
-# --- single streams and consumers at fault ----------------------------------------------------------------------------
+# --- individual streams and consumers at fault ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A stream or consumer and the worst state that it is in."""
+    """A stream or consumer and its worst state."""
 
     cluster: str
     kind: str
@@ -259,7 +260,8 @@ class Fault:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Return the sort key of a truncated list: the worst state, streams before consumers, then by name."""
+        """Return the key by which a truncated list is sorted: the worst state first, streams before consumers, then by
+        name."""
         return (
             STATES.index(self.state),
             self.kind != STREAM,
@@ -278,7 +280,7 @@ class _Seen:
 
 
 class FaultList:
-    """The faulty streams and consumers with their own series, at most `limit`.
+    """The faulty streams and consumers that have separate series, at most `limit`.
 
     An asset is added when two samples in a row show the fault, so an election or a restart creates no series, and
     stays for `linger` seconds after its repair, so its series ends with a good value."""
@@ -289,7 +291,7 @@ class FaultList:
         self._seen: dict[Fault, _Seen] = {}
 
     def look(self, faults: Collection[Fault], now: float) -> tuple[list[tuple[Fault, bool]], int]:
-        """Return the assets to show, each with its current state, and the number of omitted ones."""
+        """Return the assets to show, each with its current state, and how many assets were omitted."""
         for fault in faults:
             seen = self._seen.setdefault(fault, _Seen())
             seen.looks, seen.last = seen.looks + 1, now
@@ -312,9 +314,9 @@ class FaultList:
 
 @dataclass(frozen=True)
 class Reading:
-    """The servers' data in a sweep. `problems`: by the health rules, without `tolerated` ones. `expected`: server →
-    its cluster, empty if unknown. `varz`: by server id, for those that answered. `selected`: the streams with their
-    own series, as ACCOUNT/STREAM with * and ?."""
+    """The servers' data from one sweep. `problems`: those found by the health rules, except `tolerated` ones.
+    `expected`: server → its cluster, empty if unknown. `varz`: the VARZ of the servers that responded, by server ID.
+    `selected`: the streams with separate series, as ACCOUNT/STREAM with * and ?."""
 
     cluster: Cluster
     problems: Sequence[Problem] = ()
@@ -327,11 +329,12 @@ class Reading:
 
     @property
     def clusters(self) -> list[str]:
-        """Return the clusters that are there or expected."""
+        """Return the clusters that exist or are expected."""
         return sorted({server.cluster for server in self.cluster.servers} | set(self.expected.values()) - {""})
 
     def only_cluster(self) -> str:
-        """Return the only cluster of the fleet, empty if there are several: groups that span them belong to none."""
+        """Return the only cluster of the fleet, or an empty text if there are several: groups that span clusters belong
+        to none."""
         clusters = self.clusters
         return clusters[0] if len(clusters) == 1 else ""
 
@@ -358,8 +361,8 @@ def cluster_metrics(out: Exposition, reading: Reading, faults: FaultList, now: f
 
 
 def group_states(reading: Reading) -> dict[Fault, bool]:
-    """Return each stream and consumer with its state, and whether a client recreates it. A ghost is held by no server:
-    it belongs to the cluster of the servers that report it."""
+    """Return each stream and consumer with its state, and whether a client recreates it. A ghost exists on no server;
+    it is assigned to the cluster of the servers that report it."""
     worst: dict[str, str] = {}
     for problems, tolerated in ((reading.problems, False), (reading.tolerated, True)):
         for problem in problems:
@@ -454,7 +457,7 @@ def _states(out: Exposition, reading: Reading, states: Iterable[Fault]) -> None:
 
 @dataclass
 class _Class:
-    """The groups of one kind with as many replicas."""
+    """The groups of one kind with the same number of replicas."""
 
     members: int = 0
     in_step: int = 0
@@ -462,7 +465,7 @@ class _Class:
 
 
 def _margin(group: RaftGroup, quorum: int, reading: Reading) -> tuple[int, int]:
-    """Return how many members are in step, and how many of them the quorum does not need."""
+    """Return how many members are in step, and how many of them are more than the quorum needs."""
     in_step = len(members_in_step(group, reading.cluster.names, reading.limits) & reading.cluster.names)
     return in_step, in_step - quorum
 
@@ -472,7 +475,7 @@ def _lag(group: RaftGroup) -> int:
 
 
 def _classes(out: Exposition, reading: Reading) -> None:
-    """Add the quorums of each class, the lag of each kind, and who leads how many."""
+    """Add the quorums of each class, the lag of each kind, and the number of groups that each server leads."""
     classes: dict[tuple[str, str, int], _Class] = {}
     lags = {(cluster, kind): 0 for cluster in reading.clusters for kind in (STREAM, CONSUMER)}
     leaders: Counter[tuple[str, str]] = Counter()
@@ -494,7 +497,8 @@ def _classes(out: Exposition, reading: Reading) -> None:
         out.add("natsops_group_members", one.members, **labels)
         out.add("natsops_group_members_in_step", one.in_step, **labels)
         out.add("natsops_group_quorum_margin_min", min(one.margins), **labels)
-        # One or two replicas cannot have a margin: that is a deliberate choice, and no alert should last forever.
+        # Groups of one or two replicas cannot have a margin. That is a deliberate choice, and no alert should fire
+        # forever.
         if size > 2:
             out.add("natsops_groups_without_margin", sum(margin < 1 for margin in one.margins), **labels)
     for (cluster, kind), lag in lags.items():
@@ -514,7 +518,7 @@ def _meta(out: Exposition, reading: Reading) -> None:
 
 
 def _sources(out: Exposition, reading: Reading) -> None:
-    """Add mirrors and sources as the leaders of their streams report them. If the origin is gone, a mirror or source is
+    """Add mirrors and sources as reported by the leaders of their streams. If the origin is lost, a mirror or source is
     silent and has no lag."""
     counts: Counter[tuple[str, str]] = Counter()
     lags = dict.fromkeys(reading.clusters, 0)
@@ -561,7 +565,7 @@ def _selected(out: Exposition, reading: Reading, limit: int) -> None:
     ]
     for stream, item in rows[:limit]:
         labels = {"cluster": stream.group.cluster, "account": stream.account_name, "stream": stream.name}
-        # A group without a leader has no figures, only its state.
+        # A group without a leader has no other values than its state.
         if item is not None:
             if item.group.leader is not None:
                 out.add("natsops_consumer_pending", item.num_pending, **labels, consumer=item.name)
@@ -592,7 +596,7 @@ def journal_metrics(out: Exposition, journal: Journal, now: float) -> None:
 
 
 def backup_metrics(out: Exposition, catalogue: Catalogue) -> None:
-    """Add the protection of a catalogue's streams; those left out on purpose are counted separately."""
+    """Add the protection of the streams in a catalogue; deliberately excluded streams are counted separately."""
     saved: Counter[str] = Counter()
     proofs: Counter[str] = Counter()
     taken, proven = [], []
@@ -615,8 +619,8 @@ def backup_metrics(out: Exposition, catalogue: Catalogue) -> None:
 
 
 def report_metrics(out: Exposition, report: Mapping[str, Any]) -> None:
-    """Add the findings and forecasts of a report.json of the insights (jetstream_insights/report/shape.py), of this
-    fleet alone. Raises KeyError, TypeError or ValueError for any other content."""
+    """Add the findings and forecasts of an insights report.json (jetstream_insights/report/shape.py), for this fleet
+    only. Raises KeyError, TypeError or ValueError for any other content."""
     out.add("natsops_insights_report_timestamp_seconds", parse_time(str(report["generated"])).timestamp())
     # A check has a row for each snapshot; the last one counts.
     last = {

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers may take a replica of a stream, and why the others may not.
+"""Determines which servers may take a replica of a stream, and why the others may not.
 
-Pure rules over a Cluster, as in the meta leader (jetstream_cluster.go selectPeerGroup), so moves that the server would
-refuse or leave half done are never started. Stricter than the server in three points: a server must have answered now
-(the meta leader counts a crashed one for about 150 s), the replica's data must fit even if the stream has no max_bytes,
-and a stream never leaves its cluster.
+Pure rules for a Cluster, equivalent to those of the meta leader (jetstream_cluster.go selectPeerGroup), so moves that
+the server would refuse or leave half done are never started. The rules are stricter than the server's in three points:
+a server must respond now (the meta leader counts a crashed one for about 150 s), the replica's data must fit even if
+the stream has no max_bytes, and a stream never leaves its cluster.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 #: A server with this tag takes no new replicas (jetstream_cluster.go jsExcludePlacement).
 DRAIN_TAG = "!jetstream"
 
-#: From this API level (2.12) a placement tag `!x` excludes the servers tagged x; before, it requires a tag of that very
-#: name.
+#: From this API level (2.12) on, a placement tag `!x` excludes the servers tagged x; earlier versions require a tag
+#: with exactly that name.
 _LEVEL_OF_EXCLUDING_TAGS = 2
 
 
 @dataclass(frozen=True)
 class ReplicaRequirements:
-    """The requirements of a stream's replica on its server. `size` and `max_bytes` are bytes, `ha_assets` is the
-    number of replicated Raft groups that the server gets: the stream's own and those of its consumers."""
+    """The requirements of a stream's replica on its server. `size` and `max_bytes` are bytes, `ha_assets` is the number
+    of replicated Raft groups that the server gets: that of the stream and those of its consumers."""
 
     subject: str
     cluster: str
@@ -51,8 +51,8 @@ class ReplicaRequirements:
 
 @dataclass(frozen=True)
 class PlacementResult:
-    """`candidates`: servers that may take a replica, in the meta leader's order of preference. `refused`: the reason
-    for each other server that is not a member already."""
+    """`candidates`: servers that may take a replica, in the meta leader's order of preference. `refused`: server →
+    reason, for every other server that is not a member yet."""
 
     candidates: tuple[str, ...]
     refused: Mapping[str, str]
@@ -65,7 +65,7 @@ class PlacementResult:
 
 
 def server_zones(servers: Iterable[Server], prefix: str) -> dict[str, str]:
-    """Return server → zone from the servers' tags; nats-server may keep them in lower case."""
+    """Return server → zone from the servers' tags; nats-server may convert tags to lower case."""
     found = {}
     for server in servers:
         zones = sorted(tag[len(prefix) :] for tag in server.tags if tag.lower().startswith(prefix.lower()))
@@ -75,7 +75,7 @@ def server_zones(servers: Iterable[Server], prefix: str) -> dict[str, str]:
 
 
 def carriers(cluster: Cluster, name: str) -> list[Server]:
-    """Return the servers of the cluster with this name that carry its assets, without those that are being drained."""
+    """Return the servers of the cluster with this name that may have its assets, except those that are being drained."""
     return [
         server
         for server in cluster.servers
@@ -100,7 +100,7 @@ def replica_requirements(stream: Stream) -> ReplicaRequirements:
 def evaluate_candidates(
     cluster: Cluster, need: ReplicaRequirements, members: Collection[str], leaving: Collection[str] = ()
 ) -> PlacementResult:
-    """Return the servers that may take over the replicas of `leaving`. `members`: the present group, including
+    """Return the servers that may take over the replicas of `leaving`. `members`: the current group, including
     `leaving`."""
     staying = [name for name in members if name not in leaving]
     policy = _policy(cluster)
@@ -131,7 +131,7 @@ def evaluate_candidates(
 
 @dataclass(frozen=True)
 class LastingRules:
-    """The rules that remain constant while replicas move. `able`: servers that meet the requirements, apart from room.
+    """The rules that do not change while replicas move. `able`: servers that meet the requirements, apart from room.
     `unique`: server → the tag that no two replicas may share, None if nothing must be unique."""
 
     able: frozenset[str]
@@ -139,7 +139,7 @@ class LastingRules:
 
 
 def lasting_rules(cluster: Cluster, need: ReplicaRequirements) -> LastingRules:
-    """Return the rules that no move changes, for planners that check room and the other replicas themselves."""
+    """Return the rules that no move affects, for planners that check the room and the other replicas themselves."""
     policy = _policy(cluster)
     if policy is None:
         return LastingRules(frozenset(), None)
@@ -152,20 +152,20 @@ def lasting_rules(cluster: Cluster, need: ReplicaRequirements) -> LastingRules:
 
 
 def asset_limit(cluster: Cluster) -> int:
-    """Return how many replicated assets a server may have by the meta leader's max_ha_assets, 0 for any number."""
+    """Return how many replicated assets a server may have according to the meta leader's max_ha_assets, 0 for no limit."""
     policy = _policy(cluster)
     return policy.max_ha_assets if policy else 0
 
 
 def unique_tag(cluster: Cluster) -> str:
-    """Return the meta leader's unique_tag, "" for none."""
+    """Return the meta leader's unique_tag, or "" if it has none."""
     policy = _policy(cluster)
     return policy.unique_tag if policy else ""
 
 
 def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) -> Cluster:
-    """Return the future cluster after the target has taken over the source's replica of the stream, for planning the
-    next move."""
+    """Return the cluster as it will be after the target has taken over the source's replica of the stream, for planning
+    the next move."""
     need = replica_requirements(stream)
     members = tuple(sorted({*stream.group.members, target} - {source}))
     return replace(
@@ -186,9 +186,8 @@ def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) ->
 
 
 def own_tag(cluster: Cluster, target: str, candidates: Collection[str]) -> str | None:
-    """Return a tag of the target that none of the other candidates has, None without one. With it in the request the
-    meta leader can only choose the target. A tag that also distinguishes it from every other server is preferred, then
-    the first by name."""
+    """Return a tag of the target that no other candidate has, or None. With this tag in the request, the meta leader
+    can choose only the target. A tag that no other server has at all is preferred, then the first by name."""
     tags = {server.name: {tag.lower() for tag in server.tags} for server in cluster.servers}
     others = set().union(*(tags.get(name, set()) for name in candidates if name != target))
     everyone_else = set().union(*(found for name, found in tags.items() if name != target))
@@ -197,7 +196,8 @@ def own_tag(cluster: Cluster, target: str, candidates: Collection[str]) -> str |
 
 
 def _policy(cluster: Cluster) -> JetStreamSummary | None:
-    """Return the summary of the meta leader: unique_tag and max_ha_assets are its own settings (selectPeerGroup getOpts)."""
+    """Return the JetStream summary of the meta leader, which uses its own unique_tag and max_ha_assets (selectPeerGroup
+    getOpts)."""
     leader = cluster.meta.group.leader if cluster.meta else None
     return next((server.summary for server in cluster.servers if server.name == leader), None)
 
@@ -211,7 +211,7 @@ def _meta_members(cluster: Cluster) -> frozenset[str]:
 def _refusal(
     cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
 ) -> str | None:
-    """Return why this server may not take the replica, apart from unique_tag; None when it may."""
+    """Return why this server may not take the replica, apart from unique_tag, or None if it may."""
     lasting = _lasting_refusal(cluster, server, need, policy, leaving)
     if lasting is not None or server.summary is None:
         return lasting
@@ -219,7 +219,8 @@ def _refusal(
     if need.bytes > free:
         what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
         return f"has {free} bytes of {need.storage} storage free, but {what} is {need.bytes}"
-    # The meta group counts as an asset and is ignored here, hence > and not >= (selectPeerGroup).
+    # The meta group counts as an asset of the server but not of the limit, so the comparison is > and not >=
+    # (selectPeerGroup).
     if 0 < policy.max_ha_assets < server.summary.ha_assets:
         return f"has {server.summary.ha_assets} replicated assets, the limit is {policy.max_ha_assets} (max_ha_assets)"
     return None
@@ -266,9 +267,9 @@ def _loaded(summary: JetStreamSummary, need: ReplicaRequirements) -> JetStreamSu
 
 
 def _unique_prefix(policy: JetStreamSummary, need: ReplicaRequirements) -> str:
-    """Return the prefix whose tag must be unique among replicas, "" when nothing must be unique.
+    """Return the prefix of the tags that must be unique among replicas, or "" if nothing must be unique.
 
-    The placement of a stream disables it by naming a tag with that prefix, excluded ones included.
+    A stream's placement disables this rule if it names a tag with that prefix, even as an excluded tag.
     """
     prefix = policy.unique_tag
     excluding = policy.api_level >= _LEVEL_OF_EXCLUDING_TAGS
@@ -295,7 +296,8 @@ def _not_unique(server: Server, prefix: str, taken: Mapping[str, str]) -> str | 
 
 
 def _preferred(cluster: Cluster, need: ReplicaRequirements, servers: Sequence[Server]) -> list[Server]:
-    """Return the servers in the meta leader's order: most room, fewest streams; replicated ones first by fewest such streams."""
+    """Return the servers in the meta leader's order of preference: most room, then fewest streams; for replicated
+    streams, first the fewest replicated streams."""
     streams: dict[str, int] = {}
     replicated: dict[str, int] = {}
     for stream in cluster.streams:

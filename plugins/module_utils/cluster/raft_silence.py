@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers are raft-silent: they answer requests and receive Raft messages, but none of their own reach the peers.
+"""Finds raft-silent servers: they respond to requests and receive Raft messages, but none of their own Raft messages
+reach the peers.
 
 Some versions occasionally start in this state (`server_versions.RAFT_SILENT`), most likely on busy processors: all Raft
 messages of such a server are dropped until its process ends. It counts in no quorum and may report itself as healthy;
@@ -15,9 +16,10 @@ from dataclasses import dataclass
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster, Peer
 
-#: Seconds without a word to a leader after which a server that answers is raft-silent: ten missed heartbeats.
+#: Seconds without contact with a leader after which a server that responds is raft-silent: ten missed heartbeats.
 SILENT_AFTER = 10.0
-#: Seconds that a server must have been up before its silence counts: it needs some to find its routes and the leader.
+#: Seconds that a server must have been up before its silence counts: it needs some time to find its routes and the
+#: leader.
 STARTED_FOR = 15.0
 #: Seconds within which the meta leader has contact with every working member: heartbeats come every second.
 HEARD_WITHIN = 2.5
@@ -34,8 +36,9 @@ class MetaContact:
 
 
 def raft_silent_servers(cluster: Cluster) -> list[str]:
-    """Return the sorted names of the servers that answer but have had no contact with a leader for too long: the meta
-    leader or, if streams and consumers were read, the leader of any of their groups. A single group may be silent."""
+    """Return the sorted names of the servers that respond but have had no contact with a leader for too long. The
+    leader is the meta leader or, if streams and consumers were read, that of any of their groups: a single group may be
+    silent."""
     silent = set(_silent_for_leader(cluster))
     return sorted(server.name for server in cluster.servers if server.name in silent and server.uptime > STARTED_FOR)
 
@@ -52,9 +55,9 @@ def _silent_for_leader(cluster: Cluster) -> Iterator[str]:
 def meta_contact(cluster: Cluster, name: str, in_step: bool) -> MetaContact:
     """Return whether the meta leader has had contact with the server since its start.
 
-    `in_step`: the server must also be current. Require that for a server that was down, because a leader counts members
-    that it has just added as contacted; under load, others are always a few entries behind. A server that does not
-    answer or has no meta group has not joined, and whether it is raft-silent is unknown.
+    `in_step`: the server must also be current. Set it for a server that was down, because a leader counts members that
+    it has just added as contacted; do not set it otherwise, because under load members are always a few entries behind.
+    A server that does not answer or has no meta group has not joined, and whether it is raft-silent is unknown.
     """
     server = next((one for one in cluster.servers if one.name == name), None)
     if server is None:

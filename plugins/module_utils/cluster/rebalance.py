@@ -4,7 +4,8 @@
 """Replica moves that even out the load of a cluster's servers. Pure: no I/O.
 
 Every move is one that the meta leader would permit at that moment (`placement`), and meets the stricter rules of this
-collection: no fewer zones, room left over, and only fully replicated groups. `even_replicas` chooses the moves.
+collection: the replicas stay in as many zones, the target keeps spare room, and the group is fully replicated.
+`even_replicas` chooses the moves.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import P
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
-#: How a plan names the soft goals, in their order.
+#: The names of the soft goals in a plan, in order.
 GOAL_NAMES = ("bytes", "write bytes", "HA assets")
 
 #: Seconds that a move takes in addition to copying: elections, and the wait until all replicas are in step.
 MOVE_SECONDS = 3.0
 
-#: Maximum number of reasons for leaving streams unchanged in a plan for people.
+#: Maximum number of reasons for unchanged streams in a plan for operators.
 _MOST_REASONS = 5
 
 
 @dataclass(frozen=True)
 class RebalanceOptions:
-    """`onto`: servers that alone may receive, all when empty. `tolerance`: how far from its share a server may be, as part of it.
-    `spare`: part of a server's storage that has to stay free. `max_moves`, `max_bytes`: most moves and bytes, None for any.
-    `throughput`: bytes a second that a move copies. `zones`: server → zone."""
+    """`onto`: the only servers that may receive replicas, empty for all. `tolerance`: how far from its share a server
+    may be, as a fraction of the share. `spare`: the fraction of a server's storage that has to stay free. `max_moves`,
+    `max_bytes`: maximum number of moves and bytes, None for no limit. `throughput`: bytes per second that a move
+    copies. `zones`: server → zone."""
 
     onto: Collection[str] = ()
     tolerance: float = 0.05
@@ -124,8 +126,8 @@ _DONE = "All moves of the plan are done"
 
 @dataclass(frozen=True)
 class RebalancePlan:
-    """The moves in their order; each move makes the servers more even. Each server's load before and after, and the
-    reasons why streams stay: reason → subjects. `idle`: why a plan without moves has none."""
+    """The moves in their order; each move makes the servers more even. The plan also contains each server's load before
+    and after, and the reasons why streams stay: reason → subjects. `idle`: why a plan has no moves."""
 
     moves: tuple[ReplicaMove, ...]
     before: dict[str, ServerLoad]
@@ -139,7 +141,7 @@ class RebalancePlan:
 
     @property
     def least_bytes(self) -> int:
-        """Return the bytes that every plan with the same final bytes on each server has to move."""
+        """Return the bytes that any plan has to move to give each server the same final number of bytes."""
         return sum(max(0, load.bytes - self.after[name].bytes) for name, load in self.before.items())
 
 
@@ -174,7 +176,7 @@ def plan_rebalance(
 def plan_of_moves(
     cluster: Cluster, name: str, moves: Sequence[ReplicaMove], rates: Mapping[tuple[str, str], float] | None = None
 ) -> RebalancePlan:
-    """Return the plan for previously planned moves, applied to the present cluster."""
+    """Return the plan that consists of previously planned moves, applied to the current cluster."""
     streams = [stream for stream in cluster.streams if stream.group.cluster == name]
     left: dict[str, list[str]] = {}
     return replace(_plan(cluster, name, _groups(cluster, streams, rates or {}, left), streams, moves, left), idle=_DONE)
@@ -195,7 +197,8 @@ def _plan(
 
 
 def waves(moves: Sequence[ReplicaMove], concurrent: int) -> list[list[ReplicaMove]]:
-    """Return the moves in their order, together those that may run at once: at most `concurrent`, each of another stream."""
+    """Return the moves in order, grouped into waves that may run at the same time: at most `concurrent` moves, each of
+    a different stream."""
     found: list[list[ReplicaMove]] = []
     for move in moves:
         last = found[-1] if found else []
@@ -215,7 +218,8 @@ def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:
 
 
 def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
-    """Return the plan for people: its cost, each move, each server's load before and after, the streams that stay."""
+    """Return the plan for operators: its cost, each move, each server's load before and after, and the streams that
+    stay."""
     if plan.moves:
         found = page(
             f"{len(plan.moves)} replicas move, {human_bytes(plan.bytes_moved)} in about "
@@ -251,7 +255,7 @@ def _load_text(load: ServerLoad) -> str:
 def _groups(
     cluster: Cluster, streams: Iterable[Stream], rates: Mapping[tuple[str, str], float], left: dict[str, list[str]]
 ) -> list[PlacedGroup]:
-    """Return the groups of the streams; `left` gets the reason for each one that stays."""
+    """Return the groups of the streams; the reason for each stream that stays is added to `left`."""
     rules: dict[tuple[str, tuple[str, ...]], tuple[LastingRules, frozenset[str]]] = {}
     answered = cluster.names
     groups = []
@@ -285,7 +289,7 @@ def _groups(
 
 
 def _stays(stream: Stream, answered: frozenset[str]) -> str:
-    """Return why no replica of the stream may move, "" when one may."""
+    """Return why no replica of the stream may move, or "" if one may."""
     group = stream.group
     if group.size < 2:
         return "single replica"
@@ -299,12 +303,12 @@ def _stays(stream: Stream, answered: frozenset[str]) -> str:
 
 
 def _matters(group: RaftGroup, problem: Problem) -> bool:
-    """Return whether the problem prevents a move; up to 2.14 a consumer keeps an additional member after PEER.REMOVE."""
+    """Return whether the problem prevents a move; up to 2.14, a consumer keeps an additional member after PEER.REMOVE."""
     return problem.code != "consumer_replica_count" or len(group.members) < group.size
 
 
 def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[Host]:
-    """Return the servers as hosts, whose shares of the bytes are proportional to their storage."""
+    """Return the servers as hosts. Their shares of the bytes are proportional to their storage."""
     most = asset_limit(cluster)
     storages = [server.summary.max_storage if server.summary else 0 for server in servers]
     known = all(storage > 0 for storage in storages)
@@ -346,7 +350,7 @@ def _loads(servers: Iterable[Server], groups: Iterable[PlacedGroup]) -> dict[str
 def _changed(
     before: Mapping[str, ServerLoad], changes: Iterable[tuple[tuple[float, ...], str, str]]
 ) -> dict[str, ServerLoad]:
-    """Return the loads after changes of weights, source and target."""
+    """Return the loads after changes, each given as weights, source and target."""
     sums = {name: [float(load.bytes), load.rate, float(load.ha_assets)] for name, load in before.items()}
     for weights, source, target in changes:
         for server, sign in ((source, -1), (target, 1)):

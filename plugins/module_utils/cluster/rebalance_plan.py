@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rebalance as a document: exactly the approved plan runs, unless the cluster has changed. Pure: no I/O.
+"""A rebalance plan as a document: it runs exactly as approved, or not at all if the cluster has changed. Pure: no I/O.
 
 The fingerprint covers the input of the plan: the servers with their tags, the meta leader's limits, and the replicated
 streams with their servers, replicas and placement. It omits sizes, which change all the time and are checked again when
@@ -26,7 +26,7 @@ _Key = tuple[str, str]
 
 
 class PlanRefused(ValueError):
-    """Why a plan must not run; `code` for programs."""
+    """Why a plan must not be carried out. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class PlanRefused(ValueError):
 
 
 def plan_document(cluster: Cluster, name: str, plan: RebalancePlan, made: str) -> dict[str, Any]:
-    """Return the plan for a file. `made`: when, RFC 3339."""
+    """Return the plan for a file. `made`: the time of planning, RFC 3339."""
     streams = _replicated(cluster, name)
     return {
         "schema": SCHEMA,
@@ -53,7 +53,7 @@ def plan_document(cluster: Cluster, name: str, plan: RebalancePlan, made: str) -
 
 
 def fingerprint(cluster: Cluster, name: str, members: Mapping[_Key, frozenset[str]] | None = None) -> str:
-    """Return the SHA-256 of the plan's input. `members`: the servers of streams that override the present ones."""
+    """Return the SHA-256 of the plan's input. `members`: servers of streams, used instead of the current ones."""
     known = members or {}
     content = {
         "cluster": name,
@@ -79,7 +79,7 @@ def fingerprint(cluster: Cluster, name: str, members: Mapping[_Key, frozenset[st
 
 
 def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) -> list[ReplicaMove]:
-    """Return the moves of the plan that are not done, those under way among them. Raises PlanRefused."""
+    """Return the moves of the plan that are not done yet, including those in progress. Raises PlanRefused."""
     moves = _moves_of(document, name)
     streams = _replicated(cluster, name)
     begins: dict[_Key, frozenset[str]] = {}
@@ -106,7 +106,8 @@ def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) ->
 
 
 def _moves_of(document: Mapping[str, Any], name: str) -> list[tuple[ReplicaMove, frozenset[str]]]:
-    """Return the moves of the document with the servers that each stream had. Raises PlanRefused for another document."""
+    """Return the moves of the document with the servers that each stream had. Raises PlanRefused for a different
+    document."""
     if document.get("schema") != SCHEMA:
         raise PlanRefused("plan_invalid", f"this is not a rebalance plan (schema {document.get('schema')!r})")
     if document.get("version") != VERSION:

@@ -9,20 +9,21 @@ from collections.abc import Mapping
 from datetime import date, datetime, timezone
 from typing import Any
 
-#: The format of report.json that is read here (jetstream_insights/report/shape.py).
+#: The format version of report.json that this module supports (jetstream_insights/report/shape.py).
 _FORMAT = 1
 #: Maximum age of a report: older write rates are not representative.
 MOST_DAYS = 7
 
 
 class ReportRefused(ValueError):
-    """Why the rates of a report are not used."""
+    """Why the write rates of a report are not used."""
 
 
 def recorded_rates(report: Any, fleet: str | None, now: float) -> tuple[str, dict[tuple[str, str], float]]:
-    """Return the day of a report, and (account, stream) → bytes a second of its fleet, for streams with a known rate.
+    """Return the day of a report, and (account, stream) → bytes per second for those streams of the fleet whose rate is
+    known.
 
-    `fleet`: its name, None if the report has only one. `now`: seconds since 1970. Raises ReportRefused.
+    `fleet`: the name of the fleet, None if the report has only one. `now`: seconds since 1970. Raises ReportRefused.
     """
     try:
         if report["format"] != _FORMAT:

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assignment of repairs to findings, with their risks and refusals. Pure.
+"""Assigns repairs to findings, with their risks and refusals. Pure.
 
-`find` compares two samples of a cluster. `plan` assigns a repair to each finding, using the data of the owning
-account (`Evidence`). A repair is refused if the state is unknown, if it could cost a quorum or messages, or if its
-risk has not been accepted."""
+`find` compares two samples of a cluster. `plan` assigns a repair to each finding, using the data of the owning account
+(`Evidence`). A repair is refused if the state is unknown, if the repair could cost a quorum or messages, or if its risk
+has not been accepted."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ REPLACE_REPLICA, REFILL, CANCEL_MOVE = "replace_replica", "refill", "cancel_move
 BY_HAND = "by_hand"
 FIXES = (RECREATE, RESET, DELETE, REPLACE_REPLICA, REFILL, CANCEL_MOVE)
 
-#: The risk of a repair. Redelivery also happens after a restart of a consumer's client; losing a position must be
-#: allowed.
+#: The risk of a repair. Redelivery also happens after a restart of a consumer's client, so it needs no permission;
+#: losing a position must be allowed explicitly.
 NO_RISK, REDELIVERY, POSITION_LOST = "none", "redelivery", "position_lost"
 
 #: The first API level whose servers can reset a consumer (ADR-60).
@@ -84,17 +84,17 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """Return the display name without the kind, such as APP/ORDERS/worker."""
+        """Return the asset's display name without the kind, such as APP/ORDERS/worker."""
         return self._with_account(self.account_name or self.account)
 
     @property
     def name(self) -> str:
-        """Return the asset's name without its kind, with the account's identity."""
+        """Return the asset's name without the kind, with the identity of the account."""
         return self._with_account(self.account)
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the names that select the asset: with the account's name, or its identity."""
+        """Return the names that select the asset: one with the account's name, one with its identity."""
         return self.label, self.name
 
     def _with_account(self, account: str) -> str:
@@ -112,7 +112,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence for a finding besides the cluster's state. `failure`: the reason why there is none.
+    """The evidence for a finding besides the cluster's state. `failure`: why there is none.
 
     For a consumer: its configuration, the stream's retention, first and last sequence, its highest ack floor (None
     if unknown), and the highest delivered sequence. For a stream: the reason not to move the replica (`refused`)."""
@@ -130,8 +130,8 @@ class Evidence:
 @dataclass(frozen=True)
 class Step:
     """A finding with its repair. `refused`: the reason against the repair, empty if there is none. `floor`: the
-    consumer resumes after this sequence; None to follow its delivery policy. `subjects`: names that the health gate
-    reports during the repair, for a stream also its consumers."""
+    sequence after which the consumer resumes; None to follow its delivery policy. `subjects`: names that the health
+    gate reports during the repair; for a stream, they include its consumers."""
 
     finding: Finding
     fix: str
@@ -175,8 +175,7 @@ class Request:
 
 
 def find(early: Cluster, late: Cluster, request: Request, expected: Expectations) -> list[Finding]:
-    """Return the findings of the later sample that the earlier one does not contradict, in the order of their
-    repair.
+    """Return the findings of the later sample that the earlier sample does not contradict, in order of repair.
 
     Temporary states (an election, a replica that catches up, a move in progress) are excluded: a finding must be
     present in both samples, without progress between them."""
@@ -189,11 +188,11 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         if problem.code == CONSUMER_GHOST
     }
     for subject, message in sorted(ghosts.items()):
-        # Account names may contain a slash; names of streams and consumers may not.
+        # Account names may contain a slash; stream and consumer names may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
         identity = late.find_account(account)
         found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
-    # This also explains the replicas that are behind on a server that cannot write.
+    # This finding also explains replicas that are behind on a server that cannot write.
     in_step = _in_step(late, expected.limits).difference(name for name, _subject in _write_errors(late))
     sight = _Sight(late.names, in_step, _listing(early) & _listing(late) & in_step, request.dead, expected.limits)
     for item in late.streams:
@@ -205,8 +204,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
 
 
 def matches(finding: Finding, patterns: Sequence[str]) -> bool:
-    """Return whether a finding is selected: a stream's pattern also selects its consumers, and the server that
-    cannot write one of them."""
+    """Return whether a finding is selected: a stream's pattern also selects its consumers, and a server that cannot
+    write one of these assets."""
     return finding.code == WRITE_ERROR or _meant(finding.names, bool(finding.consumer), patterns)
 
 
@@ -257,8 +256,8 @@ def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
 
 
 def _in_step(cluster: Cluster, limits: Limits) -> frozenset[str]:
-    """Return the servers that answer and are in step for the meta leader: they do not cause the faults of their
-    replicas."""
+    """Return the servers that respond and that the meta leader reports as in step: they do not cause the faults of
+    their replicas."""
     if cluster.meta is None:
         return frozenset()
     group = cluster.meta.group
@@ -267,14 +266,14 @@ def _in_step(cluster: Cluster, limits: Limits) -> frozenset[str]:
 
 
 def _listing(cluster: Cluster) -> frozenset[str]:
-    """Return the servers that listed the streams that they hold."""
+    """Return the servers that listed the streams that they have."""
     return frozenset(server.name for server in cluster.servers if server.summary is not None)
 
 
 @dataclass(frozen=True)
 class _Sight:
-    """The servers in two samples. `answered`: those in the later sample; `in_step`: see `_in_step`; `listing`: those that
-    listed their streams in both; `dead`: those that will not return."""
+    """The servers in two samples. `answered`: those that responded in the later sample; `in_step`: see `_in_step`;
+    `listing`: those that listed their streams in both samples; `dead`: those that will not return."""
 
     answered: frozenset[str]
     in_step: frozenset[str]
@@ -347,13 +346,13 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
 
 
 def _moving(group: RaftGroup) -> bool:
-    """Return whether members are being exchanged: up to 2.14 the leader then lists more members than replicas. A
+    """Return whether members are being exchanged: up to 2.14, the leader then lists more members than replicas. A
     server that has just lost its membership still lists itself and does not count."""
     return group.moving or len(group.peers) >= group.size
 
 
 def _stays_behind(early: Peer, late: Peer, limits: Limits) -> bool:
-    """Return whether a replica is not in step and does not catch up."""
+    """Return whether a replica is out of step and is not catching up."""
     return late.lag >= early.lag and not limits.in_step(early) and not limits.in_step(late)
 
 
@@ -377,7 +376,7 @@ def _begins_after(consumer: Consumer) -> int:
 
 
 def delivered_seq(info: Mapping[str, Any]) -> int:
-    """Return the sequence after which a consumer delivers next: the last that it delivered."""
+    """Return the sequence after which a consumer continues to deliver, which is the last that it delivered."""
     return int((info.get("delivered") or {}).get("stream_seq") or 0)
 
 
@@ -390,7 +389,7 @@ def plan(
     evidence: Mapping[tuple[str, str, str], Evidence],
     request: Request,
 ) -> list[Step]:
-    """Return the step for each finding, in their order. `evidence`: by `Finding.key`."""
+    """Return the step for each finding, in the same order. `evidence`: by `Finding.key`."""
     streams = {(stream.account, stream.name): stream for stream in cluster.streams}
     steps = []
     for finding in findings:
@@ -421,7 +420,7 @@ def _not_asked(step: Step, request: Request) -> str:
 
 
 def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
-    """Return why nothing may be changed in this state, empty when it may."""
+    """Return why nothing may be changed in this state, or an empty text if changes are safe."""
     if finding.kind == "server":
         return ""
     meta = cluster.meta
@@ -438,7 +437,7 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
         return f"its stream must be repaired first: {'; '.join(wrong)}" if wrong else ""
     if finding.code not in (REPLICA_BEHIND, REPLICA_MISSING, REPLICA_GONE, GROUP_SHORT):
         return ""
-    # For some seconds a leader counts a member as in step whose server holds nothing.
+    # For some seconds, a leader may count a member as in step although its server has no replica.
     empty = (_listing(cluster) & frozenset(stream.group.members)).difference(stream.group.hosts, [finding.server])
     return f"{_names(empty)} does not have its replica, which must be repaired first" if empty else ""
 
@@ -476,8 +475,8 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
 
 
 def _loses_interest(finding: Finding, known: Evidence) -> str:
-    """Return the reason not to delete a consumer: a stream with retention interest drops the messages that no other
-    consumer needs (consumer.go stopWithFlags). A ghost exists on no server, so its deletion drops nothing."""
+    """Return the reason not to delete a consumer: a stream with interest retention drops the messages that no other
+    consumer needs (consumer.go stopWithFlags). A ghost exists on no server, so deleting it drops nothing."""
     if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
         return ""
     return "its stream has retention interest, which drops the messages that only this consumer waits for when it is deleted"

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Changes to the number of replicas of streams, and the obstacles to them. Pure: no I/O.
 
-The meta leader chooses the additional servers of a stream that gets more replicas; one that gets fewer keeps its leader
-(jetstream_cluster.go jsClusteredStreamUpdateRequest). A consumer without a number of its own follows its stream.
+The meta leader chooses the additional servers of a stream that gets more replicas; a stream that gets fewer keeps its
+leader (jetstream_cluster.go jsClusteredStreamUpdateRequest). A consumer without a configured number of replicas follows
+its stream.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ReplicaCount:
     """Streams by their names, with the wildcards * and ? (fnmatch), and their desired number of replicas. `account`:
     the identity of the account.
 
-    `consumers`: whether consumers with their own number `keep` it, as far as the stream permits, or `follow` the
+    `consumers`: whether consumers with a configured number `keep` it, as far as the stream permits, or `follow` the
     stream.
     """
 
@@ -39,14 +40,15 @@ class ReplicaCount:
     consumers: str = KEEP
 
     def matches(self, stream: Stream) -> bool:
-        """Return whether this selects the stream."""
+        """Return whether this entry selects the stream."""
         return stream.account == self.account and fnmatchcase(stream.name, self.stream)
 
 
 @dataclass(frozen=True)
 class ReplicaCountChange:
     """One stream's change. `gains`: the servers that the meta leader would add. `consumers`: the new number of each
-    consumer that has one of its own and changes, 0 to follow. `refused`: the obstacle, empty without any."""
+    consumer whose configured number changes, 0 to follow the stream. `refused`: the obstacle, empty if there is none.
+    """
 
     account: str
     stream: str
@@ -65,7 +67,7 @@ class ReplicaCountChange:
 
 
 def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list[ReplicaCountChange]:
-    """Return the changes that are needed, those that free room first, and each taking its room from the next.
+    """Return the required changes. Those that free room come first, and each one takes its room from those after it.
 
     If several entries match a stream, the first one applies.
     """
@@ -94,7 +96,7 @@ def replica_count_refusals(
     changes: Iterable[ReplicaCountChange],
     accounts: Collection[str] | None = None,
 ) -> list[str]:
-    """Return every reason against the changes. `accounts`: those whose streams can be changed, None for all."""
+    """Return every reason against the changes. `accounts`: the accounts whose streams can be changed, None for all."""
     if not wanted:
         return ["nats_cluster_streams names no stream."]
     changes = list(changes)
@@ -115,7 +117,7 @@ def replica_count_refusals(
 
 
 def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
-    """Return the changes for people."""
+    """Return the changes for operators."""
     return [
         f"{change.label}: R{change.before} to R{change.after}"
         + (f" on {', '.join(change.gains)} or other suitable servers" if change.gains else "")
@@ -125,7 +127,7 @@ def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
 
 
 def unmatched(cluster: Cluster, wanted: Iterable[ReplicaCount]) -> list[str]:
-    """Return the entries that no stream matches, as ACCOUNT/STREAM."""
+    """Return the entries that match no stream, as ACCOUNT/STREAM."""
     return [
         f"{entry.account}/{entry.stream}"
         for entry in wanted
@@ -136,7 +138,7 @@ def unmatched(cluster: Cluster, wanted: Iterable[ReplicaCount]) -> list[str]:
 def _change(
     cluster: Cluster, stream: Stream, wanted: ReplicaCount, consumers: tuple[tuple[str, int], ...]
 ) -> tuple[ReplicaCountChange, Cluster]:
-    """Return the change and the future cluster, for planning the next change."""
+    """Return the change and the resulting cluster, for planning the next change."""
     change = ReplicaCountChange(
         stream.account,
         stream.name,
@@ -170,12 +172,12 @@ def _change(
 
 
 def _unsettled(cluster: Cluster, stream: Stream) -> list[str]:
-    """Return the problems of the stream's groups: fewer replicas must not remove the only one that is in step."""
+    """Return the problems of the stream's groups: reducing the replicas must not remove the only one that is in step."""
     return [problem.message for group in stream.groups for problem in group_problems(group, cluster.names)]
 
 
 def _consumers(stream: Stream, wanted: ReplicaCount) -> Iterable[tuple[str, int]]:
-    """Yield the new number of each durable consumer that has one of its own and changes."""
+    """Yield the new number for each durable consumer whose configured number changes."""
     for consumer in stream.consumers:
         own = _own_number(consumer)
         if own and wanted.consumers == FOLLOW:

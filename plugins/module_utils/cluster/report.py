@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The reports of the nats command, from the results of nats_cluster_info and nats_server_info. Pure.
+"""The reports of the nats command, built from the results of nats_cluster_info and nats_server_info. Pure.
 
-`report_data` builds them as plain data for programs, `report_page` writes that data as tables for operators. Columns
-are those of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go)."""
+`report_data` builds the reports as plain data for programs; `report_page` formats that data as tables for operators.
+Columns are those of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go,
+consumer_command.go)."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent, bar).
-    A `grouped` value is written only where it differs from the row above."""
+    """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent,
+    bar). A `grouped` value is shown only if it differs from the row above."""
 
     key: str
     title: str
@@ -66,8 +67,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, `notes`
-    sentences below the table."""
+    """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, and
+    `notes` are sentences below the table."""
 
     name: str
     title: str
@@ -89,9 +90,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Source:
-    """The filtered input of the reports. `absent`: expected servers that did not answer. `endpoints`: server → its row
-    of nats_server_info, `requested`: the requested endpoints. `catalogue`: the catalogue of the backups, None if it
-    was not read. `route_compression`: the configuration of the servers."""
+    """The filtered input of the reports. `absent`: expected servers that did not respond. `endpoints`: server → its row
+    of nats_server_info; `requested`: the requested endpoints. `catalogue`: the catalogue of the backups, None if it was
+    not read. `route_compression`: the configuration of the servers."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]]
@@ -109,7 +110,7 @@ class Source:
 
     @property
     def account_names(self) -> dict[str, str]:
-        """Return the display names of accounts with streams, by identity, the only key that other endpoints have."""
+        """Return account identity → display name for accounts with streams; other endpoints have only the identity."""
         return {stream["account"]: stream["account_name"] for stream in self.info.get("streams") or ()}
 
     @property
@@ -120,9 +121,9 @@ class Source:
                 yield stream, consumer
 
     def read(self, endpoint: str) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-        """Yield each server with its reply to one endpoint, None without one.
+        """Yield each server with its reply to one endpoint, or None if it has not replied.
 
-        Raises ValueError if nats_server_info was not called with it."""
+        Raises ValueError if nats_server_info was not called with this endpoint."""
         if endpoint not in self.requested and self.servers:
             raise ValueError(
                 f"{endpoint} is missing: server_info must be a result of nats_server_info with this endpoint"
@@ -188,7 +189,7 @@ def _servers(source: Source) -> list[Table]:
 
 
 _STORED = ("streams", "consumers", "messages", "bytes", "memory", "storage")
-#: Bytes that streams with max_bytes reserve, written or not, and the limits of reservation and use on a server.
+#: Bytes that streams with max_bytes reserve, whether written or not, and a server's limits for reservations and usage.
 _LIMITS = ("reserved_storage", "max_storage")
 _API = ("api_total", "api_errors", "pending")
 
@@ -254,7 +255,7 @@ def _held(source: Source) -> dict[str, Mapping[str, Any]]:
 
 
 def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
-    """Return the usage of one account on each server: its replicas, as counted by JSZ for that account."""
+    """Return the usage of one account on each server: its replicas, as JSZ counts them for that account."""
     held: dict[str, Mapping[str, Any]] = {}
     for server, jsz in source.read("jsz"):
         if jsz is None or jsz.get("disabled"):
@@ -278,7 +279,7 @@ def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
 
 
 def _leaders(source: Source) -> Table:
-    """Return who leads how many streams and consumers. A consumer's leader need not be that of its stream."""
+    """Return how many streams and consumers each server leads. A consumer and its stream may have different leaders."""
     columns = (
         Column("server", "Server"),
         Column("cluster", "Cluster"),
@@ -304,7 +305,7 @@ def _leaders(source: Source) -> Table:
 
 
 def _meta(source: Source) -> Table:
-    """Return the members of the meta group as its leader sees them; without a leader, the known ones."""
+    """Return the members of the meta group as its leader reports them, or the known members if there is no leader."""
     columns = (
         Column("name", "Name"),
         Column("id", "ID"),
@@ -377,7 +378,7 @@ def _streams(source: Source) -> list[Table]:
 
 
 def _backups(source: Source) -> list[Table]:
-    """Return when each stream was last saved and last proven to restore."""
+    """Return when each stream was last saved and last restored successfully in a drill."""
     if source.catalogue is None:
         raise ValueError("the report backups needs the catalogue of a result of nats_backup_info")
     columns = (
@@ -720,7 +721,7 @@ def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
     return make
 
 
-#: Report → functions that make its tables.
+#: Report → the functions that build its tables.
 REPORTS: dict[str, Callable[[Source], list[Table]]] = {
     "servers": _servers,
     "jetstream": _jetstream,
@@ -750,16 +751,16 @@ def report_data(
     consumer_info: Mapping[str, Any] | None = None,
     marks: Mapping[str, Mark] | None = None,
 ) -> dict[str, Any]:
-    """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root
+    """Return the reports as data: schema, servers that responded and that did not, tables, problems and their root
     causes.
 
     `info` is the result of nats_cluster_info, or of nats_stream_info, which supports the reports ACCOUNT_TABLES, and
-    then `consumer_info` is the result of nats_consumer_info. `server_info` is the result of nats_server_info with
-    the endpoints that the reports need. `cluster` and `server_names` narrow the tables; with `account` both were
-    read for this account. `catalogue`: of the backups, as returned by nats_backup_info. `route_compression`: the
-    configured `cluster.compression` of all servers, None if unknown. `marks`: the servers in maintenance; each is a
-    problem, and problems that only they cause are omitted. Raises ValueError for an unknown report, and for an
-    endpoint or a catalogue that was not read."""
+    then `consumer_info` is the result of nats_consumer_info. `server_info` is the result of nats_server_info with the
+    endpoints that the reports need. `cluster` and `server_names` restrict the tables; if `account` is set, both results
+    were read for this account. `catalogue`: the catalogue of the backups, as returned by nats_backup_info.
+    `route_compression`: the configured `cluster.compression` of all servers, None if unknown. `marks`: the servers in
+    maintenance; each is a problem, and problems that only they cause are omitted. Raises ValueError for an unknown
+    report, and for an endpoint or a catalogue that was not read."""
     unknown = [name for name in reports if name not in REPORTS]
     if unknown:
         raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
@@ -860,7 +861,7 @@ def _online(info: Mapping[str, Any]) -> frozenset[str]:
 
 
 def report_page(data: Mapping[str, Any]) -> Page:
-    """Return the tables of `report_data` and all problems, for operators."""
+    """Return the tables of `report_data` and all problems as text for operators."""
     return fitting(lambda most: _report_page(data, most))
 
 
@@ -872,7 +873,7 @@ def _report_page(data: Mapping[str, Any], most: int) -> Page:
 
 
 def _causes_page(data: Mapping[str, Any]) -> Page:
-    """Return the root causes of the problems, or a line without any."""
+    """Return the root causes of the problems as text, or a single line if there are none."""
     if not data["problems"]:
         return page("No problems found.")
     counts = Counter(one["severity"] for one in data["problems"])
@@ -898,7 +899,8 @@ def _table_page(data: Mapping[str, Any], most: int) -> Page:
     columns, rows, notes = data["columns"], data["rows"], data["notes"]
     if not rows and notes:
         return _notes_page(notes, page(data["title"]))
-    # The largest value sets the length of a bar; for CPU at least 100 %, otherwise an idle cluster would appear busy.
+    # The largest value sets the length of a bar. For CPU, the maximum is at least 100 %, otherwise an idle cluster
+    # would appear busy.
     scale = {
         column["key"]: max(
             [100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)]
@@ -926,7 +928,7 @@ def _notes_page(notes: Sequence[str], above: Page) -> Page:
 
 
 def _is_bad(row: Mapping[str, Any]) -> bool:
-    """Return whether a row needs attention: a screen shows it before the others."""
+    """Return whether a row needs attention; a screen shows such rows before the others."""
     if False in (row.get("answers"), row.get("online"), row.get("current")):
         return True
     if "replicas" in row and (row["leader"] is None or "!" in row["replicas"]):
@@ -968,7 +970,7 @@ def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[s
     return f"{value:.0f}" if unit == "percent" else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# --- small parts ------------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _sums(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[str, Any]:
@@ -994,7 +996,8 @@ def _placement(placement: Mapping[str, Any]) -> str:
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the replicas of a group: `*` leads, `!` is unavailable or behind, `?` is unknown without a leader."""
+    """Return the replicas of a group as text: `*` leads, `!` is unavailable or behind, `?` is unknown because there is
+    no leader."""
     if group["leader"] is None:
         names = [f"{name}?" for name in group["members"]]
         why = f"{len(group['leaders'])} LEADERS" if group["leaders"] else "NO LEADER"
@@ -1007,8 +1010,7 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marks(rows: Sequence[Row]) -> list[str]:
-    """Return the meanings of the marks that occur in the column of replicas, and the number of groups without a
-    leader."""
+    """Return the meanings of the marks used in the column of replicas, and the number of groups without a leader."""
     text = "".join(row["replicas"] for row in rows)
     meanings = (("*", "leads"), ("!", "is unavailable or behind"), ("?", "unknown, because there is no leader"))
     notes = ["; ".join(f"{mark} {meaning}" for mark, meaning in meanings if mark in text)] if text else []

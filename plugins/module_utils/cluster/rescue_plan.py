@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The remaining data of a cluster that has lost its majority, the loss, and the steps of a rescue. Pure.
+"""The rescue of a cluster that has lost its majority: the remaining data, the loss, and the steps. Pure.
 
-From then on the remaining servers decide without the others. That is only safe if none of the others is running or
-can return, which NATS cannot verify: the operator lists the dead servers, and the hosts, their disks and their ports
-must not contradict. Sources: nats-server 2.15, server/raft.go (rescue) and server/jetstream_api.go (META.RESCUE,
-SERVER.REMOVE)."""
+After a rescue, the remaining servers form a majority without the others. This is safe only if none of the others is
+running or can return, which NATS cannot verify: the operator lists the dead servers, and the state of the hosts, their
+disks and their ports must not contradict the list. Sources: nats-server 2.15, server/raft.go (rescue) and
+server/jetstream_api.go (META.RESCUE, SERVER.REMOVE)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: The first release whose servers can be rescued.
+#: The first release whose servers support a rescue.
 SINCE = (2, 15, 0)
-#: The fewest servers that elect a meta leader of a fresh cluster.
+#: The minimum number of servers that elect a meta leader in a fresh cluster.
 _SMALLEST = 2
 
 #: The steps.
 RESCUE, REMOVE, WAIT = "rescue", "remove", "wait"
-#: The steps before 2.15, each on hosts.
+#: The steps before 2.15, each carried out on hosts.
 STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """The data of a stream on one server, as reported by the server or read from its disk. `last_seq`: None if it
-    cannot be read."""
+    """The data of a stream on one server, as reported by the server or read from its disk. `last_seq`: the last
+    sequence, None if it cannot be read."""
 
     messages: int | None
     last_seq: int | None
@@ -63,9 +63,9 @@ Holdings = Mapping[tuple[str, str], Mapping[str, Stored]]
 
 @dataclass(frozen=True)
 class Host:
-    """The state of a host, read over SSH. `fenced`: the reason why its server cannot start, empty if it can;
-    `failure`: the reason why a reachable host could not be read. `listening`: ports of its server that accept
-    connections from the controller. `copied`, `aside`: whether its store has been copied to `copy`, and renamed.
+    """The state of a host, read over SSH. `fenced`: the reason why its server cannot start, empty if it can; `failure`:
+    the reason why a reachable host could not be read. `listening`: ports of its server that accept connections from the
+    controller. `copied`: whether its store has been copied to `copy`; `aside`: whether the store has been renamed.
     `host` is its name in the inventory."""
 
     server: str
@@ -102,8 +102,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Sight:
-    """The known state. `held`: the data of the answering servers. `assigned`: names of all streams and consumers in
-    the meta group's log, None without a meta leader. `unasked`: accounts with JetStream that could not be queried."""
+    """The known state of the cluster. `held`: the data of the responding servers. `assigned`: names of all streams and
+    consumers in the meta group's log, None if there is no meta leader. `unasked`: accounts with JetStream that could
+    not be queried."""
 
     cluster: Cluster
     held: Holdings
@@ -113,11 +114,11 @@ class Sight:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Return the servers that answered but did not report their streams."""
+        """Return the servers that responded but did not report their streams."""
         return tuple(sorted(server.name for server in self.cluster.servers if server.jetstream and not server.summary))
 
     def shown(self, name: str) -> str:
-        """Return the display name of an account, stream or consumer with this name (with the account's identity)."""
+        """Return the display name of an account, stream or consumer, given its name with the account's identity."""
         account, slash, rest = name.partition("/")
         return f"{account_labels(self.cluster.accounts).get(account, account)}{slash}{rest}"
 
@@ -128,9 +129,9 @@ class Sight:
 
 @dataclass(frozen=True)
 class Fate:
-    """The fate of a stream. `holders`: answering servers that have it, with the last sequence of each; `counts`: the
-    numbers of messages on the most complete of them; `dead`: its other members. `stalled`: whether it has lost its
-    majority."""
+    """The fate of a stream. `holders`: responding servers that have the stream, with the last sequence of each;
+    `counts`: the numbers of messages on the most complete of them; `dead`: the other members. `stalled`: whether it has
+    lost its majority."""
 
     account: str
     stream: str
@@ -153,12 +154,12 @@ class Fate:
 
     @property
     def last_seq(self) -> int:
-        """Return the last sequence that comes back."""
+        """Return the last sequence that will be restored."""
         return max(self.holders.values(), default=0)
 
     @property
     def messages(self) -> int:
-        """Return how many messages come back at most."""
+        """Return the maximum number of messages that will be restored."""
         return max(self.counts.values(), default=0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -178,7 +179,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `kind`, the server that it is about, and the commands that do it by hand."""
+    """One step: its `kind`, the server that it concerns, and the commands that perform it by hand."""
 
     kind: str
     does: str
@@ -191,8 +192,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The remaining data, the loss, the refusals of a rescue, and its steps; no steps if there is nothing to rescue.
-    `fresh`: whether the data moves to a fresh cluster, because the servers are older than 2.15."""
+    """The remaining data, the loss, the refusals of a rescue, and its steps. There are no steps if nothing has to be
+    rescued. `fresh`: whether the data moves to a fresh cluster, because the servers are older than 2.15."""
 
     survivors: tuple[str, ...] = ()
     removals: tuple[str, ...] = ()
@@ -207,7 +208,7 @@ class Plan:
 
     @property
     def due(self) -> bool:
-        """Return whether there are permitted steps to take."""
+        """Return whether there are steps to take and nothing refuses them."""
         return bool(self.steps) and not self.refusals
 
 
@@ -232,7 +233,7 @@ def plan(sight: Sight, request: Request) -> Plan:
         *_of_data(sight, request, fates, lost, fresh),
     ]
     if _whole(meta, members, survivors, fates) and not request.begun:
-        # Those that were named dead may have been removed by an earlier run.
+        # An earlier run may already have removed servers that were named dead.
         refusals = [f"{name} is listed as dead but answers" for name in removals]
         removals, fresh = (), False
     steps = (
@@ -245,8 +246,8 @@ def plan(sight: Sight, request: Request) -> Plan:
 
 
 def unsteady(early: Sight, late: Sight) -> str:
-    """Return the reason why two samples are too unstable for a rescue, such as an election of the meta group;
-    otherwise empty."""
+    """Return why two samples are too different for a rescue, such as an election of the meta group between them;
+    otherwise an empty text."""
     before, now = (sight.cluster.meta.group.leaders if sight.cluster.meta else () for sight in (early, late))
     if before == now:
         return ""
@@ -254,7 +255,7 @@ def unsteady(early: Sight, late: Sight) -> str:
 
 
 def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str]:
-    """Return the refusals of the approved removals, now that a leader reports the former assets."""
+    """Return the refusals of the approved removals, now that a leader reports which streams and consumers existed."""
     now = plan(sight, request)
     found = [*now.refusals]
     if sight.assigned is None:
@@ -265,7 +266,7 @@ def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str
 
 
 def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str], fates: Sequence[Fate]) -> bool:
-    """Return whether every member of the meta group answers, and nothing has lost its majority."""
+    """Return whether every member of the meta group responds and no group has lost its majority."""
     return (
         len(members) == meta.group.size
         and members <= frozenset(survivors)
@@ -275,10 +276,10 @@ def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str],
 
 
 def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
-    """Return the members that count. Without a leader, servers before 2.15 report only their number: then those
-    listed as dead count.
+    """Return the members that count. Without a leader, servers before 2.15 report only their number; then the servers
+    listed as dead count as well.
 
-    They may count fewer members than exist (`MetaGroup.size`), which is harmless if the quorum is the same."""
+    Servers may report fewer members than exist (`MetaGroup.size`), which is harmless if the quorum is the same."""
     members = frozenset(meta.group.members)
     if len(members) > meta.group.size == len(meta.known):
         # A removed server that has returned still considers itself a member.
@@ -297,7 +298,7 @@ def _answering(cluster: Cluster) -> frozenset[str]:
 
 
 def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterable[str]:
-    """Yield reasons why a server listed as dead may not be dead."""
+    """Yield reasons why a server that is listed as dead may not be dead."""
     for name in sorted(request.dead):
         host = sight.hosts.get(name, Host(name))
         if name in sight.cluster.names:
@@ -324,8 +325,8 @@ def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterabl
 
 
 def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
-    """Yield the members that are neither available nor listed as dead, and reasons why the answering servers may see
-    different groups."""
+    """Yield the members that are neither available nor listed as dead, and the reasons why the responding servers may
+    belong to different groups."""
     for name in sorted(members - sight.cluster.names - request.dead):
         host = sight.hosts.get(name, Host(name))
         how = "its host answers over SSH: start it" if host.reached and not host.fenced else "bring it back"
@@ -484,7 +485,7 @@ def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
     }
     known = set(sight.assigned or ())
     if sight.assigned is None:
-        # Disks may also contain assets that were deleted while their servers were down, so they only count until a
+        # Disks may also contain assets that were deleted while their servers were down, so these count only until a
         # leader can list the assets.
         known |= {
             "/".join(name)
@@ -512,7 +513,7 @@ def _fate(stream: Stream, sight: Sight) -> Fate:
         holders={name: stored.last_seq or 0 for name, stored in sorted(known.items())},
         counts={name: stored.messages or 0 for name, stored in sorted(known.items()) if stored.last_seq == last},
         dead=tuple(sorted(frozenset(group.members) - sight.cluster.names)),
-        # The majority of its members counts: after a rescue the stream may have fewer members than replicas.
+        # The majority of the stream's members counts: after a rescue, a stream may have fewer members than replicas.
         stalled=len(group.hosts) < len(group.members) // 2 + 1,
         in_memory=stream.storage == "memory",
         account_name=stream.account_name,
@@ -599,13 +600,13 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
 
 
 def copy_paths(servers: Iterable[str], request: Request) -> dict[str, str]:
-    """Return server → directory of the copy of its store, on the machine that the copies are brought to."""
+    """Return server → directory of the copy of its store, on the machine to which the copies are transferred."""
     return {name: f"{request.copies}/{name}" for name in servers}
 
 
 def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
-    """Return the commands that transfer the copies to one machine. No module does so: a store may be larger than
-    Ansible can fetch."""
+    """Return the commands that transfer the copies to one machine. No module does this, because a store may be larger
+    than Ansible can fetch."""
     hosts = list(left)
     directories = copy_paths((host.server for host in hosts), request)
     return [
@@ -626,7 +627,7 @@ def _renaming(host: Host) -> tuple[str, dict[str, Any]]:
 
 
 def _by_hand(hosts: Iterable[Host], task: Callable[[Host], tuple[str, dict[str, Any]]]) -> tuple[str, ...]:
-    """Return one command for all hosts that need the same."""
+    """Return one command for all hosts that need the same command."""
     needed: dict[str, tuple[list[str], str, dict[str, Any]]] = {}
     for host in hosts:
         module, options = task(host)
@@ -643,8 +644,8 @@ def _playbook(name: str, extra: Mapping[str, Any]) -> str:
 
 
 def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
-    """Return the plan of a fresh cluster already in progress, from the hosts' state while no server answers; None if
-    there is none."""
+    """Return the plan of a rescue into a fresh cluster that is already in progress, from the hosts' state while no
+    server responds; None if there is none."""
     left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
     begun = any(host.copied or host.aside for host in left)
     unclear = any(host.running or not host.reached or host.failure for host in left)
@@ -687,10 +688,10 @@ def _progress(host: Host) -> str:
 
 
 def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection[str], quorum: int) -> list[str]:
-    """Return the problems in the replies to META.RESCUE, which has no recipient: every server that receives it
-    executes it.
+    """Return the problems in the replies to META.RESCUE. This request has no single recipient: every server that
+    receives it executes it.
 
-    `answers`: for each server its `server`, and `new_quorum` or `error`."""
+    `answers`: for each server, its name as `server`, and `new_quorum` or `error`."""
     took = {
         str(answer.get("server")): int(answer.get("new_quorum") or 0) for answer in answers if not answer.get("error")
     }
@@ -711,7 +712,7 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
     return found
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
+# --- for operators ----------------------------------------------------------------------------------------------------
 
 
 def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
@@ -767,8 +768,8 @@ def _stream_page(made: Plan) -> Page:
 
 
 def _undeleted(fate: Fate) -> str:
-    """Return that holders differ in deleted messages: a server that crashed and restarted may have lost its last
-    deletions."""
+    """Return a note if the servers that have the stream differ in deleted messages: a server that crashed and restarted
+    may have lost its last deletions."""
     if len(set(fate.counts.values())) < 2:
         return ""
     each = ", ".join(f"{name} {count}" for name, count in fate.counts.items())

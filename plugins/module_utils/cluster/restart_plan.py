@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Batches in which servers may be restarted.
+"""Batches of servers that may be restarted together.
 
-Pure planning over a Cluster. These invariants hold for every batch, with all of its servers down and all others up:
+Pure functions of a Cluster. These invariants hold for every batch, while all of its servers are down and all others are
+up:
 
 1. Each stream and consumer group has at most `max_unavailable_replicas` members down and keeps its quorum; of two members, one
    stays up.
@@ -11,8 +12,9 @@ Pure planning over a Cluster. These invariants hold for every batch, with all of
 3. Each cluster has less than half of its servers down (one, if there are only one or two).
 4. Within a cluster, all servers of the batch are in the same zone.
 
-Groups of one or two replicas cannot keep a quorum while a member restarts: they are reported, and on request refused.
-The smallest number of batches is a graph colouring problem: solved greedily from a lower bound upwards.
+Groups of one or two replicas cannot keep a quorum while a member restarts: they are reported, or refused on request.
+Finding the smallest number of batches is a graph colouring problem, which is solved greedily from a lower bound
+upwards.
 """
 
 from __future__ import annotations
@@ -29,20 +31,21 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
-#: Colourings to try for each number of batches: a different order may find a solution.
+#: Colourings to try for each number of batches, because a different order may find a solution.
 ATTEMPTS = 24
 
-#: Bytes that a server needs to start: it makes directories and writes the state of each of its groups before it serves.
+#: Bytes that a server needs to start: it creates directories and writes the state of each of its groups before it
+#: serves clients.
 LEAST_FREE = 64 * 1024**2
 
 
 @dataclass(frozen=True)
 class RollRules:
-    """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers
-    that go first, one by one. `r1_policy`: fail, or accept that groups of one or two replicas are unavailable during
-    the restart; move: single replicas are first moved to another server. `accept_loss`: streams (ACCOUNT/STREAM)
-    whose messages may be lost in the restart. `starts`: server → its version at the start, if it differs from the
-    running one."""
+    """How many servers may be down together, and which losses are accepted. `max_parallel`: 0 for as many as the
+    invariants allow. `canary`: number of servers that go first, one by one. `r1_policy`: whether unavailable groups of
+    one or two replicas are an error (fail), are accepted during the restart (accept), or single replicas are first
+    moved to another server (move). `accept_loss`: streams (ACCOUNT/STREAM) whose messages may be lost in the restart.
+    `starts`: server → the version that it will start, if it differs from the running one."""
 
     max_parallel: int = 1
     max_unavailable_replicas: int = 1
@@ -55,7 +58,7 @@ class RollRules:
 
 @dataclass(frozen=True)
 class RollPlan:
-    """The batches in their order. `lower_bound`: no plan under these rules has fewer. `problems`: refusals (errors),
+    """The batches in order. `lower_bound`: no plan under these rules has fewer batches. `problems`: refusals (errors)
     and effects (warnings). `reasons`: the reason for each batch's position."""
 
     batches: tuple[tuple[str, ...], ...]
@@ -66,8 +69,8 @@ class RollPlan:
 
 @dataclass(frozen=True)
 class BatchEffect:
-    """The effect of a batch on the streams and consumers: `leaders` of them are led from its servers and need
-    another leader; `groups` of them have one member fewer."""
+    """The effect of a batch on the streams and consumers: `leaders` of them have their leader on one of its servers and
+    need a new one; `groups` of them have one member fewer."""
 
     leaders: int
     groups: int
@@ -75,7 +78,7 @@ class BatchEffect:
 
 @dataclass(frozen=True)
 class _Limit:
-    """At most `most` of `members` (indices of servers) in one batch."""
+    """At most `most` of `members` (indices of servers) may be in one batch."""
 
     members: frozenset[int]
     most: int
@@ -84,8 +87,8 @@ class _Limit:
 def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str], rules: RollRules) -> RollPlan:
     """Return the batches in which the `chosen` servers are restarted; the same input gives the same plan.
 
-    `zones`: server → zone, for those that have one. Raft-silent servers come first, one by one: no quorum depends on
-    them. Then servers that are already down, together: starting them reduces no redundancy. The meta leader is in
+    `zones`: server → zone, for servers that have a zone. Raft-silent servers come first, one by one: no quorum depends
+    on them. Then servers that are already down, together: starting them reduces no redundancy. The meta leader is in
     the last batch."""
     names = sorted(set(chosen), key=lambda name: (zones.get(name, ""), name))
     silent = [name for name in raft_silent_servers(cluster) if name in names]
@@ -116,15 +119,15 @@ def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str],
 
 
 def plan_ungated(cluster: Cluster | None, names: Sequence[str], rules: RollRules, unread: str = "") -> RollPlan:
-    """Return a restart without a health gate: one server after another, in this order. Only lost messages are errors.
-    `cluster`: None if it could not be read, `unread`: the reason."""
+    """Return the plan of a restart without a health gate: one server after another, in this order. Only lost messages
+    are errors. `cluster`: None if it could not be read; `unread`: the reason."""
     problems = unchecked_losses(unread) if cluster is None else ungated_losses(cluster, names, rules)
     return RollPlan(tuple((name,) for name in names), len(names), tuple(problems))
 
 
 def ungated_losses(cluster: Cluster, names: Iterable[str], rules: RollRules) -> list[Problem]:
-    """Return the streams whose messages are lost when these servers restart without a gate, because no replica is
-    moved first."""
+    """Return the streams whose messages are lost if these servers restart without a gate, because no replica is moved
+    first."""
     policy = "accept" if rules.r1_policy == "move" else rules.r1_policy
     running = [name for name in names if name in cluster.names]
     return lost_messages(cluster, running, replace(rules, r1_policy=policy))
@@ -137,7 +140,7 @@ def unchecked_losses(reason: str) -> list[Problem]:
 
 
 def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
-    """Return the effect of each batch on the streams and consumers with their current leaders."""
+    """Return the effect of each batch on the streams and consumers, based on the current leaders."""
     batch_numbers = {name: number for number, batch in enumerate(batches) for name in batch}
     leaders, groups = [0] * len(batches), [0] * len(batches)
     for group in cluster.groups():
@@ -154,10 +157,11 @@ def plan_lines(
     reasons: Sequence[str] = (),
     effects: Sequence[BatchEffect] = (),
 ) -> list[str]:
-    """Return the plan for operators: each host of each batch with the reason (`why`) for its restart, and the effect
-    of the batch.
+    """Return the plan for operators: each host of each batch with the reason for its restart (`why`), and the effect of
+    the batch.
 
-    `batches`: names of hosts. `reasons`, `effects`: of each batch, in their order; empty if the cluster is unknown."""
+    `batches`: names of hosts. `reasons`, `effects`: one for each batch, in order; empty if the cluster could not be
+    read."""
     lines = []
     for number, hosts in enumerate(batches, 1):
         lines += [f"batch {number} of {len(batches)}: {_host_with_reasons(host, why)}" for host in hosts]
@@ -186,7 +190,8 @@ def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
 
 
 def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], cause: str) -> str:
-    """Return the refusal of a restart that no gate can watch, since the cluster cannot be read. `cause`: why not."""
+    """Return the refusal of a restart that no gate can monitor, because the cluster cannot be read. `cause`: why it
+    cannot."""
     return (
         f"The health gate cannot read the cluster: {cause}\n"
         f"No server was touched. To be restarted: {', '.join(_host_with_reasons(host, why) for host in hosts)}.\n"
@@ -213,8 +218,8 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
 
 
 def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
-    """Yield the groups that lost a member for good and have none to spare. Their leader reports every other member,
-    including those that are down."""
+    """Yield the groups that have permanently lost a member and have none to spare. Their leader reports every other
+    member, including those that are down."""
     for group in cluster.groups():
         touched = sorted(set(group.members).intersection(running))
         has_lost_one, has_spare = len(group.members) < group.size, len(group.members) > group.quorum
@@ -256,7 +261,7 @@ def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules
 
 
 def _lost_positions(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
-    """Yield the consumers whose position is in the memory of a server that restarts, and nowhere else."""
+    """Yield the consumers whose position exists only in the memory of a server that restarts."""
     if rules.r1_policy == "move":
         return
     for stream in cluster.streams:
@@ -267,7 +272,7 @@ def _lost_positions(cluster: Cluster, running: Sequence[str], rules: RollRules) 
             if group.size != 1 or group.ephemeral or not touched or not delivered:
                 continue
             if stream.storage == "memory" and stream.group.size == 1:
-                # A stream in memory ends with its messages.
+                # A stream in memory is lost together with its messages.
                 continue
             if not config.get("mem_storage") and stream.storage != "memory":
                 continue
@@ -290,7 +295,7 @@ def _memory_lost(subject: str, lost: str, accepted: bool, servers: Sequence[str]
 
 
 def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
-    """Yield the streams that a server with that defect would empty while it starts."""
+    """Yield the streams that a server with the first_seq defect would empty during its start."""
     versions = {server.name: rules.starts.get(server.name) or server.version for server in cluster.servers}
     for stream in cluster.streams:
         first = (stream.info.get("config") or {}).get("first_seq")
@@ -324,7 +329,7 @@ def _meta_refusal(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]
 
 
 def _canaries(cluster: Cluster, names: Sequence[str], count: int) -> list[str]:
-    """Return the servers on which a fault would show first and hurt least: those that lead the fewest groups."""
+    """Return the servers on which a fault would do the least harm: those that lead the fewest groups."""
     leading = dict.fromkeys(names, 0)
     for group in cluster.groups():
         if group.leader in leading:
@@ -333,7 +338,7 @@ def _canaries(cluster: Cluster, names: Sequence[str], count: int) -> list[str]:
 
 
 class _Colouring:
-    """The servers to restart as vertices, batches as colours."""
+    """The graph: the servers to restart are its vertices, the batches are its colours."""
 
     def __init__(self, names: Sequence[str], cluster: Cluster, zones: Mapping[str, str], rules: RollRules) -> None:
         self.names = list(names)
@@ -355,7 +360,7 @@ class _Colouring:
         self.lower_bound = self._lower_bound()
 
     def solve(self) -> list[list[str]]:
-        """Return the batches, each in the order of the names."""
+        """Return the batches, each sorted by name."""
         if not self.names:
             return []
         chance = random.Random(0)
@@ -396,8 +401,8 @@ class _Colouring:
                     self._connect((one, other))
 
     def _lower_bound(self) -> int:
-        """Return the highest of these lower bounds: `max_parallel`, a limit's members, and each cluster's zones, of
-        which a batch has only one."""
+        """Return the highest lower bound of the number of batches: from `max_parallel`, from a limit's members, and
+        from the zones of each cluster, because a batch contains servers of only one zone."""
         by_place: dict[tuple[str, str | None], set[int]] = {}
         for member, place in enumerate(self._places):
             by_place.setdefault(place, set()).add(member)
@@ -408,7 +413,8 @@ class _Colouring:
         return max(whole, self._bound(set(range(len(self.names)))), *by_cluster.values(), 0)
 
     def _bound(self, members: set[int]) -> int:
-        """Return how many batches these servers need at least: the largest clique that is found, or a limit's share."""
+        """Return the minimum number of batches for these servers: the size of the largest clique found, or the number
+        that a limit requires."""
         bounds = [0, *(ceil(len(members & limit.members) / limit.most) for limit in self._wide)]
         by_degree = sorted(members, key=lambda member: (-len(self._neighbours[member]), member))
         for start in by_degree:
@@ -451,6 +457,6 @@ class _Colouring:
 
 
 def _spare(group: RaftGroup, rules: RollRules) -> int:
-    """Return how many members of a group may be down; a group of two is unavailable in any case, and the minimum is
-    one."""
+    """Return how many members of a group may be down. The minimum is one, because a group of two is unavailable in any
+    case."""
     return max(1, min(rules.max_unavailable_replicas, min(group.size, len(group.members)) - group.quorum))

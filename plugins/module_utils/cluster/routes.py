@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 DEFAULT_POOL_SIZE = 3
-#: Modes that leave the routes between two servers uncompressed, and names of s2_fast (server/opts.go
+#: Modes in which the routes between two servers are uncompressed, and names of s2_fast (server/opts.go
 #: validateAndNormalizeCompressionOption).
 _UNCOMPRESSED = ("accept", "off", "disabled", "false")
 _FAST = ("on", "enabled", "true")
@@ -21,9 +21,9 @@ _FAST = ("on", "enabled", "true")
 def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
     """Return how many route connections two servers keep between them.
 
-    Since 2.10 that is the pool plus one for each pinned account, $SYS always among them (docs: v2 routes); without
-    pooling (`pool_size: -1`), or towards a server before 2.10, it is one. With different pool sizes, which servers
-    from 2.11.2 on accept, it is the smaller pool.
+    Since 2.10, the number is the pool size plus one for each pinned account, always including $SYS (docs: v2 routes).
+    Without pooling (`pool_size: -1`), or towards a server before 2.10, it is one. If the pool sizes differ, which
+    servers from 2.11.2 on accept, the smaller one counts.
 
     `one`: VARZ data of one server
     `other`: VARZ data of the other
@@ -41,7 +41,8 @@ def _pinned(server: dict[str, Any]) -> list[str]:
 
 
 def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | None = None) -> list[str]:
-    """Return one sentence for each pair of servers of one cluster that lacks routes, seen from the first of the pair.
+    """Return one sentence for each pair of servers of one cluster that lacks routes, as reported by the first server of
+    the pair.
 
     `servers`: entries of nats_server_info with endpoints varz and routez
     `pinned_accounts`: accounts of `cluster.accounts`, which VARZ does not show
@@ -70,11 +71,11 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
 def compression_notes(routes: Iterable[Mapping[str, Any]], configured: str | Mapping[str, Any] | None) -> list[str]:
     """Return one sentence for each pair of servers whose routes are not compressed as configured for all servers.
 
-    Both ends negotiate the mode when a route is made: without compression, if one of them runs a version before 2.10 or
-    an older configuration (server/route.go selectCompressionMode).
+    Both ends negotiate the mode when a route is established: the route is not compressed if one of them runs a version
+    before 2.10 or an older configuration (server/route.go selectCompressionMode).
 
     `routes`: rows with server, name (of the other server) and compression, which is empty before 2.10. `configured`:
-    `cluster.compression`, a mode or a block with one; None disables the check.
+    `cluster.compression`, a mode or a block with a mode; None disables the check.
     """
     if configured is None:
         return []
@@ -92,7 +93,7 @@ def compression_notes(routes: Iterable[Mapping[str, Any]], configured: str | Map
 
 
 def _is_compressed(now: str, mode: str) -> bool:
-    """Return whether ROUTEZ calls the compression of a route so where both of its ends have this mode."""
+    """Return whether the compression that ROUTEZ reports for a route is the expected one if both ends have this mode."""
     if mode in _UNCOMPRESSED:
         return now == "off"
     if mode in ("auto", "s2_auto", "s2auto"):
@@ -101,12 +102,12 @@ def _is_compressed(now: str, mode: str) -> bool:
 
 
 def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:
-    """Return one sentence for each server that lacks a gateway connection to another cluster, or has one without the
-    TLS of its gateway.
+    """Return one sentence for each server that lacks a gateway connection to another cluster, or has a connection
+    without the TLS that its gateway is configured with.
 
-    A server keeps one outbound connection to some server of each other cluster (docs: gateways), so inbound ones prove
-    nothing. A server without a gateway is checked only if other clusters are expected. A reload that gives a gateway
-    TLS keeps existing connections, which continue without TLS.
+    A server keeps one outbound connection to some server of each other cluster (docs: gateways), so inbound connections
+    prove nothing. A server without a gateway is checked only if other clusters are expected. If a reload adds TLS to a
+    gateway, existing connections continue without TLS.
 
     `servers`: entries of nats_server_info with endpoints varz and gatewayz. `clusters`: names of expected clusters in
     addition to those that the servers are configured with.

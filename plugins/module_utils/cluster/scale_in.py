@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether servers can leave a cluster for good, and the new places of their replicas. Pure: no I/O.
+"""Whether servers can leave a cluster permanently, and where their replicas will go. Pure: no I/O.
 
-All leaving servers are planned together, before the first of them is touched: replicas of one must not move to the
+The departure of all servers is planned together, before the first one is changed: replicas of one must not move to the
 next, and those of the last must still find room.
 """
 
@@ -25,8 +25,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 @dataclass(frozen=True)
 class ScaleInRules:
     """`min_servers`: members that the meta group must keep. `r1_policy`: `fail` or `move` for streams with a single
-    replica on a running server. `accept_loss`: assets that may be lost with a server that is down, as ACCOUNT/STREAM or
-    ACCOUNT/STREAM/CONSUMER."""
+    replica on a running server. `accept_loss`: streams and consumers that may be lost with a server that is down, as
+    ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER."""
 
     min_servers: int = 3
     r1_policy: str = "fail"
@@ -44,8 +44,8 @@ class Relocation:
 
 @dataclass(frozen=True)
 class ScaleInPlan:
-    """`order`: the servers, as they leave one after another. `moves`: the replicas that leave them, in their order.
-    `problems`: the obstacles. `meta_after`: members of the meta group afterwards."""
+    """`order`: the servers in the order in which they leave. `moves`: the replicas that move off them, in order.
+    `problems`: the obstacles. `meta_after`: number of members of the meta group afterwards."""
 
     order: tuple[str, ...] = ()
     moves: tuple[Relocation, ...] = ()
@@ -59,8 +59,9 @@ def plan_scale_in(
     """Return the order in which the servers can leave, and every reason against their leaving.
 
     Servers that are down leave first: while they are members, they count for the size of the quorum but not as members
-    that are up. `lost`: assets without a leader (a server that is down may have the only replica of each), `unread`:
-    accounts without a list of such assets. A server that is not a member any more and holds nothing has already left.
+    that are up. `lost`: assets without a leader (a server that is down may have the only replica of each); `unread`:
+    accounts for which no list of such assets could be read. A server that is no longer a member and has no replicas has
+    already left.
     """
     order = tuple(sorted(leaving, key=lambda name: name in cluster.names))
     moves, problems = _relocate(cluster, order, rules)
@@ -73,7 +74,7 @@ def plan_scale_in(
 
 
 def meta_members(cluster: Cluster) -> frozenset[str]:
-    """Return the names of the members of the meta group as its leader reports them; empty when it has no leader."""
+    """Return the names of the members of the meta group as its leader reports them; empty if there is no leader."""
     if cluster.meta is None:
         return frozenset()
     group = cluster.meta.group
@@ -81,7 +82,8 @@ def meta_members(cluster: Cluster) -> frozenset[str]:
 
 
 def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> Iterable[Problem]:
-    """Yield why the meta group cannot do without them: too few members, or no member to spare beyond the quorum."""
+    """Yield why the meta group cannot do without these servers: too few members remain, or none can be spared beyond
+    the quorum."""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
         yield Problem("meta_no_leader", ERROR, "meta group", "the meta group has no leader, so no server can leave it")

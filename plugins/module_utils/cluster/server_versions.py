@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The properties of each version of nats-server: its series, its maintenance by upstream, and its defects. Pure.
 
-The only table of its kind. The preflight and the restart plan warn by it, the upgrade rules and the root causes read
-it, and `make docs` writes docs/reference/server_versions.md from it. An entry needs a source: a release note, a pull
-request with its releases from the tags, the server's source, or a test run."""
+This is the only place for facts about versions. The preflight and the restart plan derive warnings from it, the upgrade
+rules and the root causes read it, and `make docs` generates docs/reference/server_versions.md from it. Each entry needs
+a source: a release note, a pull request with its releases from the tags, the server's source, or a test run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
 
-#: Number of series that get patches at the same time (docs.nats.io/release-notes): a new series ends support for the
-#: oldest.
+#: Number of series that get patches at the same time (docs.nats.io/release-notes): a new series ends the support of the
+#: oldest one.
 MAINTAINED = 2
 
 
 @dataclass(frozen=True)
 class Series:
     """A minor release. `released`: year and month of its first version. `best_start`: the version that its upgrade
-    guide recommends upgrading from. `index_format`: the format of the index.db that it writes for each stream and Raft
-    log (filestore.go fullStateVersion), 0 for none; a server that does not support the format reads all blocks at its first
-    start. `oldest_return`: the oldest version that a server can return to, `because`. `files`: older versions damage
-    its files."""
+    guide recommends upgrading from. `index_format`: the format of the index.db that its servers write for each stream
+    and Raft log (filestore.go fullStateVersion), 0 if they write none; a server that does not support the format reads
+    all blocks at its first start. `oldest_return`: the oldest version that a server can be downgraded to; `because`:
+    the reason. `files`: whether older versions damage the files of this series."""
 
     name: str
     released: str
@@ -38,12 +38,12 @@ class Series:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """Return the two numbers of its name."""
+        """Return the two numbers of the series' name."""
         major, minor = self.name.split(".")
         return int(major), int(minor)
 
 
-#: Oldest first. There is no 2.13.
+#: Oldest first. Version 2.13 does not exist.
 SERIES = (
     Series("2.9", "2022-09"),
     Series(
@@ -69,9 +69,9 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect of some versions. `effect`: a sentence without its full stop. `affected`: first and last version of each range
-    with it. `fixed`: the first version of each series without it; later series are also fixed. `needs`: the
-    configuration key without which it cannot occur."""
+    """A defect of some versions. `effect`: a sentence without its full stop. `affected`: the first and last version of
+    each affected range. `fixed`: the first fixed version of each series; later series are also fixed. `needs`: the
+    configuration key without which the defect cannot occur."""
 
     name: str
     effect: str
@@ -81,7 +81,7 @@ class Defect:
     needs: str = ""
 
     def affects(self, version: str) -> bool:
-        """Return whether this version has the defect; False for texts that are not versions."""
+        """Return whether this version has the defect; False if the text is not a version."""
         have = reported_version(version)
         return any(parse_version(first) <= have <= parse_version(last) for first, last in self.affected)
 
@@ -194,17 +194,18 @@ DEFECTS = (
 
 
 def parse_series(version: str) -> Series | None:
-    """Return the series of a version, None for one that the table does not have."""
+    """Return the series of a version, or None if it is not in the table."""
     return next((series for series in SERIES if series.numbers == reported_version(version)[:2]), None)
 
 
 def index_writer(index_format: int) -> Series | None:
-    """Return the oldest series that writes this format of index.db, None for an unknown one."""
+    """Return the oldest series that writes this format of index.db, or None if the format is unknown."""
     return next((series for series in SERIES if index_format and series.index_format == index_format), None)
 
 
 def unreadable_files(index_format: int, version: str) -> str:
-    """Return why a server of this version would damage a store with this format of index.db; empty if it would not."""
+    """Return why a server of this version would damage a store with this format of index.db, or an empty text if it
+    would not."""
     have = reported_version(version)
     for series in SERIES:
         if series.files and index_format >= series.index_format and have < parse_version(series.oldest_return):
@@ -218,17 +219,18 @@ def maintained() -> list[str]:
 
 
 def end_of_life(version: str) -> str:
-    """Return the month since which the series of a version gets no patches (`2025-09`); empty while it gets them, and
-    for texts that are not versions."""
+    """Return the month since which the series of a version has had no patches (`2025-09`); empty if it still gets
+    patches, or if the text is not a version."""
     numbers = reported_version(version)[:2]
     later = [series for series in SERIES if series.numbers > numbers]
     return later[MAINTAINED - 1].released if numbers[0] and len(later) >= MAINTAINED else ""
 
 
 def version_warnings(versions: Iterable[str], config: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the warnings for these versions, a line for each series and each defect.
+    """Return the warnings for these versions, one line for each series and each defect.
 
-    `config`: the servers' configuration. Without it, defects of only some configurations are omitted."""
+    `config`: the servers' configuration. If it is not given, defects that affect only some configurations are omitted.
+    """
     known = sorted({version for version in versions if reported_version(version)[0]}, key=reported_version)
     ended: dict[str, list[str]] = {}
     for version in known:

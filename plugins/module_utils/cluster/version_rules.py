@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Obstacles to running another version of nats-server.
+"""Obstacles to running a different version of nats-server.
 
 Pure functions of a Cluster: the running versions, the desired one, and the requirements of the streams and
 consumers. Sources: the upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the server's
@@ -33,19 +33,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
     reported_version,
 )
 
-#: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
+#: A version's three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
 Version = tuple[int, int, int, bool]
 
-#: How nats-server's configuration writes true.
+#: The spellings of true in nats-server's configuration.
 _ON = ("true", "yes", "on")
 
-#: A minor release that never was.
+#: A minor release that does not exist.
 _MISSING_MINOR = 13
 
-#: From this version on a server puts assets offline that need a newer one (ADR-44).
+#: From this version on, a server puts assets offline that need a newer version (ADR-44).
 _PUTS_OFFLINE = (2, 11, 9)
 
-#: The settings that make an asset need an API level (setStaticStreamMetadata, setStaticConsumerMetadata).
+#: The settings for which an asset needs an API level (setStaticStreamMetadata, setStaticConsumerMetadata).
 _STREAM_FEATURES = (
     "allow_msg_ttl",
     "subject_delete_marker_ttl",
@@ -62,9 +62,10 @@ _CONSUMER_FEATURES = ("pause_until", "priority_policy", "priority_groups", "prio
 class RaftFeature:
     """A feature flag with which a server writes Raft entries that older members of the group cannot read.
 
-    `read_since`: the first version that reads them. `on_since`: the first version that writes them by default, none
-    if the flag must be set. `streams`: the replicated streams that use them, in words; `uses`: whether a stream with
-    this configuration is one of them. `effect`: the effect on an older member. Source: server/feature_flags.go."""
+    `read_since`: the first version that can read the entries. `on_since`: the first version that writes them by
+    default, None if the flag must be set. `streams`: a description of the replicated streams that use them; `uses`:
+    whether a stream with this configuration is one of these. `effect`: the effect on an older member. Source:
+    server/feature_flags.go."""
 
     flag: str
     read_since: tuple[int, int, int]
@@ -102,8 +103,8 @@ RAFT_FEATURES = (
 
 @dataclass(frozen=True)
 class VersionRules:
-    """The desired version, and the accepted deviations. `feature_flags`: those of the configuration with which it
-    starts."""
+    """The desired version, and the accepted deviations. `feature_flags`: the flags of the configuration with which a
+    server of that version starts."""
 
     target: str
     allow_skipped_minors: bool = False
@@ -118,7 +119,7 @@ def parse(text: str) -> Version:
 
 
 def _reported(text: str) -> Version:
-    """Return the version that a running server reports, which may be that of a custom build such as `2.15.1+fork`."""
+    """Return the version that a running server reports, which may be a custom build such as `2.15.1+fork`."""
     return (*reported_version(text), "-" not in text)
 
 
@@ -141,7 +142,7 @@ def skipped_minors(version: str, target: str) -> list[str]:
 def version_problems(
     cluster: Cluster, chosen: Iterable[str], rules: VersionRules, stopped: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return the obstacles to running `rules.target` on the `chosen` servers; empty if they all run it.
+    """Return the obstacles to running `rules.target` on the `chosen` servers; empty if all of them already run it.
 
     `stopped`: the installed version of each server that is not running, empty for a new server. Raises ValueError if
     the target is not a version."""
@@ -186,9 +187,9 @@ def version_problems(
 def flags_to_turn_off(
     cluster: Cluster, names: Iterable[str], target: str, stopped: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the feature flags that `target` has on and the servers `names` must turn off, because some member may be too old
-    to read their entries: also one that is not running, unless its version is known. `stopped`: as for `version_problems`.
-    Raises ValueError.
+    """Return the feature flags that `target` enables by default and that the servers `names` must disable, because some
+    member may be too old to read the entries; a stopped member counts, too, unless its version is known. `stopped`: as
+    for `version_problems`. Raises ValueError.
     """
     known = stopped or {}
     servers = [*cluster.servers, *_installed(known)]
@@ -299,7 +300,7 @@ def _mixed(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iter
 
 
 def proposes_delete_ranges(cluster: Cluster) -> bool:
-    """Return whether a server that runs may write entries to a replicated mirror on which a member before 2.14 panics."""
+    """Return whether a running server may write entries to a replicated mirror that make a member before 2.14 panic."""
     feature = RAFT_FEATURES[0]
     writers = any(feature.is_written_by(server.version, _flags(server)) for server in cluster.servers)
     return writers and bool(_streams_with(feature, cluster))
@@ -318,7 +319,8 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         mixed_already = bool(writers and old)
         writes = feature.is_written_by(rules.target, rules.feature_flags)
         reads = reported_version(rules.target) >= feature.read_since
-        # Completing the roll ends an existing mixture: after it no server is too old, or none writes them.
+        # Completing the roll ends an existing mix of versions: after it, no server is too old, or none writes these
+        # entries.
         ends = mixed_already and reads and (not old - names or not (writes or writers - names))
         writers |= names if writes else set()
         old |= set() if reads else names
@@ -353,7 +355,7 @@ def _flags(server: Server) -> dict[str, bool]:
 
 
 def _asset_problems(cluster: Cluster, target: str) -> Iterator[Problem]:
-    """Yield the streams and consumers that a server of the target version could not serve as they are."""
+    """Yield the streams and consumers that a server of the target version could not serve unchanged."""
     reported = (server.summary.api_level for server in cluster.servers if server.version == target and server.summary)
     level = max(reported, default=0) or api_level(target)
     for stream in cluster.streams:
@@ -385,7 +387,8 @@ def _level_problem(
 
 
 def _lost_problem(asset: Union[Stream, Consumer], lost: Iterable[str], target: str) -> Iterator[Problem]:
-    """Features of 2.10 from before API levels: 2.9 ignores these keys (guide of 2.10, downgrade warnings)."""
+    """Yield the problem of features of 2.10 that have no API level: 2.9 ignores these keys (guide of 2.10, downgrade
+    warnings)."""
     reasons = list(lost)
     if reasons and parse(target)[:2] < (2, 10):
         message = f"{asset.group.subject}: {target} does not support its features: {'; '.join(reasons)}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TLS files that a host owns, such as those of an ACME client, read without copying the private key off the host."""
+"""TLS files owned by a host, such as those of an ACME client, checked without copying the private key off the host."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 
 
 def read_certificate(files: Mapping[str, str], user: str) -> dict[str, Any]:
-    """Return the certificate of `cert_file`, and why nats-server cannot use the three files.
+    """Return the certificate in `cert_file`, and why nats-server cannot use the three files.
 
-    `missing` lists files that do not exist, `certificate` is the PEM text, `reasons` lists causes other than the dates and names
-    in the certificate. `user` runs nats-server; a user that does not exist yet is not checked. Raises OSError.
+    `missing` lists the files that do not exist, `certificate` is the PEM text, and `reasons` lists causes other than
+    the dates and names in the certificate. `user` is the user that runs nats-server; access is not checked if that user
+    does not exist yet. Raises OSError.
     """
     paths = [files[name] for name in ("cert_file", "key_file", "ca_file")]
     missing = [path for path in paths if not os.path.exists(path)]
@@ -34,7 +35,7 @@ def read_certificate(files: Mapping[str, str], user: str) -> dict[str, Any]:
 
 
 def _pair(cert_file: str, key_file: str) -> list[str]:
-    """OpenSSL compares the public keys of both, as Go does (crypto/tls, X509KeyPair)."""
+    """Compare the public keys of both files with OpenSSL, as Go does (crypto/tls, X509KeyPair)."""
 
     def encrypted() -> str:
         raise ValueError(f"the key {key_file} is encrypted, which nats-server does not support")

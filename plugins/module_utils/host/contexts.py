@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Contexts of the nats command that follow the streams of a failover. Pure.
+"""Contexts of the nats command that follow the streams during a failover. Pure.
 
 The previous values of a context are kept next to it, in a file that the nats command does not read as a context. A
 failback restores them from there, and other writers of contexts leave these keys unchanged.
@@ -34,21 +34,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Switch:
-    """A context and its saved values, None without any."""
+    """A context and its saved values, None if there are none."""
 
     context: dict[str, Any]
     saved: Optional[dict[str, Any]]
 
 
 def address(url: str) -> str:
-    """Return host and port of a server's address, with the default port."""
+    """Return the host and port of a server's address; a missing port is replaced by the default port."""
     host = url.strip().rpartition("://")[2].rpartition("@")[2].rstrip("/").lower()
     bare = host.rpartition("]")[2] if host.startswith("[") else host
     return host if ":" in bare else f"{host}:4222"
 
 
 def points_at(context: Context, side: Side) -> bool:
-    """Return whether a context has addresses, and only such of this side."""
+    """Return whether a context has addresses and all of them belong to this side."""
     servers = {address(one) for one in side.servers}
     found = {address(one) for one in str(context.get("url") or "").split(",") if one.strip()}
     return bool(found) and found <= servers
@@ -57,8 +57,9 @@ def points_at(context: Context, side: Side) -> bool:
 def may_follow(
     name: str, context: Context, saved: Optional[Context], origin: Side, left_alone: Collection[str]
 ) -> bool:
-    """Return whether a context is for the origin's streams. `left_alone`: users whose contexts are for a cluster and not for its
-    streams, such as the system user. A context with an nkey or credentials has no user: its name ends with it."""
+    """Return whether a context is for the origin's streams. `left_alone`: users whose contexts are for a cluster and
+    not for its streams, such as the system user. A context with an nkey or credentials has no user entry, but its name
+    ends with the user."""
     if saved is not None:
         return True
     user = context.get("user")
@@ -78,7 +79,7 @@ def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side
 
 
 def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
-    """Return a context as it was before the failover, unless it has been changed to a different address since."""
+    """Return a context as it was before the failover, unless its address has been changed since."""
     if saved is None or not points_at(context, site):
         return Switch(dict(context), None)
     result = {key: value for key, value in context.items() if key not in KEYS or key in saved}
@@ -86,8 +87,7 @@ def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
 
 
 def content_text(content: Context) -> str:
-    """Return the text of a file, with the keys in their previous order, or sorted if they were sorted apart from new
-    ones."""
+    """Return the text of a file. The keys keep their order, or are sorted if all keys except new ones were sorted."""
     keys = [key for key in content if key not in KEYS]
     ordered = dict(sorted(content.items())) if keys == sorted(keys) else content
     return json.dumps(ordered, indent=2, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The identity of this run of Ansible, and whether a different run on this controller has ended; read from /proc."""
+"""The identity of this run of Ansible, and whether a different run on this controller has ended, read from /proc."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PROC = Path("/proc")
 def run_identity(pid: int, user: str, name: str = "", proc: Path = _PROC) -> dict[str, Any]:
     """Return the identity of a run of Ansible, the process `pid` of this controller.
 
-    Process ids repeat in every container and after every boot, so the id belongs to the PID namespace and the boot;
+    Process IDs repeat in every container and after every boot, so the identity includes the PID namespace and the boot;
     `started` (clock ticks since the boot) distinguishes it from an earlier process with the same id. `name` is the name
-    of the scheduler that starts runs. Values that cannot be read, as without /proc, are empty.
+    of the scheduler that starts runs. Values that cannot be read, for example without /proc, are empty.
     """
     return {
         "name": name,
@@ -32,7 +32,7 @@ def run_identity(pid: int, user: str, name: str = "", proc: Path = _PROC) -> dic
 
 
 def run_is_alive(owner: Mapping[str, Any] | str, proc: Path = _PROC) -> bool | None:
-    """Return whether the run with this identity is still running; None if this controller cannot find out."""
+    """Return whether the run with this identity is still running; None if this controller cannot determine it."""
     if isinstance(owner, str) or not owner.get("boot") or not owner.get("pid_namespace"):
         return None
     if (owner["boot"], owner["pid_namespace"]) != (_boot(proc), _pid_namespace(proc)):
@@ -61,12 +61,12 @@ def _pid_namespace(proc: Path) -> str:
 
 
 def _started(process: Path) -> int | None:
-    """Return when a process began, in clock ticks since the boot; None when it is gone or only a zombie (proc(5): stat, fields 3
-    and 22). Raises PermissionError when that may not be read."""
+    """Return when a process began, in clock ticks since the boot; None if it has ended or is a zombie (proc(5): stat,
+    fields 3 and 22). Raises PermissionError if the file may not be read."""
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        # With hidepid=2, /proc hides the processes of other users; a signal 0 still finds them.
+        # With hidepid=2, /proc hides the processes of other users; sending signal 0 still detects them.
         try:
             os.kill(int(process.name), 0)
         except ProcessLookupError:

@@ -40,8 +40,8 @@ _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "co
 
 
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
-    """Return the result documented in nats_server_discovery_info. `config`: selects a server by its file; empty for the
-    only one."""
+    """Return the result documented in nats_server_discovery_info. `config`: the configuration file that selects a
+    server; empty if only one server is running."""
     meant = read_servers(config)
     own = [one for one in meant if not one.contained]
     contained = [one.process.pid for one in meant if one.contained]
@@ -102,7 +102,7 @@ def _owner(pid: int) -> dict[str, str]:
 
 
 def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, Any]:
-    """Return the unit of the process; empty for a manual start. `read`: the environment variables that the
+    """Return the unit of the process; empty if it was started manually. `read`: the environment variables that the
     configuration uses."""
     found = _UNIT.search((_PROC / str(pid) / "cgroup").read_text())
     if not found or found[1].startswith(("user@", "session-")):
@@ -125,7 +125,7 @@ def _varz(loaded: LoadedConfig) -> dict[str, Any]:
 
 
 def _routes(loaded: LoadedConfig) -> list[str] | None:
-    """Return the names of the servers at the other ends of the routes; None where the monitoring port does not answer."""
+    """Return the names of the servers at the other ends of the routes; None if the monitoring port does not respond."""
     found = read_endpoint(loaded.monitor_url, "routez")
     if not found:
         return None
@@ -133,7 +133,7 @@ def _routes(loaded: LoadedConfig) -> list[str] | None:
 
 
 def _store(server: RunningServer, loaded: LoadedConfig) -> dict[str, Any]:
-    """Return the configured place of the store, and whether the host sees the same directory as the process."""
+    """Return the configured location of the store, and whether the host sees the same directory as the process."""
     seen = loaded.store_path or loaded.store_reported
     return {
         "path": loaded.store_path,
@@ -150,7 +150,8 @@ def _same(inside: str, outside: str) -> bool:
 
 
 def _tls_files(server: RunningServer, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the certificates and keys that the configuration names. A relative path is one of the process's directory."""
+    """Return the certificates and keys that the configuration names. Relative paths are resolved from the process's
+    directory."""
     found = []
     for leaf in leaves(config):
         if leaf.path[-1] in ("cert_file", "key_file", "ca_file") and isinstance(leaf.value, str):
@@ -160,5 +161,5 @@ def _tls_files(server: RunningServer, config: Mapping[str, Any]) -> list[dict[st
 
 
 def _free(path: str) -> bool:
-    """Return whether the path can become the role's link: it does not exist, or is a link already."""
+    """Return whether the path can become the role's link: it does not exist, or is already a link."""
     return os.path.islink(path) or not os.path.exists(path)

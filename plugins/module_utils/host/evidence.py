@@ -30,9 +30,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: The archive member that lists the missing parts.
 INDEX = "evidence.json"
 
-#: Maximum bytes of an output, from its end; logs may be as large as the archive.
+#: Maximum bytes of an output, counted from its end; logs may be as large as the archive.
 _OUTPUT = 2 << 20
-#: Entries of the listing of the store.
+#: Maximum number of entries in the listing of the store.
 _LISTED = 50_000
 _CHUNK = 1 << 16
 
@@ -68,7 +68,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Bounds:
-    """`command`: seconds of each command, `total`: of all commands. `size`: bytes of everything kept."""
+    """`command`: seconds for each command, `total`: for all commands. `size`: bytes of everything that is kept."""
 
     command: float = 20.0
     total: float = 120.0
@@ -77,7 +77,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Probe:
-    """A command whose output becomes the member `name`. `limit`: its maximum bytes; a longer output loses its
+    """A command whose output becomes the archive member `name`. `limit`: the maximum bytes; a longer output loses its
     beginning."""
 
     name: str
@@ -87,8 +87,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class Output:
-    """The end of a command's output. `reason`: why it is incomplete or unusable; otherwise empty. `dropped`: excess
-    bytes."""
+    """The end of a command's output. `reason`: why it is incomplete or unusable, otherwise empty. `dropped`: number of
+    bytes removed."""
 
     text: bytes
     reason: str = ""
@@ -104,12 +104,12 @@ class Evidence:
     cut: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it in the form of the archive and of the module."""
+        """Return the evidence in the format of the archive and of the module."""
         return {"files": self.files, "missing": self.missing, "cut": self.cut}
 
 
 def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
-    """Return the commands to run, the most important first. `logs`: bytes of a log."""
+    """Return the commands to run, most important first. `logs`: maximum bytes of a log."""
     since = f"--since=-{subject.since}s"
     systemd_directives = (
         [
@@ -129,7 +129,7 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
         Probe("disks/inodes.txt", ("df", "--inodes", "--portability")),
         Probe("disks/mounts.txt", ("findmnt", "--real")),
         Probe("disks/devices.txt", ("lsblk", "--output-all", "--json")),
-        # The first report is of the time since the boot.
+        # iostat's first report covers the time since the boot, so it is omitted.
         Probe("disks/latencies.txt", ("iostat", "-x", "-t", "-y", "1", "3")),
         *(Probe(f"disks/smart-{disk}.txt", ("smartctl", "--xall", f"/dev/{disk}")) for disk in disks),
         Probe("network/sockets.txt", ("ss", "--tcp", "--all", "--numeric", "--processes", "--info", "--memory")),
@@ -155,7 +155,7 @@ def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
         return Output(b"", f"{argv[0]} is not installed")
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
-        # run_command has no timeout, and keeps any output in memory.
+        # run_command has no timeout and keeps output of any size in memory.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -206,18 +206,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(1)
     except subprocess.TimeoutExpired:
-        # It hangs in the kernel, as on a dead disk; waiting would hang with it.
+        # The process hangs in the kernel, for example on a dead disk; waiting for it would hang, too.
         pass
 
 
 def find_disks(store_dir: str) -> list[str]:
-    """Return the names of the disks below the store, or below the root without one."""
+    """Return the names of the disks below the store, or below the root if there is no store."""
     mount = find_mount(store_dir or "/", mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8")))
     return disks_under(mount) if mount else []
 
 
 class Collector:
-    """Writes the evidence of a host into an archive. `redactor` has the secrets of the host's own configuration."""
+    """Writes the evidence of a host into an archive. `redactor` contains the secrets of the host's own configuration."""
 
     def __init__(self, archive: tarfile.TarFile, redactor: Redactor, bounds: Bounds) -> None:
         self._archive = archive
@@ -282,7 +282,7 @@ class Collector:
         limit = min(limit, self._left)
         try:
             with open(path, "rb") as file:
-                # The kernel's own files have the size of a page, or none.
+                # The kernel's own files report a page or nothing as their size.
                 size = 0 if path.startswith(("/proc/", "/sys/")) else os.fstat(file.fileno()).st_size
                 if size > limit:
                     file.seek(size - limit)
@@ -296,7 +296,7 @@ class Collector:
             self._cut(name, len(content), dropped)
 
     def _descriptors(self, pid: int) -> None:
-        """Count the open files by their kind: a socket, or the folder of the store."""
+        """Count the open files by kind, such as sockets, and regular files by folder."""
         counts: dict[str, int] = {}
         try:
             for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -313,7 +313,7 @@ class Collector:
         self._add("process/files.txt", "".join(lines))
 
     def _listing(self, store_dir: str) -> None:
-        """List the files of the store with size and time, never their content."""
+        """List the files of the store with size and time, never with their content."""
         lines: list[str] = []
         whole = True
         for line in store_listing(store_dir):
@@ -351,7 +351,7 @@ class Collector:
 
 
 def store_listing(store_dir: str) -> Iterator[str]:
-    """Yield a line for each file below a directory: size, time of its last change in UTC, and its path."""
+    """Yield a line for each file below a directory: its size, the time of its last change in UTC, and its path."""
     for folder, folders, files in os.walk(store_dir):
         folders.sort()
         for name in sorted(files):
@@ -365,7 +365,8 @@ def store_listing(store_dir: str) -> Iterator[str]:
 
 
 def _whole_lines(output: Output) -> str:
-    """Return the text from its first complete line if its beginning is lost: half a secret is not recognised."""
+    """Return the text from its first complete line on if its beginning is lost, because half a secret would not be
+    recognised."""
     text = output.text.decode(errors="replace")
     return text.partition("\n")[2] if output.dropped else text
 

@@ -5,9 +5,9 @@
 """Replacement of all files of a host in one transaction: either all files or none.
 
 New contents are written completely next to their targets before the first target is touched, so a full disk changes
-nothing. Then the targets are replaced one by one by rename, each with a link to its previous content: a failure
-restores these. A process killed in between leaves complete files, some of them new, and its temporary files, which
-the next transaction removes."""
+nothing. Then the targets are replaced one by one by renaming, while a link keeps the previous content of each; after a
+failure, the previous contents are restored. A process that is killed in between leaves complete files, some of them
+new, and its temporary files, which the next transaction removes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FilesError(Exception):
 
 @dataclass(frozen=True)
 class Owned:
-    """The common options of files and directories; None leaves a value unchanged."""
+    """The options that files and directories have in common; None leaves a value unchanged."""
 
     path: str
     mode: int
@@ -42,7 +42,7 @@ class Owned:
     group: str | None = None
 
     def ids(self) -> tuple[int, int]:
-        """Return the numbers of owner and group, -1 for one that is left alone. Raises FilesError for an unknown one."""
+        """Return the numeric owner and group, -1 for one that stays unchanged. Raises FilesError if one does not exist."""
         try:
             uid = pwd.getpwnam(self.owner).pw_uid if self.owner else -1
             gid = grp.getgrnam(self.group).gr_gid if self.group else -1
@@ -71,7 +71,7 @@ class Owned:
 
 @dataclass(frozen=True)
 class Directory(Owned):
-    """A directory that must exist. With `leave_foreign` a directory of another user is left unchanged."""
+    """A directory that must exist. If `leave_foreign` is set, a directory of another user is left unchanged."""
 
     leave_foreign: bool = False
 
@@ -79,7 +79,8 @@ class Directory(Owned):
         return not os.path.isdir(self.path)
 
     def differs(self) -> bool:
-        """Return whether it differs from the desired state. Raises FilesError if something else exists there."""
+        """Return whether the directory differs from the desired state. Raises FilesError if the path is not a
+        directory."""
         if self.missing():
             if os.path.lexists(self.path):
                 raise FilesError(f"{self.path} exists and is not a directory")
@@ -95,7 +96,7 @@ class Directory(Owned):
         return found.st_uid != own
 
     def make(self) -> None:
-        """Create it and its missing parents, and set the desired mode and owners on them."""
+        """Create the directory and its missing parents, and set the desired mode and owners on them."""
         made, path = [self.path], os.path.dirname(self.path)
         while not os.path.isdir(path):
             made.append(path)
@@ -108,13 +109,14 @@ class Directory(Owned):
 
 @dataclass(frozen=True)
 class File(Owned):
-    """A file that must have this content; None: it must not exist. The content of a secret file is in no diff."""
+    """A file that must have this content, or must not exist if the content is None. The content of a secret file never
+    appears in a diff."""
 
     content: bytes | None = b""
     secret: bool = False
 
     def before(self) -> bytes | None:
-        """Return its current content, None if it does not exist. Raises FilesError if something else exists there."""
+        """Return the file's current content, or None if it does not exist. Raises FilesError if the path is not a file."""
         if os.path.lexists(self.path) and not os.path.isfile(self.path):
             raise FilesError(f"{self.path} exists and is not a file")
         try:
@@ -131,7 +133,7 @@ class File(Owned):
 
 
 def leftovers(paths: Sequence[str]) -> list[str]:
-    """Return the temporary files that a killed transaction left next to these files."""
+    """Return the temporary files next to these files that a killed transaction has left."""
     found = []
     for folder in sorted({os.path.dirname(path) for path in paths}):
         with contextlib.suppress(OSError):
@@ -140,9 +142,11 @@ def leftovers(paths: Sequence[str]) -> list[str]:
 
 
 def replace_all(files: Sequence[File]) -> None:
-    """Bring all files to the desired state, in this order, or leave all unchanged and raise FilesError."""
+    """Bring all files to the desired state, in this order; on failure, leave all of them unchanged and raise
+    FilesError."""
     staged: dict[str, str] = {}
-    # A file with only a different mode keeps its time, by which a run finds files that a process has not read yet.
+    # If only the mode of a file differs, the file keeps its modification time, which shows whether a process has read
+    # the file since its last change.
     only_granted = [file for file in files if file.content is not None and file.content == file.before()]
     replaced = [file for file in files if file not in only_granted]
     try:
@@ -170,7 +174,8 @@ def replace_all(files: Sequence[File]) -> None:
 
 
 def diff(files: Sequence[File], before: dict[str, bytes | None]) -> list[dict[str, Any]]:
-    """Return Ansible's diff of each file that is not secret; for a large or binary file only the names."""
+    """Return Ansible's diff of each file that is not secret; for a large or binary file, the diff contains only the
+    names."""
     return [entry for file in files if not file.secret for entry in _diff(file, before.get(file.path))]
 
 
@@ -188,7 +193,7 @@ def _diff(file: File, before: bytes | None) -> Iterator[dict[str, Any]]:
 
 
 def to_disk(path: str | os.PathLike[str]) -> None:
-    """Have a file, or the names in a directory, on the disk. Raises OSError."""
+    """Sync a file, or the entries of a directory, to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -214,7 +219,7 @@ def _stage(file: File, content: bytes) -> str:
 
 
 def _keep(path: str) -> str:
-    """Create a second name for the existing file and return it, empty if there is none."""
+    """Create a second name for the existing file and return it; return an empty text if the file does not exist."""
     if not os.path.lexists(path):
         return ""
     kept = os.path.join(os.path.dirname(path), f"{PREFIX}{token_hex(8)}")

@@ -4,8 +4,8 @@
 
 """The firewall rules of a server, as a table of nftables and as settings of firewalld. Pure.
 
-nftables: one table of our own, which filters only the first packet of connections to our ports. Other tables, other ports
-and existing connections are not affected, and the kernel does not have to track connections for it.
+nftables: one separate table, which filters only the first packet of connections to the server's ports. Other tables,
+other ports and existing connections are not affected, and the kernel does not have to track connections for this table.
 firewalld: one ipset and one rich rule for each port and address family, in one zone.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
-#: The longest name of an ipset in the kernel.
+#: The maximum length of an ipset's name in the kernel.
 _MAX_NAME = 31
 _HEADER = "# Managed by Ansible: the ports of nats-server. Other ports and existing connections are not filtered.\n"
 
@@ -33,7 +33,7 @@ class PortRule:
     networks: tuple[Network, ...]
 
     def addresses(self, version: int) -> list[str]:
-        """Return the networks of IP version 4 or 6; a single address without its prefix length."""
+        """Return the networks of IP version 4 or 6; single addresses have no prefix length."""
         return [
             str(one.network_address) if one.prefixlen == one.max_prefixlen else str(one)
             for one in self.networks
@@ -42,8 +42,8 @@ class PortRule:
 
 
 def port_rules(rules: Iterable[Mapping[str, Any]], resolve: Callable[[str], Iterable[str]]) -> list[PortRule]:
-    """Return the rules with networks instead of names, sorted and without overlaps. Raises ValueError for a network with
-    host bits and for a name without addresses."""
+    """Return the rules with networks instead of names, sorted and without overlaps. Raises ValueError for a network
+    with host bits or a name without addresses."""
     return [
         PortRule(rule["listener"], rule["port"], _networks(rule["sources"], resolve))
         for rule in sorted(rules, key=lambda rule: int(rule["port"]))
@@ -59,7 +59,7 @@ def _networks(sources: Iterable[str], resolve: Callable[[str], Iterable[str]]) -
         *ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv4Network)),
         *ipaddress.collapse_addresses(one for one in found if isinstance(one, ipaddress.IPv6Network)),
     ]
-    # Sets of the kernel do not accept a network that contains every address.
+    # Sets of the kernel reject a network that contains every address.
     return tuple(half for one in found for half in ((one,) if one.prefixlen else one.subnets()))
 
 
@@ -74,7 +74,7 @@ def _is_address(source: str) -> bool:
 
 
 def rejected_ports(rules: Iterable[PortRule], ports: Iterable[int], address: str) -> list[int]:
-    """Return the ports, of those given, to which the rules do not let this address connect."""
+    """Return those of the given ports to which the rules do not let this address connect."""
     one = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(one, "ipv4_mapped", None) or one
     by_port = {rule.port: rule.networks for rule in rules}
@@ -99,7 +99,8 @@ def nft_ruleset(service: str, rules: Sequence[PortRule]) -> str:
 
 
 def nft_mark(service: str, rules: Sequence[PortRule]) -> str:
-    """Return the name of an empty chain that identifies these rules, by which a run finds a table that is not loaded."""
+    """Return the name of an empty chain that identifies these rules; a run uses it to detect that the table is not
+    loaded."""
     text = "\n".join([service, *_nft_table(rules, "")])
     return "rules_" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -123,8 +124,8 @@ def _nft_table(rules: Sequence[PortRule], mark: str) -> Iterator[str]:
 
 
 def nft_unit(service: str, file: str, nft: str) -> str:
-    """Return the systemd unit that loads our table at boot, before the network, and again whenever nftables.service, which
-    flushes all tables, is restarted or reloaded."""
+    """Return the systemd unit that loads our table at boot, before the network is up, and again whenever
+    nftables.service is restarted or reloaded, which flushes all tables."""
     load = f"{nft} -f {file}"
     return f"""\
 # Managed by Ansible.
@@ -154,8 +155,8 @@ WantedBy=sysinit.target nftables.service
 
 
 def dropping_chains(chains: Mapping[str, Any], service: str) -> list[str]:
-    """Return the tables of others that drop incoming packets by default, from `nft --json list chains`. Our rules cannot open
-    a port there: a packet must be accepted by every table."""
+    """Return other tables that drop incoming packets by default, from `nft --json list chains`. Our rules cannot open a
+    port in such a table: a packet must be accepted by every table."""
     found = []
     for item in chains.get("nftables", ()):
         chain = item.get("chain", {})
@@ -182,7 +183,8 @@ class Firewalld:
 
 
 def desired_firewalld(service: str, zone: str, rules: Iterable[PortRule]) -> Firewalld:
-    """Return the settings for these rules. Raises ValueError for a service whose name is too long for the sets."""
+    """Return the settings for these rules. Raises ValueError if the service's name is too long for the names of the
+    sets."""
     sets = {
         _set_name(service, rule.port, version): rule.addresses(version)
         for rule in rules
@@ -222,7 +224,7 @@ def firewalld_commands(current: Firewalld, desired: Firewalld) -> list[list[str]
         if there is None:
             family = "inet6" if name.endswith("6") else "inet"
             commands.append([f"--new-ipset={name}", "--type=hash:net", f"--option=family={family}"])
-        # A set rejects an entry that overlaps another one, so old ones go first.
+        # A set rejects an entry that overlaps another one, so old entries are removed first.
         commands += _each(f"--ipset={name}", "--remove-entry", there or (), entries)
         commands += _each(f"--ipset={name}", "--add-entry", entries, there or ())
     for zone, rules in sorted(desired.rules.items()):
@@ -231,7 +233,7 @@ def firewalld_commands(current: Firewalld, desired: Firewalld) -> list[list[str]
 
 
 def _each(place: str, option: str, values: Iterable[str], others: Iterable[str]) -> list[list[str]]:
-    """Return one command for the values that are not among the others, or none."""
+    """Return one command for the values that are not among the others; no command if there are no such values."""
     chosen = [f"{option}={value}" for value in values if value not in set(others)]
     return [[place, *chosen]] if chosen else []
 

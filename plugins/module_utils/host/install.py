@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Versions of nats-server side by side in one directory: `<install_dir>/<version>/bin/nats-server`.
+"""Versions of nats-server installed side by side in one directory: `<install_dir>/<version>/bin/nats-server`.
 
-SELinux lets systemd change to a service's domain only for files of the type bin_t, which its policy gives to /opt/**/bin.
+With SELinux, systemd can change to a service's domain only for files of type bin_t, which the policy assigns to
+/opt/**/bin.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class InstallError(Exception):
 
 
 def binary_path(install_dir: str, version: str) -> Path:
-    """Return the path of that version's executable."""
+    """Return the path of this version's executable."""
     return version_dir(install_dir, version) / "bin" / NAME
 
 
@@ -43,7 +44,7 @@ def version_dir(install_dir: str, version: str) -> Path:
 
 
 def source_digest(install_dir: str, version: str) -> str:
-    """Return the SHA-256 of the file that this version was installed from; empty when it is not recorded."""
+    """Return the SHA-256 of the file from which this version was installed; empty if it was not recorded."""
     try:
         return (version_dir(install_dir, version) / _SOURCE).read_text().strip()
     except OSError:
@@ -71,7 +72,7 @@ def sha256(path: str) -> str:
 
 
 def versions(install_dir: str) -> list[str]:
-    """Return the installed versions, last installed first."""
+    """Return the installed versions, most recently installed first."""
     found = [
         path.parents[1] for path in Path(install_dir).glob(f"*/bin/{NAME}") if not path.parents[1].name.startswith(".")
     ]
@@ -79,8 +80,8 @@ def versions(install_dir: str) -> list[str]:
 
 
 def unpack(source: str, target: IO[bytes]) -> None:
-    """Extract the nats-server executable from a bare binary, a .tar.gz, .zip or .deb file; the content decides, not the
-    name. Raises InstallError if there is none."""
+    """Extract the nats-server executable from a bare binary, a .tar.gz, .zip or .deb file; the format is detected from
+    the content, not the name. Raises InstallError if there is none."""
     with open(source, "rb") as stream:
         magic = stream.read(8)
     if magic.startswith(b"\x7fELF"):
@@ -97,7 +98,7 @@ def unpack(source: str, target: IO[bytes]) -> None:
 
 
 def store(staged: str, install_dir: str, version: str, digest: str) -> None:
-    """Rename a tested executable into place, and record the digest of its source."""
+    """Rename a tested executable into place and record the digest of its source."""
     folder, target = version_dir(install_dir, version), binary_path(install_dir, version)
     for directory in (folder, target.parent):
         directory.mkdir(mode=0o755, exist_ok=True)
@@ -111,7 +112,7 @@ def store(staged: str, install_dir: str, version: str, digest: str) -> None:
 
 
 def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
-    """Return the versions to remove to keep at most `keep`, the needed ones included. `installed`: the newest first."""
+    """Return the versions to remove to keep at most `keep`, including the needed ones. `installed`: newest first."""
     room = max(keep - len(needed & set(installed)), 0)
     return [version for version in installed if version not in needed][room:]
 
@@ -171,9 +172,10 @@ def _deb_data(source: str) -> Iterator[IO[bytes]]:
 
 
 def _dpkg_data(source: str, data: IO[bytes]) -> None:
-    """Zstandard is not in the standard library before Python 3.14; hosts that use such packages have dpkg-deb."""
+    """Extract with dpkg-deb: Zstandard is not in the standard library before Python 3.14, and hosts that use such
+    packages have dpkg-deb."""
     try:
-        # run_command would hold all of the archive in memory, as text.
+        # run_command would keep the entire archive in memory, as text.
         command = ["dpkg-deb", "--fsys-tarfile", source]
         subprocess.run(command, stdout=data, check=True, timeout=120)  # pylint: disable=ansible-bad-function
     except (OSError, subprocess.SubprocessError) as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The loaded configuration of a running nats-server, read from its files and proven by the server's own reports."""
+"""The loaded configuration of a running nats-server, read from its files and verified by the server's own reports."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 _REPORTS_A_DIGEST = ("2.11.0",)
-#: Seconds within which the start of a process is known: the kernel counts it in ticks, and rounds down.
+#: Accuracy, in seconds, of the start time of a process: the kernel counts it in ticks, and rounds down.
 _TICKS = 0.02
 
 
 @dataclass
 class LoadedConfig:
-    """The configuration that a process has loaded, in the schema's form; it holds secrets.
+    """The configuration that a process has loaded, in the schema's format; it contains secrets.
 
     `proof` is C(digest) if the process, or its executable, reports the digest of this configuration, C(time) if none of
-    the files has changed since they were loaded, and otherwise empty, with the reason in `problem`.
+    the files has changed since they were loaded, otherwise it is empty, and `problem` contains the reason.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class LoadedConfig:
 
     @property
     def store_path(self) -> str:
-        """The store's path in the configuration; empty if it has none."""
+        """Return the store's path in the configuration; empty if the configuration has none."""
         return store_path(self.config)
 
     @property
@@ -67,7 +67,7 @@ def store_path(config: Mapping[str, Any]) -> str:
 
 
 class _AnyVariable(dict[str, str]):
-    """Variables of an environment whose values do not matter."""
+    """The variables of an environment, if their values do not matter."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -91,7 +91,7 @@ def file_flags(path: str) -> dict[str, Any]:
 
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
-    """Return the configuration that the process has loaded. `version`: that of the process."""
+    """Return the configuration that the process has loaded. `version`: the version of the process."""
     reading = Reading(Block())
     if server.config:
         try:
@@ -131,7 +131,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
         return
     loaded_at = found.varz.get("config_load_time")
     when = epoch(loaded_at) if loaded_at else server.process.started + _TICKS
-    # VARZ reports the time at which the files had been read.
+    # VARZ reports the time at which the files were read.
     if newest(found.files) > when:
         found.problem = (
             f"{' or '.join(found.files)} changed after the process loaded it: reload the server, or restore it"
@@ -141,7 +141,8 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
 
 
 def file_digest(server: RunningServer, run_command: RunCommand) -> str:
-    """Return the digest that the executable of the process reports of its file, in the environment of the process."""
+    """Return the digest of the configuration file that the process's executable reports, run in the environment of the
+    process."""
     command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
     environment = parse_environment(server.process.pid)
     _status, out, err = run_command(command, environ_update=environment, cwd=server.directory)

@@ -26,16 +26,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
 
-#: Seconds: enough for a lost packet and a slow network.
+#: Seconds: long enough for a lost packet and a slow network.
 _CONNECT_TIMEOUT = 4.0
 
-#: As `AnsibleModule.run_command`.
+#: The type of `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
 
 _SECTION = re.compile(r"\[(\w+)\]")
 _OPTION = re.compile(r"([A-Z]\w*)\s*=\s*(.*)")
 
-#: The options that identify the server, and the files that it read at its start.
+#: The options that identify the server, and the files that it read when it started.
 PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "config": {"type": "path", "required": True},
     "unit": {"type": "str"},
@@ -43,7 +43,7 @@ PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "maintenance": {"type": "path"},
 }
 
-#: The values for a stopped server, as documented by nats_server_process_info.
+#: The values for a server that is not running, as documented by nats_server_process_info.
 NO_PROCESS: Mapping[str, Any] = {
     "running": False,
     "pid": 0,
@@ -69,9 +69,10 @@ def unit_properties(run_command: RunCommand, unit: str) -> dict[str, str]:
 
 
 def fenced(unit: str, properties: Mapping[str, str], configured: bool, mark: Mapping[str, Any] | None) -> str:
-    """Return why the server of a host cannot start, empty when it could. `configured`: whether its configuration file is there.
+    """Return why the server of a host cannot start, or an empty text if it could. `configured`: whether its
+    configuration file exists.
 
-    `unit`: empty where systemd does not run it. A unit that is merely disabled is started by the next deployment.
+    `unit`: empty if systemd does not run the server. A unit that is merely disabled is started by the next deployment.
     """
     if mark and mark["held"]:
         return "it is in maintenance and must not start"
@@ -83,8 +84,8 @@ def fenced(unit: str, properties: Mapping[str, str], configured: bool, mark: Map
 
 
 def closed_ports(peers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the peers, with `host` and `port`, to which this host cannot connect within some seconds, and in `error` the
-    reason."""
+    """Return the peers (with `host` and `port`) to which this host cannot connect within some seconds, with the reason
+    as `error`."""
 
     def reason(peer: Mapping[str, Any]) -> str:
         try:
@@ -99,19 +100,21 @@ def closed_ports(peers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def newest(files: Sequence[str]) -> float:
-    """Return the newest modification time of the files that exist, in epoch seconds; 0 when none does."""
+    """Return the newest modification time of the files that exist, in epoch seconds; 0 if none does."""
     return max((os.stat(path).st_mtime for path in files if os.path.exists(path)), default=0.0)
 
 
 def unit_files(properties: Mapping[str, str]) -> list[str]:
-    """Return the files that systemd read for the unit. EnvironmentFiles has the form `PATH (ignore_errors=yes)`."""
+    """Return the files that systemd read for the unit. The property EnvironmentFiles has the form `PATH
+    (ignore_errors=yes)`."""
     environment = properties.get("EnvironmentFiles", "").partition(" (")[0]
     paths = [properties.get("FragmentPath", ""), environment, *properties.get("DropInPaths", "").split()]
     return [path for path in paths if path]
 
 
 def read_drop_ins(properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the drop-ins of the unit by C(path), each with the names of the C(options) that it sets; no values."""
+    """Return the drop-ins of the unit by C(path), each with the names of the C(options) that it sets, without their
+    values."""
     return [
         {"path": path, "options": sorted({one["option"] for one in read_settings(path)})}
         for path in properties.get("DropInPaths", "").split()
@@ -119,11 +122,11 @@ def read_drop_ins(properties: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def read_settings(path: str) -> list[dict[str, str]]:
-    """Return the lines of a unit's file, each its C(section), C(option) and C(value), in their order; empty if the file
-    does not exist. Comments and continued lines are those of systemd.syntax(7)."""
+    """Return the lines of a unit's file in order, each as C(section), C(option) and C(value); empty if the file does
+    not exist. Comments and continued lines follow systemd.syntax(7)."""
     found = []
     section = ""
-    # A comment within a value that is continued does not end it.
+    # A comment inside a continued value does not end the value.
     lines = (line.strip() for line in read_text(path).splitlines())
     text = "\n".join(line for line in lines if not line.startswith(("#", ";"))).replace("\\\n", " ")
     for line in text.splitlines():
@@ -135,8 +138,8 @@ def read_settings(path: str) -> list[dict[str, str]]:
 
 
 def wait(config: str, wanted: Sequence[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:
-    """Return the server and its ports: as soon as all expected ones are open, when it has exited, or after `timeout`
-    seconds."""
+    """Return the server and its open ports: as soon as all expected ports are open, when the server has exited, or
+    after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
         server = find_server(config)
@@ -154,7 +157,7 @@ def read_process(
     ports: Sequence[int] = (),
     timeout: float = 0,
 ) -> dict[str, Any]:
-    """Return the state of the process, as documented by nats_server_process_info. `properties` are those of its
+    """Return the state of the process, as documented by nats_server_process_info. `properties`: the properties of its
     unit."""
     server, listening = wait(config, ports, timeout)
     host_values = {
@@ -179,17 +182,17 @@ def read_process(
 
 
 def read_record(path: str) -> dict[str, Any]:
-    """Return the record of the loaded configuration; empty without one."""
+    """Return the record of the loaded configuration; empty if there is none."""
     text = read_text(path)
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
 
 
 def read_mark(path: str | None) -> dict[str, Any] | None:
-    """Return the mark of the host's maintenance with `held`, whether its hold exists; None if the host is not in
+    """Return the host's maintenance mark, with `held` for whether its hold exists; None if the host is not in
     maintenance.
 
-    An unreadable mark counts as one, from the time of its file, and as overdue: it needs attention."""
+    An unreadable mark counts as a mark set at the time of its file, and as overdue, because it needs attention."""
     if not path:
         return None
     hold = os.path.splitext(path)[0] + ".hold"
@@ -215,15 +218,15 @@ def read_text(path: str) -> str:
 
 
 def read_varz(url: str, timeout: float = 5) -> dict[str, Any]:
-    """Return the server's own `/varz`, which needs no credentials; empty when it does not answer."""
+    """Return the server's own `/varz`, which needs no credentials; empty if the server does not respond."""
     return read_endpoint(url, "varz", timeout)
 
 
 def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]:
-    """Return the reply of an endpoint of the host's own monitoring port; empty if it does not answer."""
+    """Return the reply of an endpoint of the host's own monitoring port; empty if the port does not respond."""
     if not url:
         return {}
-    # Ansible's open_url would double the module's run time: its imports are that slow.
+    # Ansible's open_url is not used: its imports are so slow that they would double the module's run time.
     import http.client
     import ssl
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The configuration of a host's nats-server as one text without secrets, and the files that it names.
+"""The configuration of a host's nats-server as one text without secrets, and the files that the configuration names.
 
-The server may be managed by the role or not. The keys of the parsed configuration determine the secrets, so they are
-found in every notation and every included file.
+The server may be managed by the role or not. Secrets are identified by the keys of the parsed configuration, so they
+are found in every notation and every included file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 
 @dataclass(frozen=True)
 class OwnConfig:
-    """`text` has a variable instead of each secret, so no server starts with it, and no comments. `secrets` are their
-    values. `unread`: keys whose values could not be parsed and are therefore missing from the text. `config` is in the
-    schema's form and holds secrets. `directory`: the base of its relative paths."""
+    """`text` has no comments, and a variable instead of each secret, so no server starts with it. `secrets` are the
+    secret values. `unread`: keys whose values could not be parsed and are therefore missing from the text. `config` is
+    in the schema's format and contains secrets. `directory`: the base of its relative paths."""
 
     text: str
     secrets: frozenset[str]
@@ -57,8 +57,7 @@ class _Environment(dict[str, str]):
 
 
 def own_config(path: str) -> OwnConfig:
-    """Return the configuration in a file and its includes. Raises ConfigSyntaxError for an invalid one, and
-    ProcessError."""
+    """Return the configuration in a file and its includes. Raises ConfigSyntaxError if it is invalid, or ProcessError."""
     server = find_server(path)
     environment = _Environment(parse_environment(server.pid) if server else {})
     reading = read_config(os.path.abspath(path), _text, environment)
@@ -81,9 +80,9 @@ def own_config(path: str) -> OwnConfig:
 
 
 def own_files(path: str) -> tuple[dict[str, str], list[str]]:
-    """Return a host's files for the backup of the cluster, by name, and the reasons why others are missing. The files
-    are the configuration, the certificates of the authorities that it names, and the JWTs of its resolver. Raises
-    ProcessError."""
+    """Return a host's files for the backup of the cluster by name, and the reasons why other files are missing. The
+    files are the configuration, the CA certificates that it names, and the JWTs of its resolver. Raises ProcessError.
+    """
     if not os.path.exists(path):
         return {}, [f"{path} does not exist"]
     try:

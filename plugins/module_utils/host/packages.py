@@ -4,7 +4,8 @@
 
 """Differences between distributions: the names of packages, and the commands of their package managers.
 
-Debian ran. The others follow the documentation of dnf (man dnf, needs-restarting), of RHEL 9 and of SLES 15.
+Only the Debian commands have been tested. The others follow the documentation of dnf (man dnf, needs-restarting), RHEL
+9 and SLES 15.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 class Packages:
     """The packages and commands of a package manager.
 
-    `java`: a Java 17 or newer without a desktop; `venv`: Python's venv, empty if the package of Python has it. `update_line`:
-    the pattern of a line with an available update, with {} for the package. `hold`: the command that keeps a
-    package from being updated. `reboot_command`: exits with 1 if earlier updates require a reboot; empty if only the file
+    `java`: headless Java 17 or newer; `venv`: Python's venv, empty if the Python package contains it. `update_line`:
+    the pattern of a line with an available update, with {} for the package. `hold`: the command that keeps a package
+    from being updated. `reboot_command`: exits with 1 if earlier updates require a reboot; empty if only the file
     /run/reboot-required shows it.
     """
 
@@ -30,7 +31,7 @@ class Packages:
     reboot_command: tuple[str, ...] = ()
 
     def updates(self, output: str, package: str = "") -> bool:
-        """Return whether the list of updates contains a package, or any without one."""
+        """Return whether the list of updates contains a package, or any update if no package is given."""
         pattern = self.update_line.replace("{}", re.escape(package) if package else r"[\w.+:-]+?")
         return bool(self.update_line) and re.search(pattern, output, re.MULTILINE) is not None
 
@@ -39,13 +40,13 @@ _PACKAGES = {
     "apt": Packages(
         java="default-jre-headless",
         venv="python3-venv",
-        # From the simulation of an upgrade.
+        # A line in the simulation of an upgrade.
         update_line=r"^Inst {} ",
         hold="apt-mark hold {}",
     ),
     "dnf": Packages(
         java="java-21-openjdk-headless",
-        # From `dnf check-update`: name.architecture, version, repository.
+        # A line of `dnf check-update`: name.architecture, version, repository.
         update_line=r"^{}\.\S+ +\S+ +\S+ *$",
         hold="dnf versionlock add {}",
         reboot_command=("dnf", "needs-restarting", "--reboothint"),
@@ -56,7 +57,8 @@ _ALIASES = {"dnf5": "dnf", "yum": "dnf", "apt-get": "apt"}
 
 
 def packages(manager: str) -> Packages:
-    """Return the packages of a package manager, named as in Ansible's fact `pkg_mgr`. Raises ValueError for others."""
+    """Return the packages of a package manager, identified as in Ansible's fact `pkg_mgr`. Raises ValueError for any
+    other."""
     try:
         return _PACKAGES[_ALIASES.get(manager, manager)]
     except KeyError:

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The nats-server processes of this host, read from /proc; works without credentials and without a service manager.
+"""The nats-server processes of this host, read from /proc, which works without credentials and without a service
+manager.
 
-A server is recognised by the configuration file on its command line, never by a pid file alone: a pid file may be stale
-and its number may belong to another process by now.
+A server is recognised by the configuration file on its command line, never by a pid file alone: a pid file may be
+stale, and a different process may have its number by now.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import IO, Any
 
 _PROC = Path("/proc")
 _CONFIG_FLAGS = ("-c", "-config", "--config")
-# Invocations of the same binary that are not servers: test of the configuration, sending a signal.
+# Invocations of the same binary that are not servers: a test of the configuration, and sending a signal.
 _OTHER_USES = ("-t", "-sl", "-signal", "--signal", "-v", "--version", "-version", "--help", "-h")
 _LISTEN = "0A"
 
@@ -34,10 +35,10 @@ class ProcessError(Exception):
 class ServerProcess:
     """One running nats-server.
 
-    `started` is in epoch seconds of the host's current clock, so it moves when that clock is set. `instance` is
+    `started` is in epoch seconds of the host's current clock, so it changes when that clock is set. `instance` is
     constant while the process lives and unique on this host, also after a reboot. `binary` is the kernel's path of the
-    executable: resolved, and followed by ` (deleted)` if the file has been replaced or removed; empty without
-    permission to read it.
+    executable: resolved, and followed by ` (deleted)` if the file has been replaced or removed; empty if it may not be
+    read.
     """
 
     pid: int
@@ -48,7 +49,8 @@ class ServerProcess:
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A nats-server with its command line, and its directory at its start; `contained`: its paths mean those of a container."""
+    """A nats-server with its command line and the directory in which it started. `contained`: its paths are those
+    inside a container."""
 
     process: ServerProcess
     argv: tuple[str, ...]
@@ -57,13 +59,14 @@ class RunningServer:
 
     @property
     def config(self) -> str:
-        """Return the path of its configuration file, empty without one."""
+        """Return the path of the server's configuration file; empty if it has none."""
         named = stored_config(list(self.argv))
         return os.path.join(self.directory, named) if named else ""
 
 
 def stored_config(argv: list[str]) -> str | None:
-    """Return the configuration file that a nats-server command line names, None if this is not a running server.
+    """Return the configuration file that a nats-server command line names, or None if the command line does not run a
+    server.
 
     Go's flag package accepts `-c FILE`, `-c=FILE` and one or two dashes (nats-server main.go, server/opts.go).
     """
@@ -78,8 +81,8 @@ def stored_config(argv: list[str]) -> str | None:
 
 
 def find_server(config: str, proc: Path = _PROC) -> ServerProcess | None:
-    """Return the running nats-server of that configuration file, None without one. Raises ProcessError when several run
-    with the same file."""
+    """Return the running nats-server with this configuration file, or None. Raises ProcessError if several run with the
+    same file."""
     wanted = os.path.realpath(config)
     found = [server for server, path in _servers(proc) if os.path.realpath(path) == wanted]
     if len(found) > 1:
@@ -89,12 +92,12 @@ def find_server(config: str, proc: Path = _PROC) -> ServerProcess | None:
 
 
 def running_binaries(proc: Path = _PROC) -> set[str]:
-    """Return the paths of the executables of all processes that may be read, replaced files included."""
+    """Return the paths of the executables of all processes that may be read, including replaced files."""
     return {binary for pid in _pids(proc) if (binary := _link(proc / str(pid) / "exe").removesuffix(" (deleted)"))}
 
 
 def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool:
-    """Wait up to `timeout` seconds until this process is gone or a zombie; return whether it is."""
+    """Wait up to `timeout` seconds until this process has ended or is a zombie; return whether it has."""
     deadline = time.monotonic() + timeout
     while (ticks := _start_ticks(proc / str(server.pid))) is not None and _instance(
         server.pid, ticks, proc
@@ -106,7 +109,7 @@ def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool
 
 
 def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
-    """Wait up to `timeout` seconds until a server runs with that configuration file; return whether it does."""
+    """Wait up to `timeout` seconds until a server is running with this configuration file; return whether it is."""
     deadline = time.monotonic() + timeout
     while find_server(config, proc) is None:
         if time.monotonic() >= deadline:
@@ -118,10 +121,10 @@ def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
 def read_version(binary: str) -> str:
     """Return the version that a nats-server binary reports, without the leading `v`.
 
-    Raises ProcessError when it cannot be run or prints something else.
+    Raises ProcessError if it cannot be run or prints anything else.
     """
     try:
-        # run_command has no timeout, and the file may be anything.
+        # run_command has no timeout, and the file may be any program.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             [binary, "--version"], capture_output=True, text=True, timeout=30, check=False
         )
@@ -135,7 +138,8 @@ def read_version(binary: str) -> str:
 
 
 def running_version(server: ServerProcess, proc: Path = _PROC) -> str:
-    """Return the version of the image that the process runs, even if its file is gone; empty when it may not be run."""
+    """Return the version of the image that the process runs, even if its file has been deleted; empty if it may not be
+    run."""
     return executable_version(str(proc / str(server.pid) / "exe"))
 
 
@@ -148,7 +152,7 @@ def executable_version(binary: str) -> str:
 
 
 def listening_ports(pid: int, proc: Path = _PROC) -> list[int]:
-    """Return the TCP ports on which the process listens, sorted; empty when its descriptors may not be read."""
+    """Return the TCP ports on which the process listens, sorted; empty if its descriptors may not be read."""
     base = proc / str(pid)
     inodes = set()
     try:
@@ -173,7 +177,8 @@ def _pids(proc: Path) -> Iterator[int]:
 
 
 def running_servers(proc: Path = _PROC) -> list[RunningServer]:
-    """Return every nats-server that this host can see, also those of containers and those without a configuration file."""
+    """Return every nats-server that this host can see, including those in containers and those without a configuration
+    file."""
     own_namespace = _link(proc / "self" / "ns" / "pid")
     found = []
     for pid in _pids(proc):
@@ -194,14 +199,16 @@ def running_servers(proc: Path = _PROC) -> list[RunningServer]:
 
 
 def read_servers(config: str) -> list[RunningServer]:
-    """Return the nats-servers that run with a configuration file, those of containers included; all of them without one."""
+    """Return the nats-servers that run with a configuration file, including those in containers; or all of them if no
+    file is given."""
     return [one for one in running_servers() if not config or os.path.realpath(one.config) == os.path.realpath(config)]
 
 
 def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
     """Return every nats-server of this host with the path of its configuration file.
 
-    Processes of containers are visible here too; their paths mean other files, so another pid namespace is skipped.
+    Processes of containers are visible here too, but their paths refer to different files, so processes of other PID
+    namespaces are skipped.
     """
     for server in running_servers(proc):
         if server.config and not server.contained:
@@ -209,7 +216,7 @@ def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
 
 
 def parse_environment(pid: int, proc: Path = _PROC) -> dict[str, str]:
-    """Return the environment that a process was started with; empty when it may not be read."""
+    """Return the environment that a process was started with; empty if it may not be read."""
     try:
         lines = (proc / str(pid) / "environ").read_bytes().decode(errors="surrogateescape").split("\0")
     except OSError:
@@ -240,8 +247,8 @@ def _rows(path: Path) -> Iterator[list[str]]:
 
 
 def _start_ticks(base: Path) -> int | None:
-    """Return the clock ticks from boot to the start of a process; None when it is gone or only a zombie (proc(5): stat, fields 3
-    and 22).
+    """Return the clock ticks from boot to the start of a process; None if it has ended or is a zombie (proc(5): stat,
+    fields 3 and 22).
     """
     try:
         fields = (base / "stat").read_text().rpartition(")")[2].split()
@@ -257,17 +264,17 @@ def _epoch(ticks: int) -> float:
 
 
 def _instance(pid: int, ticks: int, proc: Path) -> str:
-    """Return a key that is unique among this host's processes: the boot, the process id, and its start time."""
+    """Return a key that is unique among this host's processes: the boot, the process ID, and the start time."""
     return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()}/{pid}/{ticks}"
 
 
 def launch(command: list[str], output: IO[bytes], environment: dict[str, str], **identity: Any) -> int:
-    """Start a process that outlives this one and its session; return its id.
+    """Start a process that outlives this one and its session; return its ID.
 
-    `output`: where its standard output and error go
-    `identity`: `user`, `group` and `extra_groups` of :class:`subprocess.Popen`
+    `output`: where its standard output and error are written `identity`: `user`, `group` and `extra_groups` of
+    :class:`subprocess.Popen`
     """
-    return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command waits for the end
+    return subprocess.Popen(  # pylint: disable=ansible-bad-function # run_command would wait for its end
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,

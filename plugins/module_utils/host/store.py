@@ -23,30 +23,30 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, decode_block
 
-#: A rescue renames the directory `jetstream` of a store to this, to make room for a new one.
+#: A rescue renames a store's `jetstream` directory to this, to make room for a new one.
 ASIDE = "jetstream.rescued"
 #: The first byte of index.db.
 _MAGIC = 11
-#: total length, sequence, timestamp, length of the subject.
+#: Total length, sequence, timestamp, length of the subject.
 _RECORD = struct.Struct("<IQqH")
 _HAS_HEADERS = 1 << 31
-#: Bits of a sequence: the record was erased, or it marks a deleted sequence.
+#: Bits of a sequence number that mark the record as erased, or the sequence as deleted.
 _FLAGS = (1 << 63) | (1 << 62)
 _SMALLEST, _LARGEST = 30, 32 << 20
 #: Maximum number of Raft groups of a store that are compared with those of the cluster.
 _SAMPLES = 50
-#: Bytes to read of index.db: the part before the map of subjects.
+#: Number of bytes of index.db to read: the part before the map of subjects.
 _INDEX_HEAD = 80
-#: The cluster of a stream's group in an assignment of the meta group (jetstream_cluster.go raftGroup).
+#: The cluster of a stream's group in an assignment in the meta group's log (jetstream_cluster.go raftGroup).
 _ASSIGNED = re.compile(rb'"group":\{"name":"[^"]*","peers":\[[^]]*\],"store":[^,]+,"cluster":"([^"\\]+)"')
-#: A block that is full may be compressed, and then begins so.
+#: The first bytes of a compressed block; only full blocks may be compressed.
 _COMPRESSED = b"cmp"
 
 
 @dataclass(frozen=True)
 class StoredStream:
-    """A stream on a disk. `num_replicas` is 0 and other values are None if the files cannot be read, for example
-    because they are encrypted. `messages`: also None if the index is not up to date, as after a crash."""
+    """A stream on a disk. If the files cannot be read, for example because they are encrypted, `num_replicas` is 0 and
+    the other values are None. `messages` is also None if the index is not up to date, as after a crash."""
 
     account: str
     name: str
@@ -57,17 +57,17 @@ class StoredStream:
     encrypted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the module returns it."""
+        """Return the stream as the module returns it."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class StoreOwner:
-    """Whose store it is: how many streams it has of each account (`accounts`), the members of its meta group (`peers`, their
-    Raft ids), None for the store of a server by itself, empty for a list that cannot be read, and the `system_accounts` that
-    hold a meta group. `index_format`: the newest format of the files index.db, 0 without any, as before 2.10. `clusters`: the
-    clusters to which the meta group has assigned streams, empty if unknown. `groups`: some of its
-    Raft groups of streams and consumers, whose names are unique."""
+    """The server to which a store belongs: how many streams it has of each account (`accounts`), the members of its
+    meta group (`peers`: their Raft IDs, None for the store of a standalone server, empty if the list cannot be read),
+    and the `system_accounts` that contain a meta group. `index_format`: the newest format of the index.db files, 0 if
+    there are none, as before 2.10. `clusters`: the clusters to which the meta group has assigned streams, empty if
+    unknown. `groups`: some of its Raft groups of streams and consumers, whose names are unique."""
 
     accounts: Mapping[str, int] = field(default_factory=dict)
     peers: Sequence[str] | None = None
@@ -78,11 +78,11 @@ class StoreOwner:
 
     @property
     def streams(self) -> int:
-        """Return how many streams it has."""
+        """Return the number of streams in the store."""
         return sum(self.accounts.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the module returns it."""
+        """Return the owner as the module returns it."""
         peers = None if self.peers is None else list(self.peers)
         return {
             "streams": self.streams,
@@ -96,7 +96,7 @@ class StoreOwner:
 
 
 def store_owner(store_dir: str) -> StoreOwner:
-    """Return the owner of the store below `store_dir`. Raises OSError without permission to read it."""
+    """Return the owner of the store below `store_dir`. Raises OSError if the store cannot be read."""
     root = Path(store_dir) / "jetstream"
     streams, logs = list(_stream_folders(root)), _raft_logs(root)
     accounts = Counter(account for account, _folder in streams)
@@ -110,13 +110,14 @@ def store_owner(store_dir: str) -> StoreOwner:
 
 
 def _clusters(group: Path) -> Iterator[str]:
-    """Yield the clusters in the stream assignments of a meta group: its log, and its snapshot (raft.go encodeSnapshot)."""
+    """Yield the clusters in the stream assignments of a meta group, from its log and its snapshot (raft.go
+    encodeSnapshot)."""
     for _number, block in _blocks(group / "msgs"):
         yield from map(_name, _ASSIGNED.findall(block.read_bytes()))
     for path in (group / "snapshots").glob("snap.*"):
         data = path.read_bytes()
         begin = 20 + int.from_bytes(data[16:20], "little")
-        # It may be encrypted.
+        # The snapshot may be encrypted.
         with suppress(ArchiveError):
             yield from map(_name, _ASSIGNED.findall(decode_block(data[begin:-8])))
 
@@ -126,14 +127,14 @@ def _name(text: bytes) -> str:
 
 
 def index_format(store_dir: str) -> int:
-    """Return the newest format of the files index.db of streams and Raft logs below `store_dir`, 0 without any. That of an
-    encrypted one is unknown: 1."""
+    """Return the newest format of the index.db files of streams and Raft logs below `store_dir`, 0 if there are none.
+    The format of an encrypted file is unknown and counts as 1."""
     root = Path(store_dir) / "jetstream"
     return _newest_format([*_raft_logs(root), *(folder for _account, folder in _stream_folders(root))])
 
 
 def _raft_logs(root: Path) -> list[Path]:
-    """Return the directory of each Raft group, that of the meta group included."""
+    """Return the directory of each Raft group, including the meta group."""
     return [folder for account in _folders(root) for folder in _folders(account / "_js_")]
 
 
@@ -152,7 +153,7 @@ def _format(folder: Path) -> int:
 
 
 def _peers(path: Path) -> list[str]:
-    """Return the Raft ids of a group's members (server/raft.go encodePeerState), none if the file cannot be read."""
+    """Return the Raft IDs of a group's members (server/raft.go encodePeerState); empty if the file cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -163,16 +164,17 @@ def _peers(path: Path) -> list[str]:
 
 
 def stored_streams(store_dir: str) -> list[StoredStream]:
-    """Return the streams below `store_dir`, as in nats-server's configuration. Raises OSError without permission to
-    read it; a missing directory holds none."""
+    """Return the streams below `store_dir`, as configured for nats-server. Raises OSError if the store cannot be read;
+    returns an empty list if the directory does not exist."""
     return [_stream(account, folder) for account, folder in _stream_folders(Path(store_dir) / "jetstream")]
 
 
 def _stream_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield account and directory of each stream."""
+    """Yield the account and the directory of each stream."""
     for account in _folders(root):
         for folder in _folders(account / "streams"):
-            # A name with a dot is being deleted, one without a configuration was never created.
+            # A name with a dot marks a stream that is being deleted; a stream without a configuration was never
+            # created.
             if not folder.name.startswith(".") and (folder / "meta.inf").exists():
                 yield account.name, folder
 
@@ -196,7 +198,8 @@ def _stream(account: str, folder: Path) -> StoredStream:
     for _number, path in blocks:
         sequences = list(_sequences(path))
         if sequences:
-            # The index is written every two minutes and at a stop; a crash leaves it behind the blocks.
+            # The index is written every two minutes and when the server stops, so after a crash it is older than the
+            # blocks.
             last = max(last or 0, *sequences)
             break
     if messages is not None and any(
@@ -209,7 +212,8 @@ def _stream(account: str, folder: Path) -> StoredStream:
 
 
 def best_replica(held: Mapping[str, StoredStream]) -> str:
-    """Return the server whose disk has the highest sequence, then a clean stop, and then the most messages."""
+    """Return the server whose disk has the highest sequence; among equals, one that stopped cleanly, then the one with
+    the most messages."""
 
     def holds(server: str) -> tuple[int, int]:
         stored = held[server]
@@ -221,10 +225,10 @@ def best_replica(held: Mapping[str, StoredStream]) -> str:
 def undeleted(
     first_seq: int, last_seq: int, deleted: Iterable[int], stores: Iterable[tuple[str, StoredStream]]
 ) -> tuple[int, str]:
-    """Return how many deleted messages a server has loaded again, and the store that proves it; 0 without any.
+    """Return how many deleted messages a server has loaded again, and the store that proves it; 0 if there are none.
 
-    A crash loses deletions that were not on the disk yet: up to 2.14 a purge that keeps messages changes no block, and
-    the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The first
+    A crash loses deletions that have not been written to disk: up to 2.14 a purge that keeps messages changes no block,
+    and the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The first
     sequence of a stream never decreases, so every index, however old, proves which messages were deleted. `deleted`:
     sequences that are loaded as deleted.
     """
@@ -257,7 +261,7 @@ def _changed(path: Path) -> int:
 
 
 def _index(path: Path) -> tuple[int | None, int | None, int | None]:
-    """Return the messages, the first and the last sequence in index.db, None without a readable one."""
+    """Return the number of messages, the first and the last sequence in index.db, or None if it cannot be read."""
     try:
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD)
@@ -266,7 +270,7 @@ def _index(path: Path) -> tuple[int | None, int | None, int | None]:
     try:
         if head[0] != _MAGIC or not head[1]:
             return None, None, None
-        # messages, bytes, first sequence, first timestamp (signed, of no interest), last sequence
+        # number of messages, bytes, first sequence, first timestamp (signed, not used), last sequence
         at = 2
         values = []
         for _value in range(5):
@@ -289,7 +293,7 @@ def _uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _sequences(path: Path) -> Iterator[int]:
-    """Yield the sequence of each record of a block, up to the first incomplete one."""
+    """Yield the sequence of each record of a block, up to the first incomplete record."""
     size = path.stat().st_size
     with path.open("rb") as file:
         at = 0

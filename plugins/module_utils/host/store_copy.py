@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copy the store of a stopped nats-server, and prepare a copy for a server without a cluster.
+"""Copies the store of a stopped nats-server, and prepares a copy for a standalone server.
 
-A server without a cluster skips streams with several replicas. It loads them once `num_replicas` is 1 in their
-configuration and 0 in those of their consumers, with matching checksums. Sources: server/filestore.go (checkMeta,
+A standalone server skips streams with several replicas. It loads them once `num_replicas` is 1 in their configuration
+and 0 in the configurations of their consumers, with matching checksums. Sources: server/filestore.go (checkMeta,
 writeStreamMeta), server/jetstream.go (enableJetStream).
 """
 
@@ -24,19 +24,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
-#: The system account's directory, which holds the Raft groups: a server without a cluster has none.
+#: The system account's directory, which contains the Raft groups; a standalone server has none.
 _GROUPS = "_js_"
 _UNFINISHED = ".part"
 
 
 class StoreError(Exception):
-    """Why a store cannot be copied, or cannot be loaded."""
+    """The reason why a store cannot be copied or loaded."""
 
 
 @dataclass(frozen=True)
 class WantedCopy:
-    """The store to copy, and the destination. `reserve`: bytes that stay free there. `running`: returns whether the
-    server runs."""
+    """The store to copy, and the destination. `reserve`: bytes that must stay free at the destination. `running`:
+    returns whether the server is running."""
 
     store_dir: str
     target: str
@@ -45,9 +45,9 @@ class WantedCopy:
 
 
 def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
-    """Copy the streams of a stopped server, and return whether there was no copy yet. Raises StoreError.
+    """Copy the streams of a stopped server, and return whether a copy had to be made. Raises StoreError.
 
-    The copy is published only after it is complete and synced, so an existing one is never made again.
+    The copy is published only after it is complete and synced, so an existing copy is never made again.
     """
     source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
     if copy.exists():
@@ -94,21 +94,21 @@ def _require_room(source: Path, directory: Path, reserve: int) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of all files below a folder, which must be there. Raises OSError."""
+    """Return the bytes of all files below a folder, which must exist. Raises OSError."""
     folder.stat()
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def load_alone(store_dir: str) -> list[str]:
-    """Change the configurations in a copy to make a server without a cluster load its streams, and return
-    ACCOUNT/STREAM of each. The streams keep their messages and lose all other settings, so messages are not added,
-    expired or sent. All configurations are read before the first is changed. Raises StoreError."""
+    """Change the configurations in a copy to make a standalone server load its streams, and return ACCOUNT/STREAM of
+    each. The streams keep their messages and lose all other settings, so no messages are added, expired or sent. All
+    configurations are read before the first one is changed. Raises StoreError."""
     changes: list[tuple[Path, bytes, bytes]] = []
     names = []
     for path in sorted((Path(store_dir) / "jetstream").glob("*/streams/*/meta.inf")):
         folder = path.parent
         if folder.name.startswith("."):
-            continue  # it is being deleted
+            continue  # the stream is being deleted
         names.append(f"{folder.parent.parent.name}/{folder.name}")
         stream, config = _config(path, "")
         changes.append(_change(path, {**isolated(config), "num_replicas": 1}, stream))
@@ -154,7 +154,7 @@ def _checksum(name: str, content: bytes) -> bytes:
 
 
 def _copied(source: str, target: str) -> None:
-    """Copy a file with its owner, which is not root's, and have it on the disk."""
+    """Copy a file with its owner, which is not root, and sync the copy to the disk."""
     shutil.copy2(source, target)
     found = os.stat(source)
     os.chown(target, found.st_uid, found.st_gid)

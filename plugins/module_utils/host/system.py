@@ -53,7 +53,7 @@ def has_systemd() -> bool:
 
 
 def account(user: str, group: str) -> dict[str, Any]:
-    """Return whether the group exists, and the user's entry: empty without one."""
+    """Return whether the group exists, and the user's entry, which is empty if the user does not exist."""
     try:
         entry = pwd.getpwnam(user)
         own = grp.getgrgid(entry.pw_gid).gr_name
@@ -68,7 +68,7 @@ def account(user: str, group: str) -> dict[str, Any]:
 
 
 def mounts(mountinfo: str) -> list[Mount]:
-    """Return the mounts of a text as in /proc/self/mountinfo (proc(5)), in their order."""
+    """Return the mounts in a text such as /proc/self/mountinfo (proc(5)), in order."""
     found = []
     for line in mountinfo.splitlines():
         fields = line.split()
@@ -80,7 +80,7 @@ def mounts(mountinfo: str) -> list[Mount]:
 
 
 def find_mount(path: str, every: Sequence[Mount]) -> Mount | None:
-    """Return the mount that holds a path: the longest mount point above it, the last one if several are stacked
+    """Return the mount that contains a path: the longest mount point above it, or the last one if several are stacked
     there."""
     inside = posixpath.normpath(path) + "/"
     above = [one for one in every if inside.startswith(one.target.rstrip("/") + "/")]
@@ -88,7 +88,7 @@ def find_mount(path: str, every: Sequence[Mount]) -> Mount | None:
 
 
 def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]]:
-    """Return the file systems of these paths, which need not exist yet."""
+    """Return the file systems of these paths, which do not have to exist yet."""
     every = mounts((proc / "self" / "mountinfo").read_text())
     found = {mount.target: mount for mount in (find_mount(path, every) for path in paths) if mount}
     return [
@@ -111,7 +111,7 @@ def disks_under(mount: Mount, sysfs: Path = _SYS) -> list[str]:
 
 
 def is_ssd(disk: str, sysfs: Path = _SYS) -> bool:
-    """Return whether a disk has no heads to move."""
+    """Return whether a disk has no moving heads."""
     return _text(sysfs / "block" / disk / "queue" / "rotational") == "0"
 
 

@@ -32,8 +32,8 @@ _ACCESS_TIMES = ("relatime", "strictatime")
 class Step:
     """One change: a value that is written to a file of the kernel (`switch`), a configuration file (`file`), or a `command`.
 
-    `before` and `after` are the values, or the texts of a configuration file; None: the file does not exist. `finding` is
-    reported if the step fails.
+    `before` and `after` are the values, or the texts of a configuration file; None if the file does not exist.
+    `finding` is reported if the step fails.
     """
 
     part: str
@@ -48,8 +48,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Host:
-    """The host: its file system below `root`, the path of the store, the desired kernel parameters, the name of the service,
-    whether systemd runs, and the record: `{part: {setting: {"before": value, "after": value}}}`."""
+    """The host: its file system below `root`, the path of the store, the desired kernel parameters, the name of the
+    service, whether systemd is running, and the record: `{part: {setting: {"before": value, "after": value}}}`."""
 
     root: Path
     store: str
@@ -60,7 +60,7 @@ class Host:
     record: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 
     def text(self, path: str) -> str | None:
-        """Return the text of a file, or None if there is none."""
+        """Return the text of a file, or None if the file does not exist."""
         try:
             return (self.root / path.lstrip("/")).read_text(encoding="utf-8")
         except OSError:
@@ -101,8 +101,8 @@ def findings_left(host: Host, parts: list[str]) -> list[str]:
 
 
 def new_record(host: Host, done: list[Step], undone: list[str]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the record after the steps: for each setting the value before the role's first change and the value after its last
-    change. For /etc/fstab these are the changed line."""
+    """Return the record after the steps: for each setting, its value before the role's first change and its value after
+    the last change. For /etc/fstab, the values are the changed line."""
     record: dict[str, dict[str, dict[str, str]]] = {
         part: {name: dict(values) for name, values in settings.items()}
         for part, settings in host.record.items()
@@ -121,7 +121,7 @@ def new_record(host: Host, done: list[Step], undone: list[str]) -> dict[str, dic
         before = settings.get(step.setting, {}).get("before", before)
         settings[step.setting] = {"before": before, "after": after}
         if step.switch and before == after:
-            del settings[step.setting]  # a parameter that was removed from the variables has its previous value
+            del settings[step.setting]  # a parameter that was removed from the variables has its previous value again
     return {part: settings for part, settings in record.items() if settings}
 
 
@@ -135,7 +135,7 @@ def _mount_options(host: Host) -> Iterator[Step]:
     command = ("mount", "--options", "remount,noatime", target)
     yield Step("mount_options", target, before, "noatime", command=command, finding=found["findings"][0])
     fstab = host.text(_FSTAB) or ""
-    # relatime is the kernel's default and would contradict noatime; the last option counts.
+    # relatime is the kernel's default and would override noatime, because the last option counts.
     line = re.compile(rf"^([^#\s]\S*\s+{_escaped(target)}\s+\S+\s+)(?!\S*\bnoatime\b)(\S+)", re.MULTILINE)
     if line.search(fstab):
         yield from _file(host, "mount_options", _FSTAB, line.sub(r"\1\2,noatime", fstab, count=1))
@@ -180,7 +180,7 @@ def _transparent_hugepages(host: Host) -> Iterator[Step]:
 
 def _time_sync(host: Host) -> Iterator[Step]:
     found = tunings.time_sync(host.run_command)
-    # Another time service is the operator's choice; systemd's own is installed or available as a package.
+    # The operator may have chosen another time service; systemd's is already installed or available as a package.
     if found["settable"] and host.systemd:
         command = ("systemctl", "enable", "--now", _TIME_SERVICE)
         yield Step("time_sync", _TIME_SERVICE, "off", "on", command=command, finding=found["findings"][0])
@@ -261,5 +261,5 @@ def _escaped(target: str) -> str:
 
 
 def is_settable(host: Host, step: Step) -> bool:
-    """Return whether a step can probably be carried out: the kernel file must be writable."""
+    """Return whether a step can probably be carried out: the kernel's file must be writable."""
     return not step.switch or os.access(host.root / step.switch.lstrip("/"), os.W_OK)

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a host that affect a store on SSDs: possible improvements, and whether the role can make them.
+"""Host settings that affect a store on SSDs: possible improvements, and whether the role can make them.
 
-Each part returns `findings` (texts for people, empty without any), `settable`, and the values for `host.tuning_plan`.
+Each part returns `findings` (texts for operators, empty if there are none), `settable`, and the values for
+`host.tuning_plan`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def store_mount(store: str, proc: Path) -> Mount | None:
 
 
 def mount_options(mount: Mount | None) -> dict[str, Any]:
-    """Judge the mount of the store: without noatime each read of a message block may write its inode."""
+    """Check the mount of the store: without noatime, each read of a message block may write its inode."""
     if not mount or mount.fstype not in _ATIME_FILESYSTEMS or "noatime" in mount.options:
         return {"findings": [], "settable": False, "mount": ""}
     dedicated = mount.target not in _SHARED
@@ -48,7 +49,8 @@ def mount_options(mount: Mount | None) -> dict[str, Any]:
 
 
 def scheduler(mount: Mount | None, sysfs: Path) -> dict[str, Any]:
-    """Judge the I/O schedulers below the store: SSDs gain nothing from the reordering that bfq does for disks with heads."""
+    """Check the I/O schedulers below the store: SSDs gain nothing from the reordering that bfq does for disks with
+    heads."""
     disks = [disk for disk in (disks_under(mount, sysfs) if mount else []) if is_ssd(disk, sysfs)]
     paths = {disk: sysfs / "block" / disk / "queue" / "scheduler" for disk in disks}
     known = {disk: _text(path) for disk, path in paths.items()}
@@ -85,10 +87,10 @@ def transparent_hugepages(sysfs: Path) -> dict[str, Any]:
 
 
 def time_sync(run_command: RunCommand) -> dict[str, Any]:
-    """Judge the clock, which message times, MaxAge, duplicate windows and certificates go by."""
+    """Check the clock, which determines message times, MaxAge, duplicate windows and the validity of certificates."""
     if _said(run_command, "timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
         return {"findings": [], "settable": False}
-    # systemctl prints one word for each unit, in their order.
+    # systemctl prints one word for each unit, in order.
     words = _said(run_command, "systemctl", "is-active", *CLOCK_SERVICES).split()
     running = [name for name, word in zip(CLOCK_SERVICES, words) if word == "active"]
     remedy = (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Properties of a nats-server and its host that checks need but no server reports."""
+"""Properties of a nats-server and its host that checks need but servers do not report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
     """Return the C(host) documented in nats_server_unreported_info, None if no server was found. `config`: selects a
-    server by its file; empty for the only one."""
+    server by its file; empty if only one server is running."""
     meant = [one for one in read_servers(config) if not one.contained]
     return _of(meant[0], run_command) if len(meant) == 1 else None
 
@@ -52,8 +52,8 @@ def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
 
 
 def _plaintext(loaded: LoadedConfig, environment: Mapping[str, str]) -> int:
-    """Return how many passwords could be hashed but are not. Passwords that a file takes from the environment do not
-    count."""
+    """Return the number of passwords that should be hashed but are not. Passwords that a file takes from the
+    environment do not count."""
     elsewhere = {environment.get(name) for name in loaded.environment}
     return sum(
         leaf.key is not None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accounts have an identity and a name, which differ if accounts come as JWTs of an operator."""
+"""Accounts have an identity and a name, which differ if the accounts are JWTs of an operator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One connection for each account that is worked on."""
+"""One connection for each account that an operation works on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: The kinds of credentials, each with its options, in the order in which one is chosen within a source.
+#: The kinds of credentials, each with its options, in the order of preference within a source.
 CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("token",))
 
 
@@ -37,15 +37,15 @@ _USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER 
 
 @dataclass(frozen=True)
 class AccountUser:
-    """A user of an account: the account's name as it was specified, and how the user connects."""
+    """A user of an account: the account's name as specified, and the user's connection options."""
 
     account_name: str
     options: ConnectionOptions
 
 
 class Connections:
-    """The connections of one run: the task's own user, and a user of each account of `account_users`; made on first use. `users`:
-    by the account's identity."""
+    """The connections of one run: one for the task's own user, and one for a user of each account in `account_users`.
+    They are established on first use. `users`: by the account's identity."""
 
     def __init__(self, options: ConnectionOptions, users: Mapping[str, AccountUser]) -> None:
         self._options = options
@@ -60,7 +60,7 @@ class Connections:
             client.close()
 
     def another(self) -> Connections:
-        """Return connections of the same users, for another thread."""
+        """Return new connections of the same users, for a different thread."""
         return Connections(self._options, self._users)
 
     @property
@@ -75,11 +75,12 @@ class Connections:
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the names of those accounts, by identity, as they were specified."""
+        """Return the names of those accounts as they were specified, by identity."""
         return {key: user.account_name for key, user in self._users.items()}
 
     def identity(self, account: str) -> str:
-        """Return the identity of an account that is specified by identity or name, `account` itself if there is none.
+        """Return the identity of an account that is specified by identity or name, or `account` itself if there is
+        none.
 
         In operator mode, servers are queried for a name that no entry of `account_users` has. Raises NatsFailure
         account_ambiguous.
@@ -108,14 +109,15 @@ class Connections:
         return f"{self.label(account) or ''}{slash}{rest}"
 
     def account(self, account: str | None) -> JetStreamApi:
-        """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure likewise."""
+        """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure as
+        `client` does."""
         identity = self.identity(account) if account else account
         return JetStreamApi(self.client(identity), identity, self.label(identity))
 
     def client(self, account: str | None) -> Client:
-        """Return the connection of an account's user, or for None that of the task's own user.
+        """Return the connection of an account's user, or that of the task's own user if the account is None.
 
-        Raises NatsFailure account_ambiguous, and invalid_option when `account_users` names no user for it.
+        Raises NatsFailure account_ambiguous, and invalid_option if `account_users` names no user for the account.
         """
         if account is None:
             return self.own
@@ -137,8 +139,8 @@ class Connections:
 
 
 def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) -> dict[str, AccountUser]:
-    """Return the connection options of each account's user, by the account's identity: those of the task's own user,
-    with other credentials.
+    """Return the connection options of each account's user, by the account's identity: the options of the task's own
+    user, with different credentials.
 
     An entry may specify its account by name or public key; with a .creds file, the issuer of its JWT is the account.
     Raises NatsFailure invalid_option for a public key of a different account, and for two users of one account.
@@ -160,8 +162,9 @@ def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) 
 
 
 def _issuing_account(creds: str | None) -> str | None:
-    """Return the public key of the account that issued the JWT in a .creds file, which may have signed with a key of its own
-    (`issuer_account`); None if the file cannot be read, which connecting reports."""
+    """Return the public key of the account that issued the JWT in a .creds file; the JWT may be signed by one of the
+    account's signing keys (`issuer_account`). Returns None if the file cannot be read, which is then reported when
+    connecting."""
     try:
         found = _USER_JWT.search(Path(os.path.expanduser(creds)).read_text(encoding="utf-8")) if creds else None
         payload = found[1].split(".")[1] if found else ""
@@ -179,7 +182,7 @@ def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> Connectio
 
 
 def read_nkey(value: str | None) -> str | None:
-    """Return the nkey seed itself; the nats CLI passes the path of a file that holds it."""
+    """Return the nkey seed itself; the nats CLI passes the path of a file that contains it."""
     if value is None or (value.startswith("SU") and len(value) >= 58 and value.isalnum()):
         return value
     path = Path(os.path.expanduser(value))

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A synchronous NATS connection: requests, replies of many servers under one deadline, messages, and connecting again.
+"""A synchronous NATS connection: requests, replies from many servers under one deadline, messages, and reconnection.
 
-All that can fail is a NatsFailure. How to connect is in connection.py; its names that callers need are here as well.
+Every failure is raised as NatsFailure. connection.py implements connecting; the names in it that callers need are also
+exported here.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: Seconds for which a reply shows that a connection works.
+#: Seconds after a reply during which the connection is assumed to work.
 _RECENT = 0.2
-#: Seconds between two attempts to connect again.
+#: Seconds between two attempts to reconnect.
 _RECONNECT_INTERVAL = 0.2
-#: Bytes of a decompressed reply. JSZ of 50,000 streams with their consumers is about a fifth of it.
+#: Maximum bytes of a decompressed reply. The JSZ of 50,000 streams with their consumers takes about a fifth of it.
 LARGEST_REPLY = 512 << 20
-#: For zlib: with the header and the checksum of gzip.
+#: A parameter for zlib: the data has the header and checksum of gzip.
 _GZIP = 16 + zlib.MAX_WBITS
 
-#: Maximum number of restarts of a transfer whose sender did not see the receiver yet.
+#: Maximum number of restarts of a transfer because the sender did not see the receiver yet.
 _ATTEMPTS = 5
 
 #: Seconds without a further reply after which a gathering of unknown size counts as complete.
@@ -67,7 +68,7 @@ QUIET = 1.0
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply: the decompressed body, the seconds between the request and its arrival, and its headers."""
+    """One reply: the decompressed body, the seconds from the request to its arrival, and its headers."""
 
     subject: str
     body: bytes
@@ -77,7 +78,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds for connecting, for a ping, and for a message to itself and back."""
+    """Seconds that connecting, a ping, and a message to itself and back take."""
 
     connect: float
     rtt: float
@@ -86,7 +87,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Observed:
-    """An observed message: its subject, whether it requests a reply, and the bytes of its payload."""
+    """An observed message: its subject, whether it is a request, and the size of its payload in bytes."""
 
     subject: str
     wants_reply: bool
@@ -95,8 +96,9 @@ class Observed:
 
 @dataclass(frozen=True)
 class Download:
-    """A transfer to here. `request`: the request, which names the inbox of the chunks, answered by `on_reply` within `timeout`
-    seconds. `idle`: seconds between two chunks. `rate`: bytes in a second, None for any."""
+    """A transfer to this client. `request`: the request, which names the inbox of the chunks; its reply, due within
+    `timeout` seconds, is passed to `on_reply`. `idle`: maximum seconds between two chunks. `rate`: bytes per second,
+    None for no limit."""
 
     request: Callable[[str], Call]
     on_reply: Callable[[Reply], None]
@@ -108,9 +110,9 @@ class Download:
 
 @dataclass(frozen=True)
 class Upload:
-    """A transfer from here. `on_reply` receives the reply to each chunk and raises its error. `window`: chunks in
-    transfer. `idle`: seconds until a chunk is answered, `finish`: until the empty one is. `rate`: bytes per second,
-    None for no limit."""
+    """A transfer from this client. `on_reply` receives the reply to each chunk and raises its error. `window`: maximum
+    number of chunks in transfer. `idle`: maximum seconds until a chunk is acknowledged; `finish`: the same for the
+    final empty chunk. `rate`: bytes per second, None for no limit."""
 
     on_reply: Callable[[Reply], None]
     idle: float
@@ -127,7 +129,7 @@ class _Pace:
         self._next = time.monotonic()
 
     async def wait(self, size: int) -> None:
-        """Wait until so many bytes more are due."""
+        """Wait until this many more bytes may be sent."""
         if not self._rate:
             return
         now = time.monotonic()
@@ -142,7 +144,8 @@ def refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-#: The next step after a reply: True stops, False waits for more until the deadline, None until no more arrive.
+#: The next step after a reply: True stops, False waits for more replies until the deadline, None waits until no more
+#: arrive.
 Progress = Optional[bool]
 RequestOutcome = Union[Reply, NatsFailure]
 
@@ -150,10 +153,10 @@ RequestOutcome = Union[Reply, NatsFailure]
 class Client(Session):
     """A connection to NATS for synchronous code, used as a context manager.
 
-    Connects on first use and again if the connection was lost between two calls, so a long wait survives the restart
-    of the connected server. If the connection is lost during a call, an idempotent request is sent again over a new
-    connection within its timeout. All other calls fail with code `connection_lost`: only the caller can decide
-    whether to repeat them."""
+    The client connects on first use, and reconnects if the connection was lost between two calls, so a long wait
+    survives a restart of the connected server. If the connection is lost during a call, an idempotent request is sent
+    again over a new connection within its timeout. All other calls fail with code `connection_lost`: only the caller
+    can decide whether to repeat them."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         super().__init__(options)
@@ -168,23 +171,23 @@ class Client(Session):
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """Return the id of the connected server and the connection's own id (cid) there, ("", None) while not connected."""
+        """Return the ID of the connected server and the connection's ID (cid) on it, or ("", None) while not connected."""
         return ("", None) if self._connection is None else self._connection.identity
 
     @property
     def server_version(self) -> str:
-        """Return the version of the connected server, empty while not connected."""
+        """Return the version of the connected server, or an empty text while not connected."""
         return "" if self._connection is None else self._connection.version
 
     @property
     def max_payload(self) -> int:
-        """Return the maximum bytes of a message on the connected server, 0 while not connected."""
+        """Return the connected server's maximum message size in bytes, or 0 while not connected."""
         return 0 if self._connection is None else self._connection.max_payload
 
     @property
     def addresses(self) -> int:
-        """Return how many client addresses of its cluster the server announced at the login: its own, and those of the servers
-        that have a route to it (INFO connect_urls; none with no_advertise)."""
+        """Return how many client addresses of its cluster the server announced at login: its own address and those of
+        the servers that have a route to it (INFO connect_urls; none with no_advertise)."""
         return 0 if self._connection is None else self._connection.addresses
 
     def close(self) -> None:
@@ -195,23 +198,23 @@ class Client(Session):
         self._loop.close()
 
     def connect(self) -> None:
-        """Connect and log in, unless that has been done. Raises NatsFailure (authorization, tls, unreachable, ...)."""
+        """Connect and log in, unless already connected. Raises NatsFailure (authorization, tls, unreachable, ...)."""
         self._run(self._connected())
 
     def announcements(self, timeout: float) -> list[Announcement]:
-        """Return each address's reply to a login, all at the same time, within `timeout` seconds. Raises NatsFailure
-        for invalid connection options."""
+        """Log in at all addresses at the same time, and return the reply of each, within `timeout` seconds. Raises
+        NatsFailure for invalid connection options."""
         return self._run(self._announcements(timeout))
 
     def prefer(self, address: str) -> None:
-        """Connect to this address first from now on."""
+        """From now on, try this address first."""
         self._preferred = address
         self._run(self._disconnect())
 
     def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[RequestOutcome]:
         """Send all requests at once and return, in the same order, the reply or the failure of each.
 
-        Raises NatsFailure only without a connection to send them."""
+        Raises NatsFailure only if there is no connection to send them."""
         return self._run(self._request_many(calls, timeout or self.options.timeout))
 
     def request(self, call: Call, timeout: float | None = None) -> Reply:
@@ -229,43 +232,43 @@ class Client(Session):
         quiet: float = QUIET,
         on_repeat: Callable[[], None] | None = None,
     ) -> None:
-        """Send one request to many servers and pass each reply to `on_reply`, whose result controls the end.
+        """Send one request to many servers and pass each reply to `on_reply`, whose return value determines when to
+        stop.
 
-        Returns on its request, at the deadline (`timeout` seconds), or after `quiet` seconds without a reply. Before
-        an idempotent request is sent again over a new connection, `on_repeat` is called: all servers answer once
-        more. Raises NatsFailure with code no_responders without a receiver, timeout without any reply, and
-        connection_lost."""
+        Returns when `on_reply` requests it, at the deadline (`timeout` seconds), or after `quiet` seconds without a
+        reply. Before an idempotent request is sent again over a new connection, `on_repeat` is called, because all
+        servers then reply once more. Raises NatsFailure with code no_responders if there is no receiver, timeout if
+        there is no reply, or connection_lost."""
         self._run(self._gather(call, on_reply, timeout or self.options.timeout, quiet, on_repeat))
 
     def publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
-        """Send messages without replies and return, in the same order, None for each that the server received, or
-        its failure.
+        """Send messages without replies and return, in the same order, None for each message that the server received,
+        otherwise the failure.
 
-        Raises NatsFailure only without a connection to send them."""
+        Raises NatsFailure only if there is no connection to send them."""
         return self._run(self._publish(calls))
 
     def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
-        """Pass every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
-        Returns the seconds that it took. Raises NatsFailure permission without permission to subscribe, and
-        connection_lost, also when the server closed this connection because it could not keep up."""
+        """Pass every message on these subjects to `on_message` for `seconds`, or until it returns True; no message is
+        stored. Return how many seconds it took. Raises NatsFailure permission if the user may not subscribe, and
+        connection_lost, also if the server closed this connection because it could not keep up."""
         return self._run(self._observe(subjects, seconds, on_message))
 
     def download(self, transfer: Download) -> None:
-        """Send a request that is answered by one reply and many chunks, and pass on all of these.
+        """Send a request whose response is one reply and many chunks, and pass all of them on.
 
-        A chunk is acknowledged first and passed on then, so a slow disk is not mistaken for a silent receiver; at
-        most the sender's window is in transfer. Raises NatsFailure: `idle` if nothing arrived for so long, and
-        `interrupted` with the sender's message instead of the last chunk."""
+        Each chunk is acknowledged before it is passed on, so a slow disk is not mistaken for a silent receiver; at most
+        the sender's window is in transfer. Raises NatsFailure: `idle` if nothing arrived for `idle` seconds, and
+        `interrupted` if the sender sent a message instead of the last chunk."""
         self._run(self._download(transfer))
 
     def upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
-        """Send chunks, each answered by an empty reply, then an empty one, and return the reply to that. Raises
-        NatsFailure: `idle` when no reply came in time, `interrupted` when the server does not accept chunks any
-        more."""
+        """Send chunks, each acknowledged by an empty reply, then an empty chunk, and return the reply to that chunk.
+        Raises NatsFailure: `idle` if no reply came in time, `interrupted` if the server no longer accepts chunks."""
         return self._run(self._upload(subject, chunks, transfer))
 
     def latency(self) -> Latency:
-        """Reconnect and return how long that, a ping and a message to oneself took. Raises NatsFailure."""
+        """Reconnect, and return how long connecting, a ping and a message to oneself took. Raises NatsFailure."""
         return self._run(self._latency(self.options.timeout))
 
     def _run(self, work: Awaitable[T]) -> T:
@@ -274,8 +277,8 @@ class Client(Session):
     # --- connecting -----------------------------------------------------------------------------------------------
 
     async def _connected(self, repeatable: bool = False) -> Connection:
-        """Return a connection that has just answered a ping, connecting first if there is none. `repeatable`: the calls are
-        sent again if the connection is lost, so any recent reply is sufficient."""
+        """Return a connection on which a ping was just answered, connecting first if there is none. `repeatable`: the
+        calls are sent again if the connection is lost, so any recent reply is sufficient."""
         if self._connection is not None:
             if repeatable and not self._connection.lost and time.monotonic() - self._heard < _RECENT:
                 return self._connection
@@ -288,8 +291,8 @@ class Client(Session):
         return self._connection
 
     async def _connect_again(self, lost: Collection[NatsFailure], deadline: float) -> Connection | None:
-        """Return a connection to replace the lost one, or None if none is possible until the deadline; the failures
-        of the calls that lost it then have the reason."""
+        """Return a connection that replaces the lost one, or None if none can be established before the deadline; the
+        failures of the calls on the lost connection then contain the reason."""
         await self._disconnect()
         reason = ""
         while time.monotonic() < deadline:
@@ -297,7 +300,7 @@ class Client(Session):
                 self._connection = await self._connect(deadline)
                 return self._connection
             except NatsFailure as failure:
-                if not reason or time.monotonic() < deadline:  # an attempt cut short by the deadline proves nothing
+                if not reason or time.monotonic() < deadline:  # an attempt that the deadline cut short proves nothing
                     reason = f"; {failure.description}"
             await asyncio.sleep(max(0.0, min(_RECONNECT_INTERVAL, deadline - time.monotonic())))
         for call_failure in lost:
@@ -472,7 +475,7 @@ class Client(Session):
             return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
 
         async def taken(chunk: bytes | None = None) -> None:
-            """Wait until one more chunk is answered. `chunk`: the first one, because other servers may not have its
+            """Wait until one more chunk is acknowledged. `chunk`: the first one, because other servers may not have its
             subscription yet."""
             message = await reply(transfer.idle)
             while reply_status(message) == "503" and chunk is not None and time.monotonic() < deadline:
@@ -541,13 +544,13 @@ class Client(Session):
 
 class _NoInterest(NatsFailure):
     """The sender of a transfer saw no receiver. `began`: whether any data had arrived. A subscription and the request
-    after it may reach a server by different routes, and therefore in reverse order."""
+    after it may reach a server over different routes, and therefore in reverse order."""
 
     began = False
 
 
 def _require_ended(message: Any, subject: str, began: bool) -> None:
-    """Raise NatsFailure interrupted if the message that ends a transfer announces more data."""
+    """Raise NatsFailure interrupted if the message that should end a transfer announces more data."""
     status = reply_status(message) or "204"
     if status == "204":
         return
@@ -562,7 +565,7 @@ def _require_ended(message: Any, subject: str, began: bool) -> None:
 
 
 async def _before_idle(work: Awaitable[T], seconds: float, subject: str) -> T:
-    """Return the result of `work`. Raises NatsFailure, a timeout as `idle`."""
+    """Return the result of `work`. Raises NatsFailure; a timeout is raised as `idle`."""
     try:
         return await work
     except NatsFailure as failure:
@@ -572,7 +575,7 @@ async def _before_idle(work: Awaitable[T], seconds: float, subject: str) -> T:
 
 
 def _body(message: Any, call: Call) -> bytes:
-    """Return the reply's body, decompressed when the server compressed it (`Accept-Encoding`, server/events.go)."""
+    """Return the reply's body, decompressed if the server compressed it (`Accept-Encoding`, server/events.go)."""
     encoding = {name.lower(): value for name, value in (message.headers or {}).items()}.get("content-encoding")
     if encoding != "gzip":
         return message.data

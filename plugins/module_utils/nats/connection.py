@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A connection to NATS: servers, credentials, TLS, and nats-py's errors as a NatsFailure.
 
-The only file that imports nats-py. Requests of synchronous code are in client.py, subscriptions of asynchronous code
-in listener.py."""
+This is the only file that imports nats-py. client.py has the requests of synchronous code, and listener.py the
+subscriptions of asynchronous code."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _SECURE_SCHEMES = ("tls", "wss")
 
 
 class NatsFailure(Exception):
-    """A failure of NATS or of the connection. `code` is stable and for programs, `description` is for people.
-    `err_code` is the JetStream API's own number (server/errors.json), if the server sent one."""
+    """A failure of NATS or of the connection. `code` is stable and intended for programs, `description` for operators.
+    `err_code` is the error number of the JetStream API (server/errors.json), if the server sent one."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class NatsFailure(Exception):
 
 
 class MissingLibrary(Exception):
-    """A Python library that this connection needs is not installed; `trace` is the import's own error."""
+    """A Python library that this connection needs is not installed; `trace` is the traceback of the import."""
 
     def __init__(self, library: str, trace: str) -> None:
         super().__init__(library)
@@ -104,7 +104,7 @@ class ConnectionOptions:
 
     @property
     def wants_tls(self) -> bool:
-        """Return whether a connection in the clear must be refused."""
+        """Return whether an unencrypted connection must be refused."""
         secure_url = any(urlsplit(server).scheme in _SECURE_SCHEMES for server in self.servers)
         return secure_url or self.tls_first or bool(self.tls_ca_file or self.tls_cert_file or self.tls_server_name)
 
@@ -122,8 +122,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Announcement:
-    """The reply of an address to a login: the name of the server there, empty without an announcement, and the
-    reason of a failed login, otherwise None."""
+    """The reply of an address to a login: the name of its server, empty if it sent no announcement; and the reason of a
+    failed login, otherwise None."""
 
     address: str
     server_name: str
@@ -153,8 +153,7 @@ class _NatsPy(NatsPyClient):
 
     @property
     def cause(self) -> Exception | None:
-        """Return the reason of a lost connection: the socket's error, which a writer may see only as "Connection
-        lost"."""
+        """Return why a connection was lost: the socket's error, which a writer may see only as "Connection lost"."""
         reader = getattr(self._transport, "_io_reader", None)
         return (reader.exception() if reader else None) or self.last_error
 
@@ -171,8 +170,8 @@ class _NatsPy(NatsPyClient):
         self.greeted = True
 
     async def _read_loop(self) -> None:
-        """Read until the connection ends. nats-py does not call its callback for that when closing fails, as after a
-        reset."""
+        """Read until the connection ends. nats-py does not call its callback for a lost connection if closing fails, as
+        after a reset."""
         try:
             await super()._read_loop()
         except Exception as error:  # pylint: disable=broad-except  # nothing awaits this task
@@ -183,8 +182,8 @@ class _NatsPy(NatsPyClient):
 
 
 class Connection:
-    """One connection, until it is lost. The only place that awaits nats-py: all errors of nats-py, asyncio, TLS or
-    the socket leave it as a NatsFailure (`complete`)."""
+    """One connection, used until it is lost. This is the only class that awaits nats-py: all errors of nats-py,
+    asyncio, TLS or the socket are raised as NatsFailure (`complete`)."""
 
     def __init__(self, server: str, address: str, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         self.server = server
@@ -194,7 +193,7 @@ class Connection:
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """Return the server's id and the connection's own id there."""
+        """Return the server's ID and the connection's ID on that server."""
         return self._library.server_id, self._library.client_id
 
     @property
@@ -203,12 +202,12 @@ class Connection:
 
     @property
     def version(self) -> str:
-        """Return the version that the server reported at the login."""
+        """Return the version that the server reported at login."""
         return str(self._library.info.get("version", ""))
 
     @property
     def max_payload(self) -> int:
-        """Return the server's maximum bytes of a message."""
+        """Return the server's maximum message size in bytes."""
         return self._library.max_payload
 
     @property
@@ -237,7 +236,7 @@ class Connection:
         """Close the connection in any state."""
         try:
             await asyncio.wait_for(self._library.close(), 1)
-        except Exception:  # pylint: disable=broad-except  # it is given up in any case
+        except Exception:  # pylint: disable=broad-except  # the connection is abandoned in any case
             pass
         finally:
             if self._library._transport is not None:  # nats-py leaves it open when its own closing fails
@@ -247,8 +246,8 @@ class Connection:
         return self._library.new_inbox()
 
     async def request(self, call: Call, timeout: float) -> Any:
-        """Return the message that answers. Raises NatsFailure."""
-        # The library's own timeout only needs to be later.
+        """Return the reply. Raises NatsFailure."""
+        # The library's own timeout only has to be later than ours.
         work = self._library.request(call.subject, call.payload, timeout=timeout + 1, headers=_headers(call))
         return await self.complete(work, call.subject, timeout)
 
@@ -258,16 +257,16 @@ class Connection:
         await self.complete(work, call.subject, None)
 
     async def subscribe(self, subject: str, on_message: Callable[[Any], Awaitable[None]] | None = None) -> Any:
-        """Return a subscription for `receive`, or one that hands its messages to `on_message`. Raises NatsFailure."""
+        """Return a subscription for `receive`, or one that passes its messages to `on_message`. Raises NatsFailure."""
         work = self._library.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
         return await self.complete(work, subject, None)
 
     async def receive(self, subscription: Any, subject: str, timeout: float) -> Any:
-        """Return the next message of a subscription. Raises NatsFailure, which names `subject`."""
+        """Return the next message of a subscription. Raises NatsFailure that names `subject`."""
         return await self.complete(subscription.next_msg(timeout=max(timeout, 0) + 1), subject, timeout)
 
     async def unsubscribe(self, *subscriptions: Any) -> None:
-        """End subscriptions; with a lost connection they have ended."""
+        """End subscriptions; if the connection was lost, they have ended already."""
         for subscription in subscriptions:
             try:
                 await self.complete(subscription.unsubscribe(), None, None)
@@ -275,7 +274,7 @@ class Connection:
                 return
 
     async def ping(self, timeout: float, subject: str | None = None) -> None:
-        """Return once the server has handled all that was sent. Raises NatsFailure, which names `subject`."""
+        """Return once the server has handled everything that was sent. Raises NatsFailure that names `subject`."""
         await self.complete(self._library.flush(math.ceil(timeout) + 1), subject, timeout, "no reply to a ping")
 
     async def complete(
@@ -283,9 +282,8 @@ class Connection:
     ) -> T:
         """Return the result of `work`, a call of nats-py or a wait for it.
 
-        Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py's own waiting does not
-        notice; timeout after `timeout` seconds, if set, or permission if the server has refused the subject in the
-        meantime."""
+        Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py does not notice while it
+        waits; timeout after `timeout` seconds, if set; or permission if the server has refused the subject."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # marks it as retrieved
         try:
@@ -308,16 +306,16 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         if not self._library.is_connected and not self._library.is_closed:
-            # nats-py would keep trying the same server; the caller needs one attempt and its reason.
+            # nats-py would keep trying the same server, but the caller needs one attempt and the reason of its failure.
             raise error
         if "permissions violation" in str(error).lower():
             self.refusal = str(error)
 
 
 class Session:
-    """One connection at a time, for the event loop that awaits it."""
+    """Keeps at most one connection at a time, for the event loop that awaits it."""
 
-    #: Seconds between two pings; a server that does not answer three of them is gone.
+    #: Seconds between two pings; a server that does not respond to three pings is considered lost.
     _ping_interval = 120
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -372,7 +370,7 @@ class Session:
     def _prepared(
         self, server: str, make_context: Callable[[], ssl.SSLContext], timeout: float
     ) -> tuple[Connection, dict[str, Any]]:
-        """Return a connection that is not open yet, and the arguments with which it is opened."""
+        """Return a connection that is not open yet, and the arguments for opening it."""
         url, user, password = _split_url(server)
         arguments: dict[str, Any] = {
             "servers": [url],
@@ -421,8 +419,8 @@ class Session:
         return {}
 
     def _context_maker(self) -> Callable[[], ssl.SSLContext]:
-        """Return a function that creates the TLS context once: reading the system's authorities takes longer than
-        connecting without TLS.
+        """Return a function that creates the TLS context only once: reading the system's CA certificates takes longer
+        than connecting without TLS.
 
         Raises NatsFailure for unusable files, if TLS is requested."""
         _require_readable(self.options)
@@ -441,7 +439,7 @@ class Session:
         await connection.close()
 
     async def _publish_one(self, connection: Connection, call: Call) -> NatsFailure | None:
-        """Return None once the server has received the message, otherwise the reason of the failure."""
+        """Return None once the server has received the message, otherwise the failure."""
         connection.refusal = None
         try:
             await connection.publish(call)
@@ -472,7 +470,7 @@ def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
 
 
 def _require_readable(options: ConnectionOptions) -> None:
-    """Raise NatsFailure invalid_option for an unreadable file, before any connection."""
+    """Raise NatsFailure invalid_option for an unreadable file before any connection is made."""
     for name in ("credentials", "tls_ca_file", "tls_cert_file", "tls_key_file"):
         path = getattr(options, name)
         try:
@@ -488,12 +486,12 @@ def _headers(call: Call) -> dict[str, str] | None:
 
 
 def reply_status(message: Any) -> str | None:
-    """Return the status that a server sends instead of a reply, such as 503 for a subject without responders."""
+    """Return the status that a server sends instead of a reply, such as 503 if the subject has no responders."""
     return (message.headers or {}).get("Status")
 
 
 def require_subscribed(refusal: str | None, subjects: str) -> None:
-    """Raise NatsFailure permission when the server has refused a subscription."""
+    """Raise NatsFailure permission if the server has refused a subscription."""
     if refusal:
         raise NatsFailure("permission", f"the server refused the subscription: {refusal}", subject=subjects)
 
@@ -508,7 +506,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _connection_lost(subject: str | None, address: str, cause: BaseException | None) -> NatsFailure:
-    """Return the failure of a call whose connection was lost; `cause` is the reason, if known."""
+    """Return the failure of a call whose connection was lost. `cause`: the reason, if known."""
     during = f" during {subject}" if subject else ""
     reason = _reason(cause) if cause else "the reader has stopped"
     return NatsFailure(
@@ -519,23 +517,23 @@ def _connection_lost(subject: str | None, address: str, cause: BaseException | N
 def _call_failure(
     error: BaseException, subject: str | None, address: str, connection_error: BaseException | None
 ) -> NatsFailure:
-    """Return the failure for an error of nats-py; `connection_error` is the reason why the connection was closed, if
-    it was."""
+    """Return the failure for an error of nats-py. `connection_error`: the reason why the connection was closed, if it
+    was."""
     if isinstance(error, nats.errors.NoRespondersError):
         return no_responders(subject)
-    # The exception is matched by name, because older releases of nats-py lack it.
+    # The exception is matched by name, because older releases of nats-py do not have it.
     invalid = type(error).__name__ == "BadHeaderError"
     if invalid or isinstance(error, (nats.errors.BadSubjectError, nats.errors.MaxPayloadError, ValueError)):
         return NatsFailure("invalid_option", f"cannot be sent: {_reason(error)}", subject=subject)
     if isinstance(error, (nats.errors.TimeoutError, asyncio.TimeoutError)) and not getattr(error, "errno", None):
         return NatsFailure("timeout", f"no reply: {_reason(error)}", subject=subject)
-    # A waiting call learns only that the connection is closed, or is cancelled.
+    # A waiting call is only notified that the connection is closed, or is cancelled.
     only_closed = isinstance(error, (nats.errors.ConnectionClosedError, asyncio.CancelledError)) and connection_error
     return _connection_lost(subject, address, connection_error if only_closed else error)
 
 
 def _split_url(server: str) -> tuple[str, str | None, str | None]:
-    """Return the URL without its credentials, its user, its password (percent-encoding undone)."""
+    """Return the URL without its credentials, the user, and the password (with percent-encoding undone)."""
     full = server if "://" in server else f"nats://{server}"
     try:
         parts = urlsplit(full)
@@ -576,7 +574,7 @@ def _connect_failure(
 
 
 def _joint_connect_failure(reasons: Sequence[NatsFailure]) -> NatsFailure:
-    """Return one failure for all servers that were tried; its code is the most telling one of theirs."""
+    """Return one failure for all servers that were tried; its code is the most informative of their codes."""
     if len(reasons) == 1:
         only = reasons[0]
         where = f"{only.server}: " if only.server else ""

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shapes of STREAM.INFO and CONSUMER.INFO: all members that are used have the types that servers send. Pure.
+"""The structure of STREAM.INFO and CONSUMER.INFO: all members that are used have the types that servers send. Pure.
 
-Any client of an account may answer instead of the server, and manifests of backups contain the same configurations.
+Any client of an account may reply instead of the server, and manifests of backups contain the same configurations.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     whole,
 )
 
-#: Characters forbidden in names of streams and consumers (server/util.go isValidName). Path separators were forbidden
-#: later, so existing names may contain them.
+#: Characters that are forbidden in names of streams and consumers (server/util.go isValidName). Path separators were
+#: allowed in earlier versions, so existing names may contain them.
 _FORBIDDEN = re.compile(r"[ \t\r\n\f.*>]")
 
 
@@ -54,7 +54,7 @@ CONSUMER_CONFIG = object_shape(
         **members(optional(whole), "num_replicas", "opt_start_seq"),
     }
 )
-#: Members of a stream's state that stay the same if nothing is stored or removed.
+#: Members of a stream's state that do not change if nothing is stored or removed.
 STATE_COUNTS = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
 STREAM_STATE = object_shape(
     {

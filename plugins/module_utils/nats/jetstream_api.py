@@ -48,7 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
 Answer = Union[dict[str, Any], NatsFailure]
 Members = Mapping[str, Shape]
 
-#: The replies that begin and end the transfer of an archive, and that to INFO.
+#: The replies that begin and end the transfer of an archive, and the reply to INFO.
 _ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}
 _RESTORED: Members = {"config": optional(STREAM_CONFIG), "state": optional(STREAM_STATE)}
 _ACCEPTED: Members = {"deliver_subject": text}
@@ -63,24 +63,24 @@ _SUBJECTS: Members = {
 }
 _ACCOUNT: Members = {"api": optional(object_shape({"level": optional(whole)}))}
 
-#: Simultaneous requests: the meta leader drops requests beyond its queue (jetstream_api.go,
+#: Maximum number of simultaneous requests: the meta leader drops requests that exceed its queue (jetstream_api.go,
 #: JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
-#: How a server refuses to create a stream, and the cause that passes by itself.
+#: How a server refuses to create a stream, and the cause that resolves itself.
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
-#: JetStream is off for the user's account, or on the servers.
+#: JetStream is disabled for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
-#: Seconds that a server may need to read the JWT of a new account. Until then other requests find the account without
-#: JetStream (accounts.go registerAccount, then UpdateAccountClaims).
+#: Seconds that a server may need to read the JWT of a new account. Until then, other requests find JetStream disabled
+#: for the account (accounts.go registerAccount, then UpdateAccountClaims).
 _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
-#: How long to query the leader of a group if another member answers instead.
+#: How long to keep querying the leader of a group if a different member replies.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
-#: Rows of a listing, rows that a server sends in a page at least while there are more (jetstream_api.go JSApiListLimit), and
-#: seconds for the pages after the first.
+#: Maximum number of rows in a listing; the minimum number of rows in a page while more follow (jetstream_api.go
+#: JSApiListLimit); and seconds for the pages after the first.
 _MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
 
 #: Read-only requests, which may be sent again if the connection is lost before the reply.
@@ -90,8 +90,8 @@ _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
 
 
 def require_name(option: str, value: str) -> str:
-    """Return the name of one stream or consumer. Raises NatsFailure invalid_option for wildcards and characters that
-    names may not contain (jetstream_api.go isValidAssetName)."""
+    """Return the name of one stream or consumer. Raises NatsFailure invalid_option if it contains wildcards or
+    characters that are not allowed in names (jetstream_api.go isValidAssetName)."""
     if not value or _FORBIDDEN_IN_NAMES.search(value):
         raise NatsFailure(
             "invalid_option",
@@ -101,14 +101,15 @@ def require_name(option: str, value: str) -> str:
     return value
 
 
-#: Bytes of an archive that are sent at once.
+#: Bytes of an archive sent in one message.
 CHUNK = 256 << 10
 
 
 @dataclass(frozen=True)
 class TransferPace:
-    """How an archive is sent. Seconds: `idle` without any progress, `finish` until the servers have carried out a restore, which
-    before 2.15 begins only then. `rate`: bytes in a second, None for any. `consumers`: whether a snapshot has them."""
+    """How an archive is transferred. Seconds: `idle` without any progress, `finish` until the servers have carried out
+    a restore, which before 2.15 begins only after the upload. `rate`: bytes per second, None for no limit. `consumers`:
+    whether a snapshot contains the consumers."""
 
     idle: float
     finish: float = 3600.0
@@ -117,7 +118,7 @@ class TransferPace:
 
 
 class RestoreFailed(NatsFailure):
-    """A restore that the servers had accepted, and that failed later."""
+    """A restore that the servers accepted but that failed later."""
 
     def __init__(self, cause: NatsFailure, account: str | None) -> None:
         super().__init__(
@@ -132,8 +133,8 @@ class RestoreFailed(NatsFailure):
 
 @dataclass(frozen=True)
 class Listing:
-    """The infos of a listing, and the names (with the reason) of existing assets without a leader that reported
-    their state."""
+    """The infos of a listing, and the names of existing assets whose leader did not report their state, with the
+    reason."""
 
     rows: tuple[Any, ...]
     unknown: Mapping[str, str]
@@ -142,14 +143,14 @@ class Listing:
 #: Hints after some errors of JetStream.
 _NO_ROOM = ": max_bytes of all streams on a server count in full; natsops.jetstream.report shows the reservations"
 _HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
-#: How 2.15 reports a restore after it could not store an earlier message (observed on 2.15.1 with full disks).
+#: How 2.15 reports a restore in which it could not store an earlier message (observed on 2.15.1 with full disks).
 _NOT_STORED, _DISK_HINT = "expected sequence does not match store", ": an earlier write failed; a disk may be full"
-#: The names in the subject of a request: those of a stream and of a consumer.
+#: The names in the subject of a request: that of the stream and that of the consumer.
 _NAMED = re.compile(r"\.(?:STREAM|CONSUMER)\.(?:(?:MSG|PEER|LEADER|DURABLE)\.)?[A-Z]+\.([^.]+)(?:\.([^.]+))?")
 
 
 class _Api:
-    """Requests under `$JS.API.` with the server's errors as NatsFailure `api_error` and their `err_code`."""
+    """Sends requests under `$JS.API.` and raises the servers' errors as NatsFailure `api_error` with their `err_code`."""
 
     silence = ""
     _prefix = "$JS.API"
@@ -169,7 +170,7 @@ class _Api:
     def call_many(
         self, requests: Sequence[tuple[str, Mapping[str, Any] | None]], timeout: float | None = None
     ) -> list[Answer]:
-        """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS under way."""
+        """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS in progress."""
         answers: list[Answer] = []
         for start in range(0, len(requests), CONCURRENT_CALLS):
             calls = [self._call(subject, body) for subject, body in requests[start : start + CONCURRENT_CALLS]]
@@ -179,7 +180,7 @@ class _Api:
     def _call_for(
         self, subject: str, members: Members, body: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the reply to one request. Raises NatsFailure, bad_reply for one without these members."""
+        """Return the reply to one request. Raises NatsFailure; bad_reply if the reply lacks these members."""
         answer = self.call(subject, body, timeout)
         self._require_members(answer, members, f"{self._prefix}.{subject}")
         return answer
@@ -212,7 +213,7 @@ class _Api:
         if not isinstance(error, dict):
             return self._bad_reply(outcome, "the reply has an error that is not a JSON object")
         code = error.get("err_code") if isinstance(error.get("err_code"), int) else None
-        # Any client of the account may have sent it.
+        # Any client of the account may have sent the reply.
         description = " ".join(str(error.get("description", "no description")).split())
         if code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):
             description += self._named(outcome.subject, code)
@@ -226,7 +227,8 @@ class _Api:
         )
 
     def _named(self, subject: str, code: int) -> str:
-        """Return the stream or consumer of a request as the end of a message: servers do not name missing assets."""
+        """Return the stream or consumer of a request as the end of a message, because servers do not name missing
+        assets."""
         found = _NAMED.search(subject)
         if not found:
             return ""
@@ -249,15 +251,15 @@ class JetStreamApi(_Api):
         super().__init__(client, account, label)
         domain = client.options.jetstream_domain
         if domain:
-            # Every server maps this to the API if the domain is its own.
+            # Every server maps this prefix to the API if the domain is its own.
             self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
             self.silence = (
                 f"no JetStream of the domain {domain} answers, or the user's account has no permission to query it"
             )
 
     def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
-        """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. An account of
-        a JWT is given the time that servers need to read that."""
+        """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. For an account
+        defined by a JWT, the call allows the time that servers need to read the JWT."""
         end = time.monotonic() + (_ACCOUNT_SECONDS if self._client.options.credentials else 0)
         while True:
             try:
@@ -296,7 +298,7 @@ class JetStreamApi(_Api):
         return _unless_missing(lambda: self.stream(name), STREAM_NOT_FOUND)
 
     def deleted_sequences(self, name: str) -> list[int]:
-        """Return the sequences between the first and the last message of a stream that are not there."""
+        """Return the missing sequences between the first and the last message of a stream."""
         info = self._call_for(f"STREAM.INFO.{name}", STREAM_INFO, {"deleted_details": True})
         return list(info["state"].get("deleted") or ())
 
@@ -340,19 +342,20 @@ class JetStreamApi(_Api):
 
     def last_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
         """Return the newest message of a subject, which may have wildcards (subject, seq, time; data and hdrs in
-        base64), None when the stream holds none."""
+        base64), or None if the stream contains none."""
         body = {"last_by_subj": subject}
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
     def first_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
-        """Return the oldest message of a subject, as `last_message` does the newest."""
+        """Return the oldest message of a subject, in the format of `last_message`."""
         body = {"seq": 1, "next_by_subj": subject}
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
     def subject_counts(self, name: str, subject: str = ">") -> dict[str, int]:
-        """Return how many messages each subject holds that the given one, with wildcards, matches."""
+        """Return subject → number of messages, for the stream's subjects that match the given one, which may have
+        wildcards."""
         counts: dict[str, int] = {}
         offset, total, deadline = 0, None, time.monotonic() + _LISTING_SECONDS
         while True:
@@ -369,11 +372,12 @@ class JetStreamApi(_Api):
                 raise NatsFailure("bad_reply", reason, subject=f"STREAM.INFO.{name}", account=self.account)
 
     def remove_stream_peer(self, name: str, server_name: str) -> None:
-        """Take a server out of the stream's group. Up to 2.14 error 10075 may have shrunk the group all the same."""
+        """Take a server out of the stream's group. Up to 2.14, the group may have been reduced even if error 10075 is
+        returned."""
         self.call(f"STREAM.PEER.REMOVE.{name}", {"peer": server_name})
 
     def evacuate_stream_peer(self, name: str, server_name: str) -> None:
-        """Move a server's replica elsewhere, data first (2.15)."""
+        """Move a server's replica to another server, copying its data first (2.15)."""
         self.call(f"STREAM.PEER.EVACUATE.{name}", {"peer": server_name})
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
@@ -385,8 +389,8 @@ class JetStreamApi(_Api):
         on_chunk: Callable[[bytes], None],
         pace: TransferPace,
     ) -> None:
-        """Make the stream's leader send an archive of it: `on_start` gets the reply (config, state), `on_chunk` each
-        part. Raises NatsFailure, `interrupted` if the leader gave up. Sources: server/jetstream_api.go
+        """Make the stream's leader send an archive of the stream: `on_start` receives the reply (config, state),
+        `on_chunk` each chunk. Raises NatsFailure; `interrupted` if the leader gave up. Sources: server/jetstream_api.go
         streamSnapshot."""
 
         def request(inbox: str) -> Call:
@@ -410,15 +414,16 @@ class JetStreamApi(_Api):
     ) -> dict[str, Any]:
         """Create a stream from the chunks of an archive and return the final reply (config, state).
 
-        Raises NatsFailure. With `RestoreFailed` the servers had accepted the request, so a partial stream may exist."""
+        Raises NatsFailure. `RestoreFailed` means that the servers had accepted the request, so a partial stream may
+        exist."""
         body = {"config": config, "state": state}
         subject = f"STREAM.RESTORE.{config['name']}"
         accepted = self.call(subject, body, pace.idle)
         upload = Upload(self._require_taken, idle=pace.idle, finish=pace.finish, rate=pace.rate)
         try:
             if "deliver_subject" not in accepted and "config" in accepted:
-                # The server that the meta leader chose is down, and another one of the group created the stream and replied
-                # so (server/jetstream_cluster.go processStreamLeaderChange; seen on 2.10.27).
+                # The server that the meta leader chose is down, and another one of the group created the stream and
+                # replied so (server/jetstream_cluster.go processStreamLeaderChange; observed on 2.10.27).
                 raise NatsFailure("interrupted", "a server created the stream but does not accept its archive")
             self._require_members(accepted, _ACCEPTED, f"{self._prefix}.{subject}")
             reply = self._client.upload(accepted["deliver_subject"], chunks, upload)
@@ -461,7 +466,7 @@ class JetStreamApi(_Api):
         return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
 
     def consumers_soon(self, stream: str, seconds: float) -> Listing:
-        """Return the CONSUMER.INFO of every consumer of a stream whose leader reports within this many seconds. A
+        """Return the CONSUMER.INFO of those consumers of a stream whose leader responds within this many seconds. A
         listing takes 4 s while one of the consumers is electing a leader."""
         names = self.consumer_names(stream)
         rows, unknown = [], {}
@@ -481,12 +486,12 @@ class JetStreamApi(_Api):
         return self._of_leader(f"CONSUMER.INFO.{stream}.{name}", CONSUMER_INFO)
 
     def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
-        """Return the CONSUMER.INFO of one consumer, None if it does not exist."""
+        """Return the CONSUMER.INFO of one consumer, or None if it does not exist."""
         return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
 
     def save_consumer(self, stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
-        """Save the complete configuration of a consumer and return its info. `action`: `create` refuses a consumer
-        with a different configuration (10148), `update` a missing one (10149)."""
+        """Save the complete configuration of a consumer and return its info. `action`: `create` is refused if the
+        consumer exists with a different configuration (10148), `update` if it does not exist (10149)."""
         body = {"stream_name": stream, "config": config, "action": action}
         return self._call_for(f"CONSUMER.CREATE.{stream}.{config['name']}", CONSUMER_INFO, body)
 
@@ -499,7 +504,7 @@ class JetStreamApi(_Api):
         self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
 
     def reset_consumer(self, stream: str, name: str, seq: int) -> int:
-        """Let a consumer deliver from a sequence on, and return that sequence (2.14, ADR-60).
+        """Make a consumer deliver from a sequence on, and return that sequence (2.14, ADR-60).
 
         Pending and redelivered messages are forgotten. The server also accepts a sequence beyond the end of the
         stream."""
@@ -509,9 +514,9 @@ class JetStreamApi(_Api):
     def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return the reply of a group's leader, or of a member if the group has no leader.
 
-        A member that the assignment prefers also answers, and perhaps first, when it has just started its replica:
-        with its messages so far, and without a leader (jetstream_api.go jsStreamInfoRequest; on 2.10.27 with 6 of 20
-        acknowledged messages)."""
+        The preferred member of the assignment also replies, perhaps first, when it has just started its replica: with
+        the messages that it has so far, and without a leader (jetstream_api.go jsStreamInfoRequest; on 2.10.27 with 6
+        of 20 acknowledged messages)."""
         end = time.monotonic() + _LEADER_SECONDS
         while True:
             info = self._call_for(subject, members)
@@ -531,8 +536,8 @@ class JetStreamApi(_Api):
     def _lists(
         self, subjects: Sequence[str], key: str, body: Mapping[str, Any] | None = None
     ) -> list[Listing | NatsFailure]:
-        """Return complete listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once),
-        or their failures."""
+        """Return complete listings, read page by page at the same time (jetstream_api.go: 1024 names or 256 infos per
+        page), or their failures."""
         listings = [_Pages(subject, self.account) for subject in subjects]
         pending = dict.fromkeys(range(len(subjects)), 0)
         deadline = math.inf
@@ -556,7 +561,7 @@ _ROWS: dict[str, Shape] = {
 
 
 class _Pages:
-    """One listing, page by page. Any client of the account may send pages instead of the server: a page that a
+    """One listing, read page by page. Any client of the account may send pages instead of the server, so a page that a
     server would never send, or that is too large, is a bad_reply."""
 
     def __init__(self, subject: str, account: str | None) -> None:
@@ -574,7 +579,8 @@ class _Pages:
         return self._failure or Listing(tuple(self._rows), self._absent)
 
     def add(self, page: Answer, key: str, deadline: float) -> int | None:
-        """Add a page and return the offset of the next one, None without one. `deadline`: of time.monotonic."""
+        """Add a page and return the offset of the next page, or None if there is none. `deadline`: a time of
+        time.monotonic."""
         if isinstance(page, NatsFailure):
             self._failure = page
             return None
@@ -615,25 +621,25 @@ class _Pages:
 
 
 class MetaApi(_Api):
-    """Operations on the meta group, by a user of the system account. They are answered by the meta leader only."""
+    """Operations on the meta group, by a user of the system account. Only the meta leader replies to these requests."""
 
     silence = "no meta leader, or the wrong account (this requires a user of the system account)"
 
     def step_down(self, body: Mapping[str, Any] | None = None) -> None:
         """Request a step-down from the meta leader. The reply precedes the election; `body` is a
-        JSApiLeaderStepdownRequest and is honoured from 2.11."""
+        JSApiLeaderStepdownRequest, which servers use from 2.11 on."""
         self.call("META.LEADER.STEPDOWN", body)
 
     def remove_server(self, name: str, peer_id: str = "") -> None:
-        """Take a server out of the meta group. `peer_id` wins over the name."""
+        """Remove a server from the meta group. If both are given, `peer_id` takes precedence over the name."""
         self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
 
     def rescue(self, quorum: int, servers: int) -> list[dict[str, Any]]:
-        """Let every server of the system account that receives it elect a meta leader with `quorum` votes for five
-        minutes (2.15, ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`:
+        """Make every server of the system account that receives the request elect a meta leader with `quorum` votes for
+        five minutes (2.15, ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`:
         the expected number of replies.
 
-        It cannot be sent to selected servers only. Raises NatsFailure without any reply."""
+        The request cannot be sent to selected servers only. Raises NatsFailure if there is no reply."""
         answers: list[dict[str, Any]] = []
 
         def on_reply(reply: Reply) -> Progress:
@@ -642,7 +648,7 @@ class MetaApi(_Api):
             except (ValueError, RecursionError):
                 answer = None
             answers.append(answer if isinstance(answer, dict) else {"error": {"description": "not a JSON object"}})
-            # One more than these would be one too many, and is waited for.
+            # One reply more than these would be one too many; the call waits for it.
             return False if len(answers) < servers else None
 
         self._client.gather(self._call("META.RESCUE", {"quorum_needed": quorum}), on_reply)
@@ -658,7 +664,7 @@ class MetaApi(_Api):
         )
 
     def cancel_move(self, account: str, stream: str) -> dict[str, Any]:
-        """Cancel a move that is under way and return the STREAM.INFO."""
+        """Cancel a move in progress and return the STREAM.INFO."""
         return self.call(f"ACCOUNT.STREAM.CANCEL_MOVE.{account}.{stream}")
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A NATS connection for asynchronous code that receives messages: of subscriptions, and of a pull consumer."""
+"""A NATS connection for asynchronous code that receives messages from subscriptions and from a pull consumer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection 
     require_subscribed,
 )
 
-#: Seconds that a pull waits in the server for a message.
+#: Seconds for which a pull request waits in the server for a message.
 PULL_EXPIRES = 20.0
 
 
 @dataclass(frozen=True)
 class Message:
-    """A received message. From a stream also its `sequence` there, the time it was `stored`, and its `deliveries` so
-    far."""
+    """A received message. A message from a stream also has its `sequence` in the stream, the time it was `stored`, and
+    the number of its `deliveries` so far."""
 
     subject: str
     body: bytes
@@ -45,7 +45,7 @@ class Listener(Session):
     missed messages and reconnect.
     """
 
-    # A server that vanished is missed within half a minute.
+    # A server that vanished is detected within half a minute.
     _ping_interval = 10
 
     async def __aenter__(self) -> Listener:
@@ -58,7 +58,7 @@ class Listener(Session):
 
     async def subscribe(self, subjects: Sequence[str]) -> None:
         """Subscribe to these subjects; their messages wait in memory for `deliver`. Raises NatsFailure permission if
-        the user may not."""
+        the user may not subscribe."""
         connection = self._connected()
         names = ", ".join(subjects)
         for subject in subjects:
@@ -72,14 +72,13 @@ class Listener(Session):
         return self._connected().info
 
     async def publish(self, call: Call) -> None:
-        """Return once the server has received a message. Raises NatsFailure permission without permission to publish
-        it."""
+        """Return once the server has received a message. Raises NatsFailure permission if the user may not publish it."""
         failure = await self._publish_one(self._connected(), call)
         if failure:
             raise failure
 
     async def deliver(self, on_message: Callable[[Message], Awaitable[None]]) -> None:
-        """Hand each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
+        """Pass each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
         connection = self._connected()
         while True:
             if self._waiting.empty():
@@ -91,13 +90,13 @@ class Listener(Session):
     async def pull(
         self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
     ) -> None:
-        """Pass each message of a pull consumer to `on_message`, one at a time, and acknowledge it once that has
-        returned.
+        """Pass each message of a pull consumer to `on_message`, one at a time, and acknowledge each message once
+        `on_message` has returned.
 
         Until then, the server is kept from delivering the message again, which it would do after `ack_wait` seconds.
-        Ends only with a NatsFailure: connection_lost, timeout, no_responders when the consumer has no leader or does
-        not exist, and api_error for any other status that the server sends instead of a message. An exception of
-        `on_message` leaves the message without an acknowledgement.
+        Ends only with a NatsFailure: connection_lost, timeout, no_responders if the consumer has no leader or does not
+        exist, and api_error for any other status that the server sends instead of a message. If `on_message` raises an
+        exception, the message is not acknowledged.
         """
         connection = self._connected()
         domain = f"{self.options.jetstream_domain}." if self.options.jetstream_domain else ""
@@ -111,7 +110,7 @@ class Listener(Session):
             status = reply_status(message)
             if status is None:
                 await self._work_on(message, ack_wait, on_message)
-            elif status not in ("404", "408"):  # no message within the time
+            elif status not in ("404", "408"):  # no message arrived in time
                 code = "no_responders" if status == "503" else "api_error"
                 reason = (message.headers or {}).get("Description") or "the consumer has no leader or no longer exists"
                 raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
@@ -134,7 +133,7 @@ class Listener(Session):
 
 
 def _stored_message(message: Any) -> Message:
-    """Return a message that a consumer delivered. Raises NatsFailure bad_reply for any other one."""
+    """Return a message that a consumer delivered. Raises NatsFailure bad_reply for any other message."""
     try:
         metadata = message.metadata
     except Exception as error:  # pylint: disable=broad-except  # nats-py parses the reply subject

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of a NATS cluster as plain values.
+"""The parts of a NATS cluster as plain data.
 
-Frozen dataclasses and their parsing from the replies of STATSZ, JSZ and HEALTHZ of nats-server 2.9 to 2.15; no I/O.
-Fields that an older server does not send keep their default."""
+The module defines frozen dataclasses and parses them from the STATSZ, JSZ and HEALTHZ replies of nats-server 2.9 to
+2.15; no I/O. Fields that an older server does not send keep their default."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
-#: The kinds of Raft groups, as they occur in problem codes.
+#: The kinds of Raft groups, as they appear in problem codes.
 META, STREAM, CONSUMER = "meta", "stream", "consumer"
 
-#: The subjects of replies to the collection. Every user who may subscribe to `_INBOX.>` may subscribe to them, and the operators
-#: of accounts to no others.
+#: The subjects of replies to the collection. A user who may subscribe to `_INBOX.>` may subscribe to these subjects,
+#: and operators of accounts may subscribe to no others.
 INBOX_PREFIX = "_INBOX.natsops"
 
 #: The JetStream API level by release (JSApiLevel in jetstream_versioning.go of their tags; ADR-44). Servers before 2.11
@@ -32,20 +32,20 @@ INBOX_PREFIX = "_INBOX.natsops"
 LEVEL_2_15 = 5
 API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), LEVEL_2_15))
 
-#: The form of HEALTHZ errors about one stream or consumer, the same in all versions (monitor.go healthz).
+#: The format of HEALTHZ errors about one stream or consumer, which is the same in all versions (monitor.go healthz).
 _ASSET_ERROR = re.compile(r"JetStream (?P<kind>stream|consumer) '(?P<asset>.+)' (?:is not current: )?(?P<reason>.+)")
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-#: Seconds of silence (`Peer.active`) from which a leader has never had contact with a peer.
+#: Seconds without contact (`Peer.active`) from which a leader has never had contact with a peer.
 NEVER_HEARD = 1e8
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A replica as its leader reports it. `active` is the seconds since the leader's last contact with it, `lag` the
-    number of Raft entries it is behind. `offline` stays false for about 150 s after a crash (server.go orphMax)."""
+    """A replica as its leader reports it. `active`: seconds since the leader's last contact with it; `lag`: the number
+    of Raft entries by which it is behind. `offline` stays false for about 150 s after a crash (server.go orphMax)."""
 
     name: str
     id: str = ""
@@ -57,12 +57,12 @@ class Peer:
 
 @dataclass(frozen=True)
 class RaftGroup:
-    """The replicas of the meta layer, of one stream or of one consumer.
+    """The replicas of the meta layer, of one stream, or of one consumer.
 
-    `leaders`: the answering servers that claim to lead it (healthy: exactly one). `peers`: the other members as
-    reported by the sole leader, empty without one. `members`: every server that any member lists in the group.
-    `hosts`: the answering servers that have it. `size`: its configured number of members. `ephemeral`: a consumer
-    that is not durable, which its client recreates. `nameless`: the ids of members with an unknown name.
+    `leaders`: the responding servers that claim to lead the group (healthy: exactly one). `peers`: the other members as
+    reported by the sole leader, empty if there is none. `members`: every server that any member lists in the group.
+    `hosts`: the responding servers that have a replica. `size`: the configured number of members. `ephemeral`: a
+    consumer that is not durable, which its client recreates. `nameless`: the IDs of members whose names are unknown.
     `leader_since`: when the sole leader was elected, as reported from 2.12 on, otherwise empty."""
 
     kind: str
@@ -81,7 +81,7 @@ class RaftGroup:
 
     @property
     def leader(self) -> str | None:
-        """Return the name of the leader, None if no server or several servers claim to be it."""
+        """Return the name of the leader, or None if no server or more than one server claims to lead."""
         return self.leaders[0] if len(self.leaders) == 1 else None
 
     @property
@@ -118,9 +118,9 @@ class RaftGroup:
 
 @dataclass(frozen=True)
 class MetaGroup:
-    """The group of all JetStream servers of the supercluster. `views`: server → the leader it names ("" for none). `sizes`:
-    server → how many members it counts. `outsiders`: servers that answered and are not members by their own view. `foreign`:
-    the members of other meta groups, whose servers answer as well."""
+    """The group of all JetStream servers of the supercluster. `views`: server → the leader that it reports ("" for
+    none). `sizes`: server → how many members it counts. `outsiders`: servers that responded but do not list themselves
+    as members. `foreign`: the members of other meta groups, whose servers respond as well."""
 
     group: RaftGroup
     views: Mapping[str, str]
@@ -132,33 +132,33 @@ class MetaGroup:
 
     @property
     def quorum(self) -> int:
-        """Return the quorum: computed from the size, or the server's own figure (2.15) when that is higher."""
+        """Return the quorum: computed from the size, or the server's own figure (2.15) if that is higher."""
         return max(self.group.quorum, self.quorum_needed)
 
     @property
     def known(self) -> frozenset[str]:
-        """The members in the view of the leader, itself included."""
+        """The members that the leader lists, including itself."""
         return frozenset([*self.group.leaders, *(peer.name for peer in self.group.peers)])
 
     @property
     def size(self) -> int:
         """Return the number of members: the leader may count fewer than it lists.
 
-        Before 2.15 it does so permanently if a server had not enabled JetStream yet when the first leader counted
-        (jetstream_cluster.go `checkClusterSize`)."""
+        Before 2.15, the count stays too low permanently if a server had not enabled JetStream yet when the first leader
+        counted (jetstream_cluster.go `checkClusterSize`)."""
         return max(self.group.size, len(self.known))
 
     @property
     def miscounted(self) -> bool:
-        """Whether the leader counts too few members, and would take too few of them for a quorum."""
+        """Whether the leader counts too few members, and would need too few of them for a quorum."""
         return self.group.quorum < replace(self.group, size=self.size).quorum
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer and its group. `ack_wait` is in seconds, `ack_floor` a sequence of the stream, `api_level` the
-    level that a server needs to serve it, `info` its CONSUMER.INFO from the leader if it answered, otherwise from
-    any replica."""
+    """A consumer and its group. `ack_wait` is in seconds. `ack_floor` is a sequence of the stream. `api_level` is the
+    level that a server needs to serve the consumer. `info` is its CONSUMER.INFO, from the leader if the leader
+    responded, otherwise from any replica."""
 
     account: str
     stream: str
@@ -203,7 +203,7 @@ class ReplicaState:
 @dataclass(frozen=True)
 class Stream:
     """A stream, its group, and its consumers. Sizes are in bytes, as reported by the leader. `info`: as in Consumer.
-    `stored`: server → the data of its replica, for those that answered. `account`: the account's identity
+    `stored`: server → the data of its replica, for the servers that responded. `account`: the account's identity
     (`account_id`)."""
 
     account: str
@@ -305,7 +305,7 @@ class AssetError:
 
 @dataclass(frozen=True)
 class Health:
-    """A server's HEALTHZ: the status in the server's words, and every error in it."""
+    """A server's HEALTHZ: the status as the server reports it, and every error in it."""
 
     status: str
     status_code: int = 0
@@ -327,18 +327,18 @@ class Health:
 
     @property
     def ok_but_for_assets(self) -> bool:
-        """Return whether nothing is wrong, or nothing but single streams and consumers."""
+        """Return whether nothing is wrong, or only individual streams and consumers."""
         return self.ok or bool(self.asset_errors and not self.server_errors)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways`
-    counts the outbound ones, and `reaches` lists the clusters at their other ends. `clock_offset`: seconds by which
-    its clock is ahead of this one's, plus or minus half of `rtt`.
+    """A server that responded. `rtt` and `uptime` are seconds, `mem` is bytes, `cpu` is percent of one core.
+    `gateways`: the number of outbound gateway connections; `reaches`: the clusters at their other ends. `clock_offset`:
+    how many seconds its clock is ahead of this machine's, plus or minus half of `rtt`.
 
-    `jetstream`: whether JetStream is running. `summary` and `health` are None if the server did not answer that
-    request. `feature_flags`: its reported flags (2.14 and later), with the enabled ones in `enabled_flags`.
+    `jetstream`: whether JetStream is running. `summary` and `health` are None if the server did not reply to that
+    request. `feature_flags`: the flags that it reports (2.14 and later); `enabled_flags`: those that are enabled.
     `unreadable`: the part of its replies that cannot be parsed, otherwise empty."""
 
     name: str
@@ -386,9 +386,9 @@ class Server:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None without clustering.
-    `apart`: servers that answer at their own address alone → why the others do not reach them. `accounts`: the names of the
-    accounts with JetStream that were read, by identity."""
+    """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None if the servers are
+    not clustered. `apart`: server that responds only at its own address → why the other servers do not reach it.
+    `accounts`: identity → name of the accounts with JetStream that were read."""
 
     servers: tuple[Server, ...] = ()
     meta: MetaGroup | None = None
@@ -397,24 +397,25 @@ class Cluster:
     accounts: Mapping[str, str] = field(default_factory=dict)
 
     def displayed(self, subject: str) -> str:
-        """Return the subject of a stream or consumer that has the identity of its account, such as "stream APP/ORDERS", as it is
-        displayed."""
+        """Return the display form of the subject of a stream or consumer that contains the identity of its account,
+        such as "stream APP/ORDERS"."""
         kind, space, name = subject.partition(" ")
         account, slash, rest = name.partition("/")
         return f"{kind}{space}{account_labels(self.accounts).get(account, account)}{slash}{rest}"
 
     def find_account(self, label: str) -> str:
-        """Return the identity of the account with this display name, `label` itself if there is none."""
+        """Return the identity of the account with this display name, or `label` itself if there is none."""
         return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of the servers that answered."""
+        """Return the names of the servers that responded."""
         return frozenset(server.name for server in self.servers)
 
     @property
     def api_level(self) -> int:
-        """Return the JetStream API level of the meta leader, which answers the API; 0 when that is unknown or before 2.11."""
+        """Return the JetStream API level of the meta leader, which replies to API requests; 0 if it is unknown or the
+        leader is older than 2.11."""
         leader = self.meta.group.leader if self.meta else None
         return next(
             (server.summary.api_level for server in self.servers if server.name == leader and server.summary), 0
@@ -422,7 +423,8 @@ class Cluster:
 
     @property
     def nameless(self) -> frozenset[str]:
-        """Return the members of groups with only a known Raft id, which no server and no option names."""
+        """Return the members of groups that are known only by their Raft ID, because no server and no option names
+        them."""
         groups = [*self.groups(), *([self.meta.group] if self.meta else [])]
         return frozenset(name for group in groups for name in group.nameless)
 
@@ -434,8 +436,7 @@ class Cluster:
                 yield consumer.group
 
     def only(self, cluster: str | None = None, account: str | None = None, stream: str | None = None) -> Cluster:
-        """Return the part that matches the exact names; the meta group stays complete, because it spans all
-        clusters."""
+        """Return the part that matches these exact names; the meta group stays complete, because it spans all clusters."""
         return replace(
             self,
             servers=tuple(server for server in self.servers if cluster in (None, server.cluster)),
@@ -473,7 +474,7 @@ def parse_server(
 ) -> Server:
     """Return the server that sent a STATSZ reply (events.go ServerInfo, ServerStats); `rtt` in seconds.
 
-    `received`: when the reply arrived, by this machine's clock; without it the clocks are not compared.
+    `received`: when the reply arrived, by this machine's clock; if it is None, the clocks are not compared.
     """
     offset = 0.0
     if received is not None and info.get("time"):
@@ -510,10 +511,11 @@ def parse_server(
 
 
 def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, ...]:
-    """Return the servers without the clusters whose JetStream belongs to a different domain.
+    """Return the servers, except those of clusters whose JetStream belongs to a different domain.
 
-    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has
-    its own meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
+    If a leafnode connection binds the system account, the servers of both sides respond on either side, although each
+    domain has its own meta group. A cluster belongs to the domain of its servers with JetStream. `domain`: None for all
+    domains.
     """
     if domain is None:
         return tuple(servers)
@@ -522,9 +524,9 @@ def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, .
 
 
 def domains(servers: Sequence[Server]) -> dict[str, str]:
-    """Return each server's JetStream domain by its id, empty for none. Without JetStream it is that of its cluster,
-    otherwise that of the clusters at the other ends of its gateways, which share one JetStream; empty if they have
-    several."""
+    """Return each server's JetStream domain by the server's ID, empty if it has none. A server without JetStream has
+    the domain of its cluster, or else that of the clusters at the other ends of its gateways, which share one
+    JetStream; it is empty if they have several."""
     homes = _homes(servers)
     found = {}
     for server in servers:
@@ -535,7 +537,8 @@ def domains(servers: Sequence[Server]) -> dict[str, str]:
 
 
 def _homes(servers: Sequence[Server]) -> dict[str, set[str]]:
-    """Return the domains of each cluster's servers with JetStream; a server without a cluster is one by its id."""
+    """Return the domains of each cluster's servers with JetStream; a server without a cluster counts as a cluster named
+    by its ID."""
     homes: dict[str, set[str]] = {}
     for server in servers:
         if server.jetstream:
@@ -546,15 +549,15 @@ def _homes(servers: Sequence[Server]) -> dict[str, set[str]]:
 def account_id(detail: Mapping[str, Any]) -> str:
     """Return the identity of an account from its details in JSZ: in operator mode its public key, otherwise its name.
 
-    `name` is there the name in its JWT, which several accounts may share; every other endpoint has the identity alone (HEALTHZ,
-    ACCOUNTZ, ACCSTATZ and CONNZ of 2.9.10, 2.10.27 and 2.15.1).
+    In JSZ, `name` is the name in the account's JWT, which several accounts may share; all other endpoints report only
+    the identity (HEALTHZ, ACCOUNTZ, ACCSTATZ and CONNZ of 2.9.10, 2.10.27 and 2.15.1).
     """
     return str(detail.get("id") or detail.get("name") or "")
 
 
 def account_labels(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the display names of accounts by identity: the name, or the identity if another account has the same
-    name. `names`: by identity."""
+    """Return the display names of accounts by identity: the name, or the identity if another account has the same name.
+    `names`: identity → name."""
     shown = {key: " ".join(printable(name).split()) for key, name in names.items()}
     count = Counter(shown.values())
     return {
@@ -564,12 +567,12 @@ def account_labels(names: Mapping[str, str]) -> dict[str, str]:
 
 
 class AmbiguousAccount(ValueError):
-    """A name that several accounts have."""
+    """A name that several accounts share."""
 
 
 def account_named(names: Mapping[str, str], selected: str) -> str:
-    """Return the identity of the account that a user selects by identity or name, `selected` itself if there is none.
-    `names`: by identity. Raises AmbiguousAccount."""
+    """Return the identity of the account that a user selects by identity or name, or `selected` itself if there is
+    none. `names`: identity → name. Raises AmbiguousAccount."""
     found = [selected] if selected in names else sorted(key for key, name in names.items() if name == selected)
     if len(found) > 1:
         raise AmbiguousAccount(
@@ -579,15 +582,15 @@ def account_named(names: Mapping[str, str], selected: str) -> str:
 
 
 def with_identity(pattern: str, names: Mapping[str, str]) -> str:
-    """Return a pattern of ACCOUNT/STREAM with the identity of the account that it names; wildcards match identities. `names`: by
-    identity. Raises AmbiguousAccount."""
+    """Return a pattern of ACCOUNT/STREAM with the identity of the account that it names; wildcards match identities.
+    `names`: identity → name. Raises AmbiguousAccount."""
     account, slash, stream = pattern.partition("/")
     return f"{account_named(names, account)}{slash}{stream}"
 
 
 def parse_health(data: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Health:
-    """Parse a HEALTHZ reply; `errors` come with `details` (2.10), a single `error` without. `labels`: display names
-    of accounts, by the identity in HEALTHZ."""
+    """Parse a HEALTHZ reply: `errors` if `details` were requested (2.10), otherwise a single `error`. `labels`: display
+    names of accounts, by the identity in HEALTHZ."""
     errors = tuple(str(item.get("error", "")) for item in data.get("errors") or ())
     if not errors and data.get("error"):
         errors = (str(data["error"]),)
@@ -605,8 +608,8 @@ def _with_account_label(error: str, labels: Mapping[str, str]) -> str:
 
 
 def _asset_error(error: str) -> AssetError | None:
-    """Return the stream or consumer in an error with its fault, None if the error is about the server (monitor.go
-    healthz)."""
+    """Return the stream or consumer that an error concerns, with its fault, or None if the error concerns the server
+    (monitor.go healthz)."""
     found = _ASSET_ERROR.match(error)
     if found is None:
         return None
@@ -614,7 +617,7 @@ def _asset_error(error: str) -> AssetError | None:
 
 
 def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
-    """Return the JetStream summary of a JSZ reply, None when JetStream does not run on that server."""
+    """Return the JetStream summary of a JSZ reply, or None if JetStream is not running on that server."""
     if jsz.get("disabled"):
         return None
     api = jsz.get("api") or {}
@@ -642,7 +645,8 @@ def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
 
 @lru_cache(maxsize=4096)
 def peer_id(server_name: str) -> str:
-    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
+    """Return the ID of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go
+    getHash)."""
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in hashlib.sha256(server_name.encode()).digest()[:8])
 
 
@@ -654,10 +658,10 @@ def build_cluster(
 ) -> Cluster:
     """Build the cluster from its servers and their JSZ and HEALTHZ replies by server id.
 
-    A server without a reply keeps None there: unknown, which is not the same as healthy. So does a server whose
-    reply cannot be parsed, which `unreadable` describes. `expected`: names of servers that may not have answered; a
-    leader that never met a peer only reports its id, which these names resolve. Raises ValueError if the replies can
-    only be parsed separately."""
+    If a server did not reply, or its reply cannot be parsed (see `unreadable`), the value is None: unknown, which is
+    not the same as healthy. `expected`: names of servers that may not have responded; a leader that never had contact
+    with a peer reports only the peer's ID, which these names resolve. Raises ValueError if the replies can only be
+    parsed separately."""
     expected = frozenset(expected)
     try:
         return _cluster(servers, jsz, healthz, expected)
@@ -687,7 +691,7 @@ UNREADABLE = (TypeError, ValueError, AttributeError, KeyError, IndexError, Overf
 def _why_unreadable(
     server: Server, jsz: Mapping[str, Mapping[str, Any]], healthz: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[str]:
-    """Yield the reasons why one reply of one server cannot be parsed by itself."""
+    """Yield the reasons why individual replies of a server cannot be parsed."""
     endpoint, replies = ("JSZ", jsz) if jsz else ("HEALTHZ", healthz)
     if server.id not in replies:
         return
@@ -725,8 +729,8 @@ def _cluster(
 
 
 def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    """Yield the id and the name of each peer that any server names in its view of a group; others may only have the
-    id."""
+    """Yield the ID and the name of each peer that any server names in its view of a group; other servers may report
+    only the ID."""
     for jsz in replies:
         views = [jsz.get("meta_cluster") or {}]
         views += [
@@ -742,7 +746,7 @@ def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, st
 
 
 def answered_by_leader(info: Mapping[str, Any]) -> bool:
-    """Return whether a STREAM.INFO or CONSUMER.INFO is its leader's view, or that of a server outside a cluster.
+    """Return whether a STREAM.INFO or CONSUMER.INFO comes from its leader, or from a standalone server.
 
     A follower lists the leader among the other replicas, as does a follower without a leader (jetstream_cluster.go
     clusterInfo)."""
@@ -754,8 +758,8 @@ def answered_by_leader(info: Mapping[str, Any]) -> bool:
 
 
 def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str] | None = None) -> RaftGroup:
-    """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id. `account`:
-    as it is displayed."""
+    """Return a stream's group from its STREAM.INFO as reported by the leader. `names`: server names by peer ID.
+    `account`: as it is displayed."""
     config = info.get("config") or {}
     subject = f"stream {account}/{config.get('name', '')}"
     return _group_of_info(STREAM, subject, int(config.get("num_replicas") or 1), info, names)
@@ -764,8 +768,8 @@ def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str]
 def consumer_group(
     account: str, info: Mapping[str, Any], stream_config: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> RaftGroup:
-    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream. `account`:
-    as it is displayed."""
+    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream.
+    `account`: as it is displayed."""
     config = info.get("config") or {}
     size = _consumer_replicas(
         config, int(stream_config.get("num_replicas") or 1), stream_config.get("retention", "limits")
@@ -809,8 +813,9 @@ def _meta_group(
 
 
 def _outsiders(views: Sequence[tuple[str, Mapping[str, Any]]], names: Mapping[str, str]) -> frozenset[str]:
-    """Return the servers that are not members of the meta group that their own store describes, as after a new server name: the
-    group is complete without them, no other server counts them, and there are ids in it that belong to no known server."""
+    """Return the servers that are not members of the meta group that their own store describes, as after a change of
+    the server's name: the group is complete without them, no other server counts them, and the group contains IDs that
+    belong to no known server."""
     found = set()
     for name, view in views:
         peers = [_peer_name(peer, names) for peer in view.get("replicas") or ()]
@@ -831,11 +836,11 @@ def _own_meta_group(
     expected: frozenset[str],
     outsiders: frozenset[str],
 ) -> tuple[frozenset[str], tuple[frozenset[str], ...]]:
-    """Return the servers whose views are of the meta group in question, and the members of other ones.
+    """Return the servers that report on the meta group in question, and the members of other meta groups.
 
-    Routes between two clusters make all servers answer each other, while each keeps the members that its store has: it may even
-    follow a leader that is not among them. The group with the most `expected` servers counts, then the larger one. Domains have
-    meta groups of their own.
+    If routes connect two clusters, all their servers respond, while each server keeps the members recorded in its
+    store; it may even follow a leader that is not among them. The group with the most `expected` servers counts,
+    otherwise the larger one. Each domain has a separate meta group.
     """
     groups: list[tuple[tuple[str, bool], set[str]]] = []
     for server, view in seen:
@@ -969,7 +974,8 @@ def _consumers(
 
 
 def _consumer_replicas(config: Mapping[str, Any], stream_size: int, retention: str) -> int:
-    """Return how many replicas a consumer has by its configuration (consumer.go ConsumerConfig.replicas)."""
+    """Return the number of replicas that a consumer has according to its configuration (consumer.go
+    ConsumerConfig.replicas)."""
     wanted = int(config.get("num_replicas") or 0)
     if 0 < wanted <= stream_size:
         return wanted
@@ -990,8 +996,8 @@ def _group(
     """Build the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo). `names`:
     server names by peer id. `raft_name`: the group's name if the views lack it.
 
-    A member whose Raft node is not running claims to lead a group without replicas (jetstream_cluster.go
-    clusterInfo); such a claim only counts without a better one."""
+    A member whose Raft node is not running claims to lead a group without replicas (jetstream_cluster.go clusterInfo);
+    such a claim counts only if no other server has a better one."""
     claims = [(name, view) for name, _cluster, view in views if view.get("leader") == name]
     backed = [(name, view) for name, view in claims if view.get("replicas")]
     leaders = backed or claims
@@ -1025,8 +1031,8 @@ def _group(
 
 
 def _peer_name(peer: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the peer's name; a server that has not met it since its own start reports "Server name unknown at this
-    time"."""
+    """Return the peer's name; a server that has had no contact with the peer since its own start reports "Server name
+    unknown at this time"."""
     name = str(peer.get("name", ""))
     if name and " " not in name:
         return name
@@ -1046,7 +1052,7 @@ def _peer(peer: Mapping[str, Any], names: Mapping[str, str]) -> Peer:
 
 
 def _number(data: Mapping[str, Any], key: str) -> Any:
-    """Return a number of a reply, 0 if absent. Raises ValueError unless it is a finite number."""
+    """Return a number from a reply, or 0 if it is absent. Raises ValueError unless it is a finite number."""
     value = data.get(key, 0)
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value)):
         return value
@@ -1056,14 +1062,14 @@ def _number(data: Mapping[str, Any], key: str) -> Any:
 
 
 def _seconds_between(start: Any, end: Any) -> float:
-    """Return the seconds between two server timestamps, 0 when one is absent."""
+    """Return the seconds between two server timestamps, or 0 if one is absent."""
     if not start or not end:
         return 0.0
     return max(0.0, (parse_time(str(end)) - parse_time(str(start))).total_seconds())
 
 
 def certificate_ends(varz: Mapping[str, Any]) -> dict[str, str]:
-    """Return the expiry time of each of a server's listener certificates, reported from 2.11.12 and 2.12.4 on."""
+    """Return when each of a server's listener certificates expires, as reported from 2.11.12 and 2.12.4 on."""
     parts = {"server": varz, "leafnode": varz.get("leaf") or {}}
     parts.update({part: varz.get(part) or {} for part in ("cluster", "gateway", "mqtt", "websocket")})
     return {part: str(data["tls_cert_not_after"]) for part, data in parts.items() if data.get("tls_cert_not_after")}

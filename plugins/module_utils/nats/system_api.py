@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server's operational API as typed calls.
+"""The servers' monitoring and operations API as typed calls.
 
-`$SYS.REQ.*` needs a user of the system account. Servers are found by one scatter-gather and then queried by their
-id: the server's own name filter matches substrings (n1 also matches n10) up to 2.11."""
+`$SYS.REQ.*` needs a user of the system account. Servers are found by one request to all of them and then queried by
+their ID, because up to 2.11 the servers' name filter matches substrings (n1 also matches n10)."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pr
 
 _COMPRESSED = {"Accept-Encoding": "gzip"}
 
-#: Endpoints that do something; every other one only reads.
+#: Endpoints that perform an action; all others only read.
 _ACTIONS = ("KICK", "LDM")
 
 #: Rows per page: connections for CONNZ, accounts for JSZ.
 _CONNECTIONS_PER_PAGE = 1024
 _ACCOUNTS_PER_PAGE = 256
 
-#: Rows that the pages of one server may have: a reply that claims more is a bad_reply.
+#: Maximum number of rows in all pages of one server: a reply that claims more is a bad_reply.
 _MOST_ROWS = 1_000_000
 
-#: SUBSZ lists subscriptions in no stable order, so its pages cannot be joined: one page for all.
+#: SUBSZ lists subscriptions in no stable order, so its pages cannot be joined: all rows are requested as one page.
 _ALL_SUBSCRIPTIONS = 10_000_000
 
 Answer = Union[dict[str, Any], NatsFailure]
 
-#: Returns the document of an endpoint's reply (VARZ, JSZ, …). Raises ValueError when it is not JSON.
+#: Parses the document of an endpoint's reply (VARZ, JSZ, …). Raises ValueError if it is not JSON.
 Decode = Callable[[bytes, str], Any]
 
 
@@ -66,7 +66,7 @@ def _plain(body: bytes, _endpoint: str) -> Any:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The servers that answered, and the names that were expected and did not."""
+    """The servers that responded, and the expected names that did not."""
 
     servers: tuple[Server, ...]
     missing: tuple[str, ...]
@@ -84,8 +84,8 @@ class Discovery:
 
 
 class SystemApi:
-    """Requests to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
-    time.monotonic) no request is sent, not even for a further page: the reply is then a NatsFailure with code
+    """Requests to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (a
+    time of time.monotonic), no request is sent, not even for a further page; the reply is then a NatsFailure with code
     deadline.
 
     `arrived`: the arrival time of each server's last reply, by server id."""
@@ -102,15 +102,16 @@ class SystemApi:
 
     @property
     def client(self) -> Client:
-        """Return the connection that is used."""
+        """Return the connection in use."""
         return self._client
 
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
 
-        Ends when all expected servers have answered and as many as the servers themselves count (STATSZ
-        `active_servers`), otherwise when no more replies arrive or, with a name missing, at the connection's
-        timeout. Raises NatsFailure wrong_account without any reply: the user is not in the system account."""
+        The call ends when all expected servers have responded and as many as the servers themselves count (STATSZ
+        `active_servers`); otherwise when no more replies arrive or, if an expected name is missing, at the connection's
+        timeout. Raises NatsFailure wrong_account if there is no reply, because the user is not in the system account.
+        """
         servers: dict[str, Server] = {}
         awaited = set(expected)
 
@@ -139,7 +140,7 @@ class SystemApi:
     def ask(
         self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
     ) -> dict[str, Answer]:
-        """Return each server's reply to one endpoint (VARZ, JSZ, ...) by server id: its data, or the failure.
+        """Return each server's reply to one endpoint (VARZ, JSZ, ...) by server ID: its data, or the failure.
 
         Long lists are read page by page and returned complete; callers must not set offset and limit."""
         answers: dict[str, Answer] = {}
@@ -150,9 +151,9 @@ class SystemApi:
     def pages(
         self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[Server, Answer]]:
-        """Yield each server's reply to one endpoint, long lists page by page, so at most one page of each server is
-        in memory. A page has the figures of the complete server and rows that no earlier page had; after a failure
-        no more pages follow."""
+        """Yield each server's reply to one endpoint. Long lists are yielded page by page, so at most one page of each
+        server is in memory. Each page has the figures of the complete server and only rows that no earlier page had;
+        after a failure, no more pages follow."""
         request = dict(options or {})
         if endpoint == "JSZ" and not request.get("account"):
             yield from self._account_pages(servers, request)
@@ -170,8 +171,8 @@ class SystemApi:
         """Return the identity of the account that a user selects by identity or name, to which endpoints limit their
         replies.
 
-        That is the name itself, unless accounts are JWTs. Raises NatsFailure account_ambiguous, and the failure of a
-        server to list its accounts."""
+        The identity is the name itself, unless accounts are JWTs. Raises NatsFailure account_ambiguous, and the failure
+        of a server to list its accounts."""
         if is_account_key(account):
             return account
         if account not in self._account_ids:
@@ -179,7 +180,7 @@ class SystemApi:
         return self._account_ids[account]
 
     def _account_names(self, servers: Sequence[Server], account: str) -> dict[str, str]:
-        """Return the names of the accounts of JWTs by identity; empty if an account has the identity `account`."""
+        """Return identity → name of the accounts that are JWTs; empty if an account has the identity `account`."""
         listing: dict[str, Server] = {}
         for server, answer in zip(servers, self.ask(servers, "ACCOUNTZ").values()):
             if not isinstance(answer, NatsFailure):
@@ -202,7 +203,7 @@ class SystemApi:
         return names
 
     def stored_accounts(self, servers: Sequence[Server]) -> dict[str, Answer | tuple[str, ...]]:
-        """Return the keys of the accounts whose claims each server stores, by server id, or its failure.
+        """Return the public keys of the accounts whose claims each server stores, by server ID, or the failure.
 
         Servers whose resolver is not a directory do not reply (accounts.go: full and cache do), and are left out.
         """
@@ -223,9 +224,10 @@ class SystemApi:
         return stored
 
     def stored_claims(self, account: str, most: int) -> list[str]:
-        """Return the JWT of an account from each server with a full resolver, empty from one that does not store it.
+        """Return the JWT of an account from each server with a full resolver; an empty text from a server that does not
+        store it.
 
-        The replies do not name their server. Returns once there are `most`, or no more arrive.
+        The replies do not name their server. Returns once there are `most` replies, or no more arrive.
         """
         found: list[str] = []
 
@@ -242,8 +244,8 @@ class SystemApi:
         return found
 
     def loaded_claims(self, servers: Sequence[Server], account: str) -> dict[str, Answer | str]:
-        """Return the JWT of an account that is in force on each of these servers, by server id, or the failure. A server
-        loads an account when it is first used, and then reports it in ACCOUNTZ."""
+        """Return the JWT of an account that is in force on each of these servers, by server ID, or the failure. A
+        server loads an account on its first use, and then reports it in ACCOUNTZ."""
         answers = self.ask(servers, "ACCOUNTZ", {"account": account})
         return {
             key: answer
@@ -253,14 +255,15 @@ class SystemApi:
         }
 
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return one server's answer to one endpoint. Raises NatsFailure without an answer."""
+        """Return one server's reply to one endpoint. Raises NatsFailure if there is none."""
         answer = self.ask([server], endpoint, options)[server.id]
         if isinstance(answer, NatsFailure):
             raise answer
         return answer
 
     def account_statistics(self, servers: Sequence[Server], account: str | None = None) -> dict[str, Answer]:
-        """Return each server's figures of its accounts (or of one) by server id: `account_statz` (monitor.go AccountStat)."""
+        """Return each server's figures for its accounts, or for one account, by server ID: `account_statz` (monitor.go
+        AccountStat)."""
         answers: dict[str, Answer] = {}
         self.gather_account_statistics(servers, lambda server, answer: answers.update({server.id: answer}), account)
         return {server.id: answers[server.id] for server in servers}
@@ -298,9 +301,9 @@ class SystemApi:
             on_answer(server, NatsFailure("timeout", "no reply", subject=call.subject, server=server.name))
 
     def reload(self, server: Server) -> None:
-        """Request a reload of a server's configuration file; returns after its confirmation (2.10+).
+        """Request a reload of a server's configuration file and wait for its confirmation (2.10+).
 
-        Raises NatsFailure reload_rejected with the server's reason. The reason of some options quotes their old and
+        Raises NatsFailure reload_rejected with the server's reason. For some options, the reason quotes their old and
         new values, which may be secrets (jetstream.key, gateway passwords): everything after `old=` is masked."""
         subject = f"$SYS.REQ.SERVER.{server.id}.RELOAD"
         try:
@@ -313,12 +316,12 @@ class SystemApi:
             raise NatsFailure("reload_rejected", reason, subject=subject, server=server.name)
 
     def kick(self, server: Server, cid: int) -> bool:
-        """Close a client's or leafnode's connection (2.10); return whether there still was one. Raises NatsFailure."""
+        """Close a client's or leafnode's connection (2.10); return whether it still existed. Raises NatsFailure."""
         return self._to_connection(server, "KICK", cid, "close a connection")
 
     def announce_lame_duck(self, server: Server, cid: int) -> bool:
-        """Notify a client that its server goes into lame duck mode (2.10); return whether such a client is connected. Raises
-        NatsFailure."""
+        """Notify a client that its server is entering lame duck mode (2.10); return whether such a client is connected.
+        Raises NatsFailure."""
         return self._to_connection(server, "LDM", cid, "notify a client of lame duck mode")
 
     def _to_connection(self, server: Server, verb: str, cid: int, purpose: str) -> bool:
@@ -338,12 +341,12 @@ class SystemApi:
         raise answer
 
     def own_account(self) -> str | None:
-        """Return the identity of the connected user's account (2.10+), None when the server does not report it."""
+        """Return the identity of the connected user's account (2.10+), or None if the server does not report it."""
         return next(iter(self.own_account_name()), None)
 
     def own_account_name(self) -> dict[str, str]:
-        """Return the name of the connected user's account by its identity; nothing before 2.10. 2.10.27 does not
-        report the name in an account's JWT and returns the identity instead; 2.15.1 does."""
+        """Return the identity and name of the connected user's account as a mapping; empty before 2.10. 2.10.27 does
+        not report the name in an account's JWT and returns the identity instead; 2.15.1 reports the name."""
         try:
             answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO", idempotent=True), timeout=1))
         except NatsFailure:
@@ -361,12 +364,12 @@ class SystemApi:
         consumers: bool = True,
         health: bool = True,
     ) -> Cluster:
-        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given by identity or
-        name), with `consumers` their consumers, `health` each server's own health.
+        """Return the state of the (super)cluster. `assets` adds every stream (of `account`, if given by identity or
+        name), `consumers` their consumers, and `health` each server's own health.
 
         `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of
-        another JetStream domain, behind leafnodes, are excluded: only the domain of these names is included, or
-        without names the domain of the connected server."""
+        another JetStream domain, behind leafnodes, are excluded: only the domain of these names is included or, if none
+        are given, that of the connected server."""
         found = self.discover(awaited).servers
         servers = for_domain(found, self._domain(found, {*awaited, *known_names}))
         options: dict[str, Any] = {"config": True}
@@ -382,7 +385,8 @@ class SystemApi:
             raise NatsFailure("bad_reply", printable(str(error))) from error
 
     def _domain(self, servers: Sequence[Server], names: Collection[str]) -> str | None:
-        """Return the domain of the servers with these names, or of the connected server; None when that is not one."""
+        """Return the domain of the servers with these names, or of the connected server; None if they do not have
+        exactly one domain."""
         named = {server.domain for server in servers if server.jetstream and server.name in names}
         if named:
             return named.pop() if len(named) == 1 else None
@@ -405,8 +409,8 @@ class SystemApi:
     def _account_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
         """Yield the JSZ replies with the details of all accounts.
 
-        Up to 2.10 the page at offset 0 contains accounts in random order, and only the later pages are sorted by
-        name. So the pages after the first start at 1, and accounts that may then be missing are requested by name."""
+        Up to 2.10, the page at offset 0 contains accounts in random order, and only the later pages are sorted by name.
+        So the pages after the first start at 1, and accounts that may then be missing are requested by name."""
         size = self._page_size or _ACCOUNTS_PER_PAGE
         seen: dict[str, set[str]] = {server.id: set() for server in servers}
         pending, offset = list(servers), 0
@@ -425,7 +429,7 @@ class SystemApi:
     def _missed_accounts(
         self, server: Server, count: int, seen: set[str], options: dict[str, Any]
     ) -> Iterator[tuple[Server, Answer]]:
-        """Yield the accounts of a server that its pages left out."""
+        """Yield the accounts of a server that its pages omitted."""
         if not seen or len(seen) >= count:
             return
         known = self._ask_once([server], "JSZ", {"accounts": True, "limit": count})[server.id]
@@ -459,13 +463,13 @@ class SystemApi:
         return answers
 
     def _timeout(self) -> float | None:
-        """Return the seconds that a request may take, None for no limit, 0 or less if no time is left."""
+        """Return how many seconds a request may take: None for no limit, 0 or less if no time is left."""
         if self._deadline is None:
             return None
         return min(self._deadline - time.monotonic(), self._client.options.timeout)
 
     def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
-        """Return the failure of a user who queries the servers outside the system account."""
+        """Return the failure of a user who queries the servers but is not in the system account."""
         account = self.own_account()
         where = f" (this user is in account {account})" if account else ""
         return NatsFailure(
@@ -478,12 +482,12 @@ class SystemApi:
 
 
 def read_servers(client: Client) -> tuple[Server, ...]:
-    """Return the servers as visible to any account's user, with name, cluster, version and tags, without statistics.
+    """Return the servers as a user of any account sees them, with name, cluster, version and tags, without statistics.
 
-    Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server
-    answers with its identity, also one without users of that account. Through a server that has reloaded its
-    configuration since its start only one answer arrives, usually its own (2.10.27 and 2.15.1). Raises NatsFailure,
-    including for a missing permission.
+    Every account imports `$SYS.REQ.ACCOUNT.PING.STATZ` (events.go registerSystemImports), and every server replies with
+    its identity, even a server without users of that account. Through a server that has reloaded its configuration
+    since its start, only one reply arrives, usually its own (2.10.27 and 2.15.1). Raises NatsFailure, including for a
+    missing permission.
     """
     servers: dict[str, Server] = {}
 
@@ -498,7 +502,8 @@ def read_servers(client: Client) -> tuple[Server, ...]:
 
 
 def _server_of(reply: Reply) -> Server:
-    """Return the server that sent a STATSZ; of one whose figures cannot be read, who it is. Raises NatsFailure bad_reply."""
+    """Return the server that sent a STATSZ reply; if its figures cannot be read, only its identity. Raises NatsFailure
+    bad_reply."""
     document = _document(reply)
     try:
         info, statsz = document.get("server") or {}, document.get("statsz") or {}
@@ -513,7 +518,7 @@ def _server_of(reply: Reply) -> Server:
 
 
 def mask_values(message: str) -> str:
-    """Return a server's message without the text after the first `old=`, which may quote secrets."""
+    """Return a server's message without the text after the first `old=`, because it may quote secrets."""
     return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)
 
 
@@ -544,8 +549,8 @@ def _with_more(
     size: int,
     totals: dict[str, int],
 ) -> list[Server]:
-    """Return the servers with a full page whose first page reported more rows; an impossible page becomes a failure
-    in `pages`. `keys`: of the rows, and of their number. `totals`: the numbers in the first pages."""
+    """Return the servers that sent a full first page which reported more rows; an impossible page becomes a failure in
+    `pages`. `keys`: the keys of the rows and of their number. `totals`: the numbers in the first pages."""
     found = []
     for server in servers:
         page = pages[server.id]
@@ -567,8 +572,8 @@ def _only_account(answer: Answer, account: str) -> Answer:
 
 
 def new_accounts(page: Answer, seen: set[str]) -> Answer:
-    """Return the page without the accounts whose identity is in `seen`, to which those of the page are added. Up to 2.10 the
-    first page holds accounts in random order, which a later one may repeat."""
+    """Return the page without the accounts whose identity is in `seen`, to which those of the page are added. Up to
+    2.10, the first page contains accounts in random order, which a later page may repeat."""
     if not isinstance(page, NatsFailure) and page.get("account_details"):
         page["account_details"] = [item for item in page["account_details"] if account_id(item) not in seen]
         seen.update(map(account_id, page["account_details"]))
@@ -576,7 +581,7 @@ def new_accounts(page: Answer, seen: set[str]) -> Answer:
 
 
 def _joined(whole: Answer | None, page: Answer) -> Answer:
-    """Return the reply with a page's rows added; a failed page fails the complete reply."""
+    """Return the reply with a page's rows added; if a page failed, the complete reply is a failure."""
     if whole is None or isinstance(whole, NatsFailure) or isinstance(page, NatsFailure):
         return page if whole is None or isinstance(page, NatsFailure) else whole
     for key in ("account_details", "connections"):
@@ -601,7 +606,7 @@ def _document(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> dict
 def _data(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> Answer:
     """Return the data of a server's reply (events.go ServerAPIResponse), or the error it reports.
 
-    STATSZ calls its data `statsz`, IDZ replies without an envelope.
+    The key of the data of STATSZ is `statsz`; IDZ replies have no envelope.
     """
     try:
         document = _document(reply, decode, endpoint)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read every server's copy of the claims of accounts, and the connections and streams that changes would affect."""
+"""Reads every server's copy of the claims of accounts, and the connections and streams that changes would affect."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: Part of ACCOUNTZ's error for an account that the server has not loaded yet (monitor.go accountInfo).
+#: Part of the error of ACCOUNTZ for an account that the server has not loaded yet (monitor.go accountInfo).
 _NOT_LOADED = "does not exist"
 
 
 @dataclass(frozen=True)
 class CopiesReading:
-    """The copies of claims. `operators`: the JWTs of each server's operators, by its name. `stores`: the names of the
-    servers that store claims in a directory. `incomplete`: replies that are missing, as the modules return them."""
+    """The copies of claims. `operators`: the JWTs of each server's operators, by the server's name. `stores`: the names
+    of the servers that store claims in a directory. `incomplete`: replies that are missing, as the modules return them.
+    """
 
     servers: tuple[Server, ...]
     missing: tuple[str, ...]
@@ -40,10 +41,10 @@ class CopiesReading:
 
 
 def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | None = None) -> CopiesReading:
-    """Return the copies of all accounts, or of the one with this public key. Raises NatsFailure.
+    """Return the copies of all accounts, or only of the account with this public key. Raises NatsFailure.
 
-    A server with a directory lists the accounts that it stores. A server with the resolver MEMORY or URL reports only
-    the accounts that it has loaded.
+    A server whose resolver is a directory lists the accounts that it stores. A server with the resolver MEMORY or URL
+    reports only the accounts that it has loaded.
     """
     discovery = api.discover(expected)
     servers = discovery.servers
@@ -128,7 +129,8 @@ def read_live(api: SystemApi, servers: Sequence[Server]) -> Live:
 
 
 def _connection(item: Mapping[str, Any]) -> LiveConnection:
-    """Return a connection of CONNZ. Servers replace the signature of a bearer JWT since 2.14, so it cannot be decoded."""
+    """Return a connection from CONNZ. Since 2.14, servers replace the signature of a bearer JWT, so it cannot be
+    decoded."""
     try:
         claims = decode_claims(str(item.get("jwt") or ""))
     except InvalidToken:

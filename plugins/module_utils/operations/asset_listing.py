@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read streams and consumers for the info modules, in one of two views.
+"""Reads streams and consumers for the info modules, in one of two views.
 
 The `account` view uses the JetStream API as a user of the account; the meta leader lists the assets, and each asset's
 leader reports its state. The `system` view uses the servers' own reports, as a user of the system account. Both return
@@ -71,12 +71,12 @@ _CONSUMER_FACTS = (
     "priority_groups",
 )
 
-#: JetStream errors of an asset that exists, but whose state is unknown (server/errors.json): JetStream temporarily
-#: unavailable, stream offline, consumer offline, and both with a reason (2.12).
+#: JetStream errors for an asset that exists but whose state is unknown (server/errors.json): JetStream temporarily
+#: unavailable; stream offline; consumer offline; and the latter two with a reason (2.12).
 _OFFLINE = (10008, 10118, 10119, 10194, 10195)
 
 
-#: The servers that answered; with None, the replica states that an asset's leader reports are trusted.
+#: The servers that responded; if None, the replica states reported by an asset's leader are trusted.
 Answered = Optional[frozenset[str]]
 
 
@@ -108,8 +108,7 @@ class Unknown:
 @dataclass
 class Found:
     """The result of reading: rows as the modules return them, and the assets that no server reported. `view`: account
-    or system. `unread_accounts`: accounts with JetStream that have no user in `account_users`, None when that is
-    unknown."""
+    or system. `unread_accounts`: accounts with JetStream that have no user in `account_users`, None if unknown."""
 
     view: str
     streams: list[dict[str, Any]] = field(default_factory=list)
@@ -119,7 +118,7 @@ class Found:
     unread_accounts: list[str] | None = None
 
     def result(self, kind: str) -> dict[str, Any]:
-        """Return the result of the module that shows the assets of this kind."""
+        """Return the result of the module that lists the assets of this kind."""
         rows = self.streams if kind == STREAM else self.consumers
         rows.sort(key=lambda row: (row["account"] or "", row.get("stream", ""), row["name"]))
         return {
@@ -138,10 +137,10 @@ class Found:
     def add(
         self, kind: str, account: str | None, info: Mapping[str, Any], group: RaftGroup, answered: Answered
     ) -> None:
-        """Add the row of one asset. An asset without a leader is also listed as unknown, because its row comes from a
-        single replica.
+        """Add the row of one asset. An asset without a leader is also listed as unknown, because its row was read from
+        a single replica.
 
-        A server without a cluster reports no group, so there are no group problems.
+        A standalone server reports no group, so there are no group problems.
         """
         clustered = bool(info.get("cluster"))
         problems = group_problems(group, answered) if clustered else []
@@ -165,9 +164,9 @@ class Found:
 
 
 def in_seconds(value: Any, name: str = "") -> Any:
-    """Return the value with the server's nanoseconds as seconds; a duration below 0 ("never") becomes None.
+    """Return the value with the server's nanoseconds converted to seconds; a duration below 0 ("never") becomes None.
 
-    Only configured key names are durations, and the free `metadata` of an asset is left as it is.
+    Only the keys listed here are durations; the `metadata` of an asset, which may have any keys, is left unchanged.
     """
     if name == "metadata":
         return value
@@ -192,7 +191,7 @@ def subjects_collide(one: str, other: str) -> bool:
 
 
 def is_system_user(client: Client) -> bool:
-    """Return whether the connected user belongs to the system account, so servers answer its requests."""
+    """Return whether the connected user belongs to the system account, so servers respond to its requests."""
     try:
         SystemApi(client).discover()
     except NatsFailure as failure:
@@ -203,9 +202,9 @@ def is_system_user(client: Client) -> bool:
 
 
 def own_account_api(connections: Connections, account: str | None) -> JetStreamApi:
-    """Return the JetStream API of the task's own user, with its account where a server reports it (2.10).
+    """Return the JetStream API of the task's own user, with its account if a server reports it (2.10).
 
-    Raises NatsFailure wrong_account when the requested account, by identity or name, is a different one.
+    Raises NatsFailure wrong_account if the requested account, given by identity or name, is a different one.
     """
     names = SystemApi(connections.own).own_account_name()
     own, label = next(iter(names.items()), (None, ""))
@@ -220,7 +219,7 @@ def own_account_api(connections: Connections, account: str | None) -> JetStreamA
 
 
 def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
-    """Return the streams, or with kind `consumer` the consumers, that the options select.
+    """Return the streams that the options select, or their consumers if kind is `consumer`.
 
     With `account_users` they are read as a user of each account (or of `account`). Otherwise the task's own user reads
     them, in the account view or, for a user of the system account, in the system view. Raises NatsFailure.
@@ -245,8 +244,8 @@ def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) 
 
 
 def _unread_accounts(connections: Connections) -> list[str] | None:
-    """Return the display names of the accounts with JetStream that have no user here; None if the task's own user
-    cannot list accounts."""
+    """Return the display names of the accounts with JetStream for which no user is configured; None if the task's own
+    user cannot list accounts."""
     if not is_system_user(connections.own):
         return None
     api = SystemApi(connections.own)
@@ -276,7 +275,7 @@ def _read_account(found: Found, api: JetStreamApi, params: Mapping[str, Any], ki
     for name, consumers in zip(names, _consumers(api, names, params["consumer"])):
         if isinstance(consumers, NatsFailure):
             if consumers.err_code == STREAM_NOT_FOUND:
-                continue  # deleted since it was listed
+                continue  # deleted after it was listed
             raise consumers
         for consumer, reason in consumers.unknown.items():
             found.add_unknown(Unknown(api.account, api.label, name, consumer, reason))
@@ -314,7 +313,7 @@ def _consumers(api: JetStreamApi, streams: Sequence[str], name: str | None) -> S
 
 
 def _one(name: str, read: Callable[[], dict[str, Any]], not_found: int) -> Listing:
-    """Return the listing of a single asset; empty if it does not exist."""
+    """Return the listing of a single asset; empty if the asset does not exist."""
     try:
         return Listing((read(),), {})
     except NatsFailure as failure:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes of streams and consumers to a desired state: read, compare, refuse or act, read again.
+"""Changes streams and consumers to a desired state: read, compare, refuse or act, and read again.
 
 The rules of a change are in `assets.config`; this module communicates with the servers."""
 
@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 Info = Mapping[str, Any]
 
-#: Maximum number of comparisons while other clients change the asset.
+#: Maximum number of comparisons if other clients keep changing the asset.
 ATTEMPTS = 3
 
 #: Maximum number of subjects that are counted individually to predict the effect of a limit.
@@ -50,7 +50,7 @@ COMMON_SPEC: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run: whether it acts, the allowed dangers, and the seconds to wait for its success."""
+    """The options of a run: whether it makes changes, the allowed dangers, and how many seconds it waits for success."""
 
     check_mode: bool
     allow: frozenset[str]
@@ -62,12 +62,12 @@ class RunOptions:
 
 
 class Asset(ABC):
-    """A stream or a consumer of one account, by its name."""
+    """A stream or a consumer of one account, identified by its name."""
 
     fields: tuple[rules.Field, ...]
-    #: Keys that require an update of their own, in this order, after all others.
+    #: Keys that require a separate update, in this order, after all others.
     own_steps: tuple[str, ...]
-    #: The name, with the owner of the asset if it matters.
+    #: The name, with the owner of the asset if that matters.
     reserved_name = ""
 
     def __init__(self, api: JetStreamApi, name: str, label: str) -> None:
@@ -78,16 +78,16 @@ class Asset(ABC):
 
     @abstractmethod
     def find(self) -> Info | None:
-        """Return the asset's INFO, None if it does not exist."""
+        """Return the asset's INFO, or None if it does not exist."""
 
     @abstractmethod
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
-        """Return the configuration as the server will have it. Raises OptionError."""
+        """Return the configuration that the server will make of it. Raises OptionError."""
 
     @abstractmethod
     def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return, for a new asset, the server's keys that are not fields, and the desired configuration with our
-        defaults."""
+        """Return, for a new asset, the server's keys that are not fields, and the desired configuration with the
+        collection's defaults."""
 
     @abstractmethod
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
@@ -106,12 +106,12 @@ class Asset(ABC):
         """Return the asset's group, as its leader reports it."""
 
     def incomplete(self, info: Info) -> str:
-        """Return the conditions missing until its group is complete and in step, "" if none."""
+        """Return the conditions still missing until the asset's group is complete and in step, or "" if none are."""
         return rules.unsettled(self.group(info))
 
     @abstractmethod
     def create(self, config: rules.Config) -> None:
-        """Create the asset, and refuse one that exists with another configuration."""
+        """Create the asset, and refuse if it exists with a different configuration."""
 
     @abstractmethod
     def update(self, config: rules.Config, keys: Sequence[str]) -> None:
@@ -132,11 +132,12 @@ class Asset(ABC):
 class StreamAsset(Asset):
     """A stream.
 
-    `bucket`: its name as a bucket, whose modules may change streams with the names of buckets; `defaults`: values of
-    a new stream besides the requested ones; `fits`: whether a configuration in normal form works as such a bucket."""
+    `bucket`: its name as a bucket; only the bucket modules may change streams with bucket names. `defaults`: values of
+    a new stream in addition to the requested ones. `fits`: whether a configuration in normal form works as such a
+    bucket."""
 
     fields = rules.STREAM_FIELDS
-    #: A stream is not moved and scaled at once (10123).
+    #: A stream cannot be moved and scaled at the same time (10123).
     own_steps = ("placement", "num_replicas")
 
     def __init__(
@@ -167,7 +168,7 @@ class StreamAsset(Asset):
         )
 
     def _origin_direct(self, origin: str) -> bool | None:
-        """Return whether the stream that this one mirrors allows direct reads, None for no such stream."""
+        """Return whether the stream that this one mirrors allows direct reads, or None if there is no such stream."""
         if origin and origin not in self._origins:
             self._origins[origin] = self.api.find_stream(origin)
         info = self._origins.get(origin)
@@ -233,7 +234,7 @@ class ConsumerAsset(Asset):
         super().__init__(api, name, f"consumer {name} of stream {stream}")
         self.stream = stream
         self._stream_raw: Info | None = None
-        #: The server's reported time, if any, to decide whether a pause is over.
+        #: The time that the server reports, if any; it determines whether a pause is over.
         self._now = datetime.now(timezone.utc).isoformat()
 
     @property
@@ -288,7 +289,7 @@ class ConsumerAsset(Asset):
 
 
 def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are given, in normal form. Raises NatsFailure invalid_option."""
+    """Return the options that are set, in normal form. Raises NatsFailure invalid_option."""
     try:
         return rules.desired_fields(fields, params)
     except OptionError as problem:
@@ -300,7 +301,7 @@ def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Plan:
-    """The planned change: the asset's current and future configuration, the keys that change, dangers."""
+    """The planned change: the asset's current and future configuration, the keys that change, and the dangers."""
 
     old: dict[str, Any] | None
     new: dict[str, Any]
@@ -384,7 +385,7 @@ def _ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[D
 
 
 def _refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
-    """Raise NatsFailure dangerous for dangers that `allow` does not name."""
+    """Raise NatsFailure dangerous for dangers that `allow` does not contain."""
     refused = [danger for danger in dangers if danger.kind not in run_options.allow]
     if refused:
         kinds = sorted({danger.kind for danger in refused})
@@ -429,8 +430,8 @@ def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> In
 
 
 def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, group_too: bool) -> Info:
-    """Return the asset's INFO once it has these values of `keys`; with `group_too`, once its group is also complete and
-    in step.
+    """Return the asset's INFO once these `keys` have the new values and, with `group_too`, its group is complete and in
+    step.
 
     Raises NatsFailure conflict or not_seen.
     """
@@ -462,7 +463,7 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunO
 
 
 def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
-    """Return the result of deleting an asset that may be there. Raises NatsFailure: dangerous, conflict, not_seen."""
+    """Delete an asset if it exists, and return the result. Raises NatsFailure: dangerous, conflict, not_seen."""
     started = time.monotonic()
     info = asset.find()
     for _attempt in range(ATTEMPTS):
@@ -495,7 +496,7 @@ def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) 
 
 
 def _messages(info: Info | None) -> int:
-    """Return whether there are messages (1 or 0): the exact number changes while messages arrive."""
+    """Return 1 if there are messages, otherwise 0: the exact number changes while messages arrive."""
     return int(bool(((info or {}).get("state") or {}).get("messages")))
 
 
@@ -505,8 +506,8 @@ def _messages(info: Info | None) -> int:
 def ensure_purged(
     asset: StreamAsset, selection: Mapping[str, Any], desired: rules.Config, run_options: RunOptions
 ) -> dict[str, Any]:
-    """Remove messages of a stream and return the result: all, or those of `filter`, before `seq`, or all but `keep`.
-    Raises NatsFailure: not_found, immutable, dangerous, not_seen."""
+    """Remove messages of a stream and return the result: all messages, those of `filter`, those before `seq`, or all
+    except `keep`. Raises NatsFailure: not_found, immutable, dangerous, not_seen."""
     started = time.monotonic()
     info = asset.find()
     if info is None:
@@ -533,7 +534,7 @@ def ensure_purged(
     purged = asset.api.purge_stream(asset.name, selection)
 
     def done(now: Info) -> bool:
-        # Messages stored after the first reading may remain.
+        # Messages stored after the first reading may remain in the stream.
         return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
 
     seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)
@@ -544,7 +545,7 @@ def ensure_purged(
 
 
 def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the messages that a purge selects, {} for all of them.
+    """Return the messages that a purge selects, {} for all.
 
     Raises NatsFailure invalid_option for an empty filter, which must not select everything."""
     given = {key: value for key, value in (purge or {}).items() if value is not None}
@@ -588,7 +589,7 @@ def ensure_bucket(
     fits: Callable[[rules.Config], bool],
     select: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the result of a bucket's module; the arguments map the bucket to its stream and its options."""
+    """Return the result of a bucket's module. The arguments map the bucket and its options to its stream."""
     run_options = RunOptions.of(params, check_mode)
     given = desired_config(fields, params)
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prove a backup: restore it into a throw-away server, save the stream from there again, and compare both backups."""
+"""Tests a backup: restores it into a throw-away server, backs up the stream from there, and compares both backups."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throw
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
-#: Failures of this host rather than of the backup.
+#: Failures caused by this host rather than by the backup.
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
 _IDLE = 30.0
 _ISOLATED = Changes(num_replicas=1, isolated=True)
@@ -78,7 +78,7 @@ _ISOLATED = Changes(num_replicas=1, isolated=True)
 @dataclass(frozen=True)
 class WantedDrill:
     """The backup to test, the nats-server binary, and the working directory. `stream`: as in `selection.choose`, None
-    for the next stream in turn. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
+    for the next stream to test. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
 
     store: Store
     stream: Optional[str]
@@ -98,10 +98,10 @@ class _Server:
 
 
 def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
-    """Test one backup and return the result, which the catalogue keeps even if the test failed.
+    """Test one backup and return the result, which is recorded in the catalogue even if the test failed.
 
-    Raises NatsFailure. Before anything is started: locked, invalid_option, damaged, unsupported, disk_full. Later:
-    not_started, not_proven, and the codes of a restore and a backup.
+    Raises NatsFailure. Before anything is started, its code is locked, invalid_option, damaged, unsupported or
+    disk_full; later, it is not_started, not_proven, or a code of a restore or a backup.
     """
     store = wanted.store
     store.require()
@@ -148,7 +148,7 @@ def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
 
 
 def _work_directory(wanted: WantedDrill) -> Path:
-    """Return the server's store directory. Raises NatsFailure invalid_option for a directory among the backups."""
+    """Return the server's store directory. Raises NatsFailure invalid_option if the directory is among the backups."""
     local = wanted.store.local
     if local is None:
         return Path(os.path.abspath(wanted.work_directory or tempfile.gettempdir()))
@@ -162,7 +162,7 @@ def _work_directory(wanted: WantedDrill) -> Path:
 def _chosen(
     wanted: WantedDrill, catalogue: Catalogue, backups: Sequence[Backup], unreadable: Sequence[NatsFailure]
 ) -> Backup:
-    """Return the backup to prove. Raises NatsFailure invalid_option."""
+    """Return the backup that this drill restores. Raises NatsFailure invalid_option."""
     by_stream: dict[str, Backup] = {}
     for backup in backups:  # the last entry is the newest
         by_stream[stream_key(backup.manifest.account, backup.manifest.stream)] = backup
@@ -190,7 +190,7 @@ def _verified(backup: Backup) -> Backup:
 
 
 def _required_room(backup: Backup, server: _Server) -> int:
-    """Return the bytes that the server's directory needs. Raises NatsFailure unsupported or disk_full when a restore is
+    """Return the bytes that the server's directory needs. Raises NatsFailure unsupported or disk_full if a restore is
     impossible."""
     manifest = backup.manifest
     try:
@@ -204,11 +204,11 @@ def _required_room(backup: Backup, server: _Server) -> int:
 
 
 def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
-    """Restore the backup, save the stream again, compare both, and return the seconds of the restore. Raises
-    NatsFailure; its code is not_proven if the contents differ."""
+    """Restore the backup, back up the stream again, compare both backups, and return how many seconds the restore took.
+    Raises NatsFailure; its code is not_proven if the contents differ."""
     limits, store_bytes = message_limits(backup.manifest), 2 * room + SLACK
     started, began = time.monotonic(), time.time()
-    # The directory is locked, and the leftovers of killed runs removed, as for a backup that is being written.
+    # The directory is locked, and the leftovers of killed runs are removed, as for a backup that is being written.
     with staged_directory(server.directory, "drill") as work:
         with throwaway_server(server.binary, work, limits, store_bytes) as connection, Client(connection) as client:
             restored, again = _there_and_back(client, backup, wanted, work / "again")
@@ -225,7 +225,7 @@ def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name
 def _there_and_back(
     client: Client, backup: Backup, wanted: WantedDrill, directory: Path
 ) -> tuple[dict[str, Any], Backup]:
-    """Restore a backup and save the stream again; return the result of the restore and the new backup. Raises
+    """Restore a backup and back up the stream again; return the result of the restore and the new backup. Raises
     NatsFailure."""
     api, pace = JetStreamApi(client), TransferPace(_IDLE, wanted.finish_timeout)
     how = WantedRestore(_ISOLATED, CHECKSUM, pace, wanted.wait_timeout)
@@ -253,7 +253,7 @@ def _differences(backup: Backup, again: Backup, now: float) -> list[str]:
 
 
 def _proof(backup: Backup, server: _Server, seconds: Optional[float], reason: str) -> dict[str, Any]:
-    """Return the catalogue's record of a drill."""
+    """Return the record of a drill for the catalogue."""
     held = backup.manifest.contents or {}
     return {
         "time": utc_now(),

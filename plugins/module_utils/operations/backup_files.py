@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups in a store: found, read and verified."""
+"""Finds, reads and verifies the backups in a store."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, name_part
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import decrypted
 
-#: How an archive is verified: size and SHA-256 against the manifest; all that it holds; and the checksum of each message too.
+#: How an archive is verified: its size and SHA-256 against the manifest; its entire content; and the checksum of each
+#: message as well.
 CHECKSUM, CONTENTS, RECORDS = "checksum", "contents", "records"
 LEVELS = (CHECKSUM, CONTENTS, RECORDS)
 
 
 class Unreadable(NatsFailure):
-    """A folder with a backup's manifest that cannot be read."""
+    """A folder whose manifest cannot be read."""
 
     def __init__(self, folder: str, code: str, description: str) -> None:
         super().__init__(code, description)
@@ -46,7 +47,7 @@ class Unreadable(NatsFailure):
 
 @dataclass(frozen=True)
 class Backup:
-    """One backup, and the folder of its store that has it."""
+    """One backup, and the folder of the store that contains it."""
 
     store: Store
     folder: str
@@ -54,12 +55,12 @@ class Backup:
 
     @property
     def path(self) -> str:
-        """Return the backup's location, for people and results."""
+        """Return the backup's location, for operators and results."""
         return self.store.place(self.folder)
 
     @property
     def archive(self) -> str:
-        """Return the archive's location, for people."""
+        """Return the archive's location, for operators."""
         return self.store.place(self._archive)
 
     @property
@@ -67,7 +68,7 @@ class Backup:
         return f"{self.folder}/{self.manifest.archive}" if self.folder else self.manifest.archive
 
     def size(self) -> int:
-        """Return the bytes of the archive as it is kept. Raises OSError."""
+        """Return the size in bytes of the archive as stored. Raises OSError."""
         return self.store.size(self._archive)
 
     @contextlib.contextmanager
@@ -81,8 +82,8 @@ class Backup:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Yield the archive as the servers sent it. Raises OSError, ArchiveError, and NatsFailure no_identity for an
-        encrypted one without its identity."""
+        """Yield the archive as the servers sent it. Raises OSError, ArchiveError, and NatsFailure no_identity if the
+        archive is encrypted and its identity is missing."""
         with self.kept() as file:
             encryption = self.manifest.encryption
             if encryption is None:
@@ -93,7 +94,8 @@ class Backup:
 
 
 def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = None) -> Backup:
-    """Return the backup in a folder. Raises Unreadable: invalid_option if there is none, otherwise damaged."""
+    """Return the backup in a folder. Raises Unreadable, with code invalid_option if there is no backup, otherwise
+    damaged."""
     name = f"{folder}/{FILE}" if folder else FILE
     try:
         text = store.read(name)
@@ -123,8 +125,7 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
 
 
 def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
-    """Return the newest readable backup of a stream in a store, None without one. Raises
-    NatsFailure."""
+    """Return the newest readable backup of a stream in a store, or None if there is none. Raises NatsFailure."""
     found = []
     for folder, files in store.folders(f"{name_part(stream)}@").items():
         try:
@@ -138,7 +139,7 @@ def newest_backup(store: Store, stream: str, account: str | None) -> Backup | No
 
 
 def format_of_backup(backup: Backup) -> str:
-    """Return the format of an archive. Raises NatsFailure, damaged, and no_identity for one that cannot be opened."""
+    """Return the format of an archive. Raises NatsFailure damaged, or no_identity if the archive cannot be decrypted."""
     try:
         with backup.open() as file:
             return detect_format(Reader(file))[0]
@@ -153,7 +154,7 @@ def require_opened(backup: Backup) -> None:
 
 
 def verify(backup: Backup, level: str) -> Contents | None:
-    """Verify an archive and return its contents, None at the level `checksum`. Raises NatsFailure damaged."""
+    """Verify an archive and return its contents, or None at the level `checksum`. Raises NatsFailure damaged."""
     manifest = backup.manifest
     try:
         have = backup.size()
@@ -181,9 +182,11 @@ def _require_plausible(manifest: Manifest, contents: Contents) -> None:
     """Raise ArchiveError unless the archive matches the state that the server announced for it."""
     state = manifest.state
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
-    # Messages may have been added or removed; the nats CLI keeps the state from the start of an archive of 2.15.
+    # Messages may have been added or removed since; for an archive of 2.15, the nats CLI records the state at its
+    # start.
     exact = contents.format == ENTRIES and manifest.taken is None
-    # An inexact archive still holds removed messages, such as old values of a key; the server drops them on restore.
+    # An inexact archive still contains removed messages, such as old values of a key; the server drops them during a
+    # restore.
     early = contents.exact and contents.first_seq < first
     if contents.last_seq < last or early or (exact and contents.last_seq != last):
         raise ArchiveError(

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Saving the streams of accounts one after another: `<directory>/<account>/<stream>@<time>`, with a catalogue of all."""
+"""Backs up the streams of accounts one after another to `<directory>/<account>/<stream>@<time>`, and lists them in a
+catalogue."""
 
 from __future__ import annotations
 
@@ -54,20 +55,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
-#: Failures of a run rather than a stream, and the number of them in a row that ends the run.
+#: Failures of a run rather than of a stream, and how many of them in a row end the run.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
-#: Failures because a leader disappeared during a snapshot; see also waiting.is_transient.
+#: Failures that occur because a leader disappeared during a snapshot; see also waiting.is_transient.
 _LEADER_LOST = ("idle", "interrupted")
 
 
-#: Account and name.
+#: Account and name of a stream.
 Stream = tuple[Optional[str], str]
 
 
 @dataclass(frozen=True)
 class WantedRun:
-    """The streams to save, the destination, the procedure, and the backups to keep. `accounts`: names, None for the
-    user's own. `files`: the cluster's own, by their names."""
+    """The streams to back up, the destination, the settings, and the number of backups to keep. `accounts`: names, None
+    for the user's own account. `files`: the cluster's own files, by name."""
 
     store: Store
     accounts: Sequence[Optional[str]]
@@ -88,9 +89,9 @@ class Outcome:
 
 
 def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> Outcome:
-    """Save every selected stream; a failure does not stop the others.
+    """Back up every selected stream; the failure of one stream does not stop the others.
 
-    Raises NatsFailure, before anything is saved: invalid_option, locked, damaged, write_failed.
+    Raises NatsFailure (invalid_option, locked, damaged, write_failed) before anything is saved.
     """
     if check_mode:
         return _run(connections, wanted, progress, load_catalogue(wanted.store), True)
@@ -146,8 +147,9 @@ def _run(
 def _listed(
     connections: Connections, accounts: Sequence[Optional[str]], patience: Patience
 ) -> tuple[list[Stream], dict[Optional[str], NatsFailure]]:
-    """Return the streams of the accounts, and the accounts that did not list theirs: clients of an account can disturb its
-    answers, and no other account is to miss its backup for that. Raises NatsFailure where no account lists its streams."""
+    """Return the streams of the accounts, and the accounts that did not list their streams: clients of an account can
+    disturb its replies, which must not prevent the backup of the other accounts. Raises NatsFailure if no account lists
+    its streams."""
     found: list[Stream] = []
     unlisted: dict[Optional[str], NatsFailure] = {}
     for account in accounts:
@@ -164,7 +166,7 @@ def _listed(
 
 
 def hopeless(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the last streams failed in a way that the following ones would, too."""
+    """Return whether the last streams failed in a way in which the following streams would fail, too."""
     last = rows[-_IN_A_ROW:]
     return len(last) == _IN_A_ROW and all(row["code"] in _HOPELESS for row in last)
 
@@ -181,7 +183,7 @@ class _Own:
 
 
 def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mode: bool) -> _Own:
-    """Save the cluster's own files, unless nothing can be saved."""
+    """Save the cluster's own files, unless saving is impossible."""
     if hopeless or not wanted.files:
         return _Own(catalogue)
     try:
@@ -243,7 +245,7 @@ def _save(
     stream: str,
     check_mode: bool,
 ) -> dict[str, Any]:
-    """Save one stream and return its row."""
+    """Back up one stream and return its row."""
     row: dict[str, Any] = {
         "name": stream_key(account, stream),
         "label": stream_key(connections.label(account), stream),
@@ -267,7 +269,7 @@ def _save(
 def _with_elections(
     connections: Connections, account: str | None, wanted: WantedBackup, check_mode: bool
 ) -> dict[str, Any]:
-    """Return the result of `back_up`, which is repeated once another leader is elected. Raises NatsFailure."""
+    """Return the result of `back_up`, which is repeated after the election of a new leader. Raises NatsFailure."""
     api = connections.account(account)
     try:
         return back_up(connections.client(account), api, wanted, check_mode)
@@ -284,8 +286,8 @@ def _with_elections(
 
 
 class _Leaderless:
-    """The streams whose leaders do not answer, by account, read after the first request that found none. With this
-    list, many streams of a server that is down cost only one timeout."""
+    """The streams whose leaders do not respond, by account, read after the first request to a stream without a leader.
+    With this list, the many streams of a server that is down cost only one timeout."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -293,7 +295,7 @@ class _Leaderless:
         self._silent = ""
 
     def require_led(self, account: str | None, stream: str) -> None:
-        """Raise NatsFailure leaderless for a stream that is known to have no leader."""
+        """Raise NatsFailure leaderless if the stream is known to have no leader."""
         if stream in self._found.get(account, ()):
             reason = (
                 f"stream {stream} was not saved: none of its replicas leads it. The servers with its replicas, or the "
@@ -314,7 +316,7 @@ class _Leaderless:
         return failure
 
     def _silent_servers(self) -> str:
-        """Return which servers do not answer, empty if the task's user is not in the system account."""
+        """Return which servers do not respond; empty if the task's user is not in the system account."""
         if not self._connections.accounts:
             return ""
         try:
@@ -325,7 +327,7 @@ class _Leaderless:
         return f". No answer from {some_names(silent)}" if silent else ""
 
 
-#: The row of a stream that was not saved.
+#: The row for a stream that was not saved.
 _NOTHING: dict[str, Any] = {
     "changed": False,
     "path": None,
@@ -373,7 +375,7 @@ def _future_lines(future: Sequence[str]) -> list[str]:
 
 
 def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
-    """Remove the expired backups of the streams that are saved, and write the catalogue.
+    """Remove the expired backups of the saved streams, and write the catalogue.
 
     All backups of a stream that could not be saved are kept, and so are those of this run.
     """
@@ -394,7 +396,7 @@ def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalo
 
 
 def _attempted(failures: list[NatsFailure], step: Callable[..., object], *arguments: object) -> bool:
-    """Return whether a step succeeded, and add its failure to `failures` otherwise."""
+    """Return whether a step succeeded; if not, add its failure to `failures`."""
     try:
         step(*arguments)
     except NatsFailure as failure:
@@ -437,7 +439,7 @@ def backup_page(
     future: Sequence[str],
     own: Optional[Mapping[str, Any]],
 ) -> Page:
-    """Return the page for people: the streams that were saved or failed, and the totals."""
+    """Return the page for operators: the streams that were saved, those that failed, and the totals."""
     shown = [row for row in rows if row["changed"] or row["problem"]]
     cells = [
         (row["label"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
@@ -463,7 +465,7 @@ def backup_page(
 
 
 def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Optional[NatsFailure]:
-    """Return the failure that lists the streams that were not saved, None if all were."""
+    """Return the failure that lists the streams that were not saved, or None if all were saved."""
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None

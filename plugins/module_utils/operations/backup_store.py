@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The interface of backup stores, and the store in a directory.
 
-Names are relative to a store, with `/` between their parts. A folder is a backup once it holds `backup.json`, which is
-published last: in a directory by renaming the finished folder, so every folder with a backup's name is complete.
+Names are relative to a store, with `/` between their parts. A folder is a backup once it contains `backup.json`, which
+is published last: in a directory by renaming the finished folder, so every folder with a backup's name is complete.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 PREFIX = ".natsops-backup-"
-#: Prefix of a backup's name during its removal.
+#: Prefix that the name of a backup has while the backup is being removed.
 REMOVED = f"{PREFIX}removed-"
 _LOCK = ".lock"
 #: Maximum bytes of a stream's or an account's part of a folder's name. A file system allows 255 for the complete name,
-#: which has a prefix and a suffix while a backup is written or removed.
+#: which has an additional prefix and suffix while a backup is written or removed.
 _LONGEST_PART = 200
-#: Bytes of a manifest or a catalogue. A catalogue has about 600 bytes for each backup.
+#: Maximum bytes of a manifest or a catalogue. A catalogue has about 600 bytes for each backup.
 LARGEST_TEXT = 256 << 20
 _PIECE = 1 << 20
 #: Errors that the file system raises for an invalid name.
@@ -45,13 +45,13 @@ _NAME_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class Staging(ABC):
-    """A backup that is being written. `folder`: its place until it is published."""
+    """A backup that is being written. `folder`: its location until it is published."""
 
     folder: str
 
     @abstractmethod
     def create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Yield a new file of the backup, which is durable once the block has ended. Raises NatsFailure."""
+        """Yield a new file of the backup; its content is durable once the block has ended. Raises NatsFailure."""
 
     @abstractmethod
     def publish(self, manifest: str) -> str:
@@ -62,28 +62,29 @@ class Store(ABC):
     """A store of backups, with the keys that decrypt its archives and encrypt new ones."""
 
     keys: Keys
-    #: The directory, if the store is one.
+    #: The directory, if the store is a directory.
     local: Optional[Path] = None
 
     @abstractmethod
     def place(self, name: str = "") -> str:
-        """Return the place of a name, for people and results."""
+        """Return the location of a name, for operators and results."""
 
     @abstractmethod
     def below(self, name: str) -> Store:
-        """Return the store of a subfolder."""
+        """Return the store for a subfolder."""
 
     @abstractmethod
     def with_keys(self, keys: Keys) -> Store:
-        """Return the same store with other keys."""
+        """Return the same store with different keys."""
 
     @abstractmethod
     def require(self) -> None:
-        """Raise NatsFailure for a place that does not exist."""
+        """Raise NatsFailure if the store does not exist."""
 
     @abstractmethod
     def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
-        """Return the folders with a manifest whose names begin so, each with the names of its files, in the order of names."""
+        """Return the folders with a manifest whose names begin with the prefix, sorted by name, each with the names of
+        its files."""
 
     @abstractmethod
     def files(self, folder: str) -> frozenset[str]:
@@ -98,8 +99,8 @@ class Store(ABC):
         """Return a file to read in order. Raises OSError."""
 
     def read(self, name: str) -> str:
-        """Return the text of a manifest or a catalogue. Raises OSError, also for a file of more than LARGEST_TEXT bytes,
-        UnicodeDecodeError."""
+        """Return the text of a manifest or a catalogue. Raises OSError, also for a file of more than LARGEST_TEXT
+        bytes, or UnicodeDecodeError."""
         data = bytearray()
         with self.open(name) as file:
             while piece := file.read(_PIECE):
@@ -114,15 +115,15 @@ class Store(ABC):
 
     @abstractmethod
     def discard(self, name: str) -> None:
-        """Remove one file, which may be gone. Raises NatsFailure."""
+        """Remove one file if it exists. Raises NatsFailure."""
 
     @abstractmethod
     def staged(self, stream: str, taken: datetime) -> contextlib.AbstractContextManager[Staging]:
-        """Yield a new backup's staging area, which is removed unless it was published. Raises NatsFailure."""
+        """Yield a staging area for a new backup, which is removed unless it was published. Raises NatsFailure."""
 
     @abstractmethod
     def remove(self, folder: str) -> None:
-        """Remove a backup. From the start of its removal, the folder no longer counts as a backup. Raises NatsFailure."""
+        """Remove a backup. As soon as its removal begins, the folder no longer counts as a backup. Raises NatsFailure."""
 
     @abstractmethod
     def sweep(self) -> None:
@@ -130,12 +131,13 @@ class Store(ABC):
 
     @abstractmethod
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock for writing a catalogue or the backups that it lists. Raises NatsFailure locked."""
+        """Hold the lock for writing a catalogue or the backups that the catalogue lists. Raises NatsFailure locked."""
 
 
 def name_part(name: str) -> str:
-    """Return a stream's or an account's part of the name of a folder: its beginning and a digest if the name is long, or has
-    characters that a path cannot hold or a terminal does not show. The manifest has the name itself."""
+    """Return a stream's or an account's part of the name of a folder. If the name is long, or has characters that are
+    not allowed in a path or not visible on a terminal, the part is its beginning and a digest. The manifest contains
+    the complete name."""
     shown = "".join(letter if letter.isprintable() and letter != "/" else "~" for letter in name)
     encoded = shown.encode()
     if shown == name and len(encoded) <= _LONGEST_PART:
@@ -149,7 +151,7 @@ def backup_name(stream: str, taken: datetime) -> str:
 
 
 def utc_now() -> str:
-    """Return the time as catalogues and manifests have it."""
+    """Return the current time in the format of catalogues and manifests."""
     return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
@@ -244,7 +246,7 @@ class DirectoryStore(Store):
             yield _StagedDirectory(self.directory, path.name, backup_name(stream, taken))
 
     def remove(self, folder: str) -> None:
-        # After the rename, the folder is not a backup any more, even if the removal is interrupted.
+        # After the renaming, the folder is no longer a backup, even if the removal is interrupted.
         path = self.directory / folder
         hidden = path.with_name(f"{REMOVED}{path.name}")
         with _removing(path):
@@ -257,7 +259,7 @@ class DirectoryStore(Store):
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """The lock ends with the process. Raises NatsFailure locked, write_failed."""
+        """The lock ends with the process. Raises NatsFailure locked or write_failed."""
         with written(self.directory):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -276,7 +278,7 @@ class DirectoryStore(Store):
 
 
 def _manifests_below(directory: Path) -> Iterator[Path]:
-    """Yield each manifest below a directory, and for each unreadable directory the path that a manifest would have."""
+    """Yield each manifest below a directory and, for each unreadable directory, the path that its manifest would have."""
     unreadable: list[Path] = []
 
     def note(error: OSError) -> None:
@@ -322,7 +324,7 @@ class _StagedDirectory(Staging):
 
 @contextlib.contextmanager
 def staged_directory(directory: Path, stream: str) -> Iterator[Path]:
-    """Yield a locked directory for a new backup; it is removed unless it was renamed. Raises NatsFailure."""
+    """Yield a locked directory for a new backup, which is removed unless it was renamed. Raises NatsFailure."""
     with written(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(directory, stream)
@@ -335,7 +337,7 @@ def staged_directory(directory: Path, stream: str) -> Iterator[Path]:
 
 
 def _locked(directory: Path, stream: str) -> tuple[Path, int]:
-    """Make a directory and return it with its lock."""
+    """Create a directory and return it with its lock."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name_part(stream)}@", dir=directory))
         with contextlib.suppress(FileNotFoundError):
@@ -343,12 +345,12 @@ def _locked(directory: Path, stream: str) -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.is_dir():
                 return path, lock
-            # Another run removed it as a leftover before it was locked.
+            # A different run took it for a leftover and removed it before it was locked.
             os.close(lock)
 
 
 def _remove_leftovers(directory: Path, stream: str) -> None:
-    """Remove the leftovers of killed runs; a running one holds a lock."""
+    """Remove the leftovers of killed runs; those of a running one are locked."""
     for path in directory.glob(f"{PREFIX}{glob.escape(name_part(stream))}@*"):
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY)

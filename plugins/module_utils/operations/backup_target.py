@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options for the place and the keys of backups; see doc_fragments/backup_store.py, backup_encryption.py and
+"""The options for the location and the keys of backups; see doc_fragments/backup_store.py, backup_encryption.py and
 backup_identity.py."""
 
 from __future__ import annotations
