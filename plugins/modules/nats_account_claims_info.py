@@ -13,12 +13,14 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads the JWT of each account from every server, verifies its signature, decodes its claims, and compares the
-    copies. Needs a user of the system account and no seed.
-  - For each account it returns the limits, keys, exports and imports in words and units, whether the servers agree,
-    whether the servers' operator signed it, when it expires, and which of its claims servers refuse or ignore.
-  - A server stores a JWT that it is sent without checking the signer, and continues with the previous one until its
-    next restart. So the module reads the stored copies as well as those in force.
-  - JWTs are not returned. RV(accounts[].copies) identifies each one by a digest.
+    copies. The module needs a user of the system account, but no seed.
+  - For each account, the module returns the limits, keys, exports and imports in words and units, whether all servers
+    have the same JWT, whether their operator signed the JWT, when the JWT expires, and which of its claims servers
+    reject or ignore.
+  - A server stores every JWT that it is sent without checking the signer. If it does not trust the signer, it
+    continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and
+    those in force.
+  - The JWTs themselves are not returned. RV(accounts[].copies) identifies each copy by a digest.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -28,20 +30,22 @@ requirements:
 options:
   account:
     description:
-      - Read only this account, by name or public key. A name shared by several accounts is refused with a list of
-        their keys. The result is empty if the account does not exist.
+      - Read only this account, by name or public key. If several accounts share the name, it is refused with a list
+        of their keys. The result is empty if the account does not exist.
     type: str
   expected_servers:
     description:
-      - Names of servers that must answer. Those that do not are listed in RV(missing), and their copies are unknown.
+      - Names of servers that must answer. Servers that do not answer are listed in RV(missing), and their copies are
+        unknown.
     type: list
     elements: str
     default: []
 notes:
-  - Servers with a full resolver return their stored copies, servers with a cache resolver only the keys of the accounts
-    that they store. With the resolvers MEMORY and URL, servers report only accounts that have been used since their start.
-  - The replies with stored copies do not name their server, so different copies are counted. The copies in force name
-    their servers.
+  - Servers with a full resolver return their stored copies; servers with a cache resolver return only the keys of the
+    accounts that they store. With the resolvers MEMORY and URL, a server reports only the accounts that have been
+    used since it started.
+  - Replies that contain stored copies do not name the server that sent them, so the module only counts the servers
+    that store each copy. For the copies in force, it returns the names of the servers.
 seealso:
   - module: natsops.jetstream.nats_account_info
 """
@@ -70,8 +74,9 @@ EXAMPLES = r"""
 RETURN = r"""
 operators:
   description:
-    - The operators of the servers, from their configuration, with the servers of each. Empty if accounts are not JWTs.
-    - Default values are left out.
+    - The operators in the servers' configuration, each with the names of its servers. Empty if the servers are not in
+      operator mode.
+    - Settings with default values are omitted.
   returned: success
   type: list
   elements: dict
@@ -84,13 +89,13 @@ operators:
       servers: [n1-c1, n2-c1, n3-c1]
 accounts:
   description:
-    - The accounts by public key. C(claims) are those of the copy that the servers trust and most of them have, in the
-      words of the document of accounts, with every limit and without other default values. It is null, with C(name),
-      C(issuer) and C(issued), if no copy can be read.
-    - C(agree) is whether all servers have the same copy, stored and in force. C(trusted) is whether a key of the servers'
-      operator signed it.
-    - C(stored) is the number of servers with a full resolver that store the copy, C(in_force) the names of the servers that
-      use it.
+    - The accounts, sorted by public key. C(claims) contains the claims of the trusted copy that most servers have, in
+      the terms of the accounts document. Every limit is included; other default values are omitted. C(claims),
+      C(name), C(issuer) and C(issued) are null if no copy can be read.
+    - C(agree) is true if all servers have the same copy, both stored and in force. C(trusted) is true if the copy was
+      signed with a key of the servers' operator.
+    - C(stored) is the number of servers with a full resolver that store the copy; C(in_force) lists the servers that
+      use the copy.
     - C(activations) lists the permissions for private imports.
   returned: success
   type: list
@@ -125,7 +130,7 @@ accounts:
           in_force: [n1-c1, n2-c1, n3-c1]
       problems: []
 problems:
-  description: The problems of the operators and of all accounts, for people.
+  description: The problems of the operators and of all accounts, as readable text.
   returned: success
   type: list
   elements: str
@@ -137,7 +142,7 @@ stores:
   elements: str
   sample: [n1-c1, n2-c1, n3-c1]
 missing:
-  description: Names from O(expected_servers) that did not answer.
+  description: Servers in O(expected_servers) that did not answer.
   returned: success
   type: list
   elements: str

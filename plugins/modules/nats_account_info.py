@@ -12,12 +12,13 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns accounts in the same form for a user of the account and for a user of the system account. Values
-    unavailable to that user are null.
-  - A user of an account (view V(account)) gets its JetStream usage, its limits, its tiers and the API level from the
-    JetStream API.
+  - Returns accounts in the same form for a user of the account and for a user of the system account. Values that the
+    user cannot read are null.
+  - A user of an account (view V(account)) gets the JetStream usage, limits, tiers and API level of the account from
+    the JetStream API.
   - A user of the system account (view V(system)) gets the connections, traffic, JetStream usage and reservations of
-    all accounts, with each stream counted once and with each replica counted.
+    all accounts. Usage and reservations are returned twice, with each stream counted once and with every replica
+    counted.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -26,12 +27,13 @@ extends_documentation_fragment:
 options:
   account:
     description:
-      - Read only this account, by name or, in operator mode, by public key. A name shared by several accounts is
+      - Read only this account, by name or, in operator mode, by public key. If several accounts share the name, it is
         refused with a list of their keys. For a user of the system account, the result is empty if the account does
         not exist.
     type: str
 notes:
-  - Without O(account) and with O(account_users), a user of each of those accounts sends the requests.
+  - If O(account_users) is set and O(account) is not, the requests for each account are sent by its user in
+    O(account_users).
 seealso:
   - module: natsops.jetstream.nats_stream_info
   - module: natsops.jetstream.nats_connection_info
@@ -61,22 +63,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 view:
-  description: The view of the accounts, V(account) or V(system).
+  description: The view in which the accounts were read, V(account) or V(system).
   returned: success
   type: str
   sample: system
 accounts:
   description:
-    - The accounts by name. C(account) is the identity of the account, in operator mode its public key, and C(name)
-      its name, or the key if another account has the same name.
-    - C(network) is the sum over all servers, null in the view V(account). A message that passes two servers is
-      counted by both. Servers before 2.11 leave out traffic over routes. C(system) is whether it is the system
+    - The accounts, sorted by name. C(account) is the identity of the account, which is its public key in operator
+      mode. C(name) is the name of the account, or its key if another account has the same name.
+    - C(network) is the sum over all servers; it is null in the view V(account). A message that passes through two
+      servers is counted by both. Servers before 2.11 omit traffic over routes. C(system) is true for the system
       account.
-    - C(jetstream) is null for an account without JetStream. C(usage) and C(reserved) (from C(max_bytes) of the streams) are
-      in bytes, C(once) counts each stream once, C(replicas) counts each of its replicas.
-    - In C(limits) V(-1) means no limit. Limits by tier are in C(tiers), which is empty if the account has none and
-      null in the view V(system).
-    - C(api_level) is the lowest level of the queried servers, 0 before 2.11.
+    - C(jetstream) is null for an account without JetStream. C(usage) and C(reserved) (from C(max_bytes) of the
+      streams) are in bytes; C(once) counts each stream once, and C(replicas) counts each of its replicas.
+    - In C(limits), V(-1) means no limit. C(tiers) contains the limits of each tier; it is empty if the account has no
+      tiers, and null in the view V(system).
+    - C(api_level) is the lowest API level of the queried servers, and 0 for servers before 2.11.
   returned: success
   type: list
   elements: dict
@@ -145,7 +147,7 @@ _LIMITS = (
     "max_bytes_required",
 )
 
-#: The figures of a network, with where they are in a server's AccountStat (events.go).
+#: The network figures, each with the path of its field in a server's AccountStat (events.go).
 _NETWORK = {
     "connections": ("conns",),
     "total_connections": ("total_conns",),
@@ -162,7 +164,7 @@ _NETWORK = {
 def reported_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JetStream part from `$JS.API.INFO` (jetstream.go JetStreamAccountStats).
 
-    The server counts usage with each replica, and a reservation once for each stream.
+    The server counts the usage of every replica, but the reservation of each stream only once.
     """
     return {
         "streams": info.get("streams", 0),
@@ -201,7 +203,7 @@ def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str
             kind = "memory" if (held.get("config") or {}).get("storage") == "memory" else "storage"
             replicas[kind] += (held.get("state") or {}).get("bytes", 0)
     limits: dict[str, Any] = dict.fromkeys(_LIMITS)
-    # The `reserved` fields of monitor.go accountDetail hold the account's limits, with -1 as an unsigned number.
+    # The `reserved` fields of monitor.go accountDetail contain the account's limits; -1 is sent as an unsigned number.
     for name, field in (("max_memory", "reserved_memory"), ("max_storage", "reserved_storage")):
         limit = details[0].get(field, 0)
         limits[name] = -1 if limit >= 1 << 63 else limit
@@ -228,7 +230,7 @@ def add_network(total: dict[str, int], stat: Mapping[str, Any]) -> None:
 
 
 def read_account(api: JetStreamApi) -> dict[str, Any]:
-    """Return an account as its own user sees it."""
+    """Return an account as reported to its own user."""
     try:
         jetstream = reported_jetstream(api.info())
     except NatsFailure as failure:
@@ -239,7 +241,7 @@ def read_account(api: JetStreamApi) -> dict[str, Any]:
 
 
 def read_system(client: Client, account: str | None) -> dict[str, Any]:
-    """Return the accounts as the system account sees them."""
+    """Return the accounts as reported to the system account."""
     api = SystemApi(client)
     servers = api.discover().servers
     account = api.account_id(servers, account) if account else None
@@ -255,7 +257,7 @@ def read_system(client: Client, account: str | None) -> dict[str, Any]:
     network: dict[str, dict[str, int]] = {}
     for answer in _data(statistics):
         for stat in answer.get("account_statz") or ():
-            # 2.15.1 reports the name in an account's JWT here, 2.10.27 does not.
+            # nats-server 2.15.1 reports the name in an account's JWT here; 2.10.27 does not.
             names.setdefault(stat["acc"], stat.get("name") or stat["acc"])
             add_network(network.setdefault(stat["acc"], {}), stat)
     cluster = build_cluster(servers, {key: value for key, value in jsz.items() if isinstance(value, dict)}, {})
@@ -291,7 +293,7 @@ def _incomplete(servers: Sequence[Server], asked: Mapping[str, Mapping[str, Answ
 
 
 def read(connections: Connections, account: str | None) -> dict[str, Any]:
-    """Return the module's result, by the credentials that there are."""
+    """Return the module's result, in the view that the credentials allow."""
     if connections.accounts:
         users = [connections.account(name) for name in ([account] if account else connections.accounts)]
         return {"view": ACCOUNT_VIEW, "accounts": [read_account(api) for api in users], "incomplete": []}

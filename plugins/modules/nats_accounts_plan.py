@@ -7,14 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_accounts_plan
-short_description: Compare a document of accounts with the account JWTs of all servers
+short_description: Compare an accounts document with the account JWTs of all servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Compares the accounts that a document declares with every server's copy of their JWTs, and returns the changes, and
-    for each change the connections that servers close, the streams that become inaccessible, and the limits below the
-    present use. It changes nothing. Needs a user of the system account and no seed.
+  - Compares the accounts that a document declares with every server's copy of their JWTs. Returns the changes and,
+    for each change, the connections that servers would close, the streams that would become inaccessible, and the
+    limits that are below the current usage. The module changes nothing. It needs a user of the system account, but no
+    seed.
   - The document is described in C(docs/accounts.md).
   - The playbook C(natsops.jetstream.accounts_plan) shows the plan and writes it to a file.
 extends_documentation_fragment:
@@ -27,13 +28,13 @@ requirements:
 options:
   document:
     description:
-      - The document, as its YAML text or as a mapping. A text from a lookup is not templated, so subjects with double
-        braces are safe. All errors are reported at once, each with the path of its key.
+      - The accounts document, as YAML text or as a mapping. Text that a lookup returns is not templated, so subjects
+        with double braces are safe. All errors are reported at once, each with the path of its key.
     type: raw
     required: true
   expected_servers:
     description:
-      - Names of servers that must answer. Those that do not are in RV(plan.problems).
+      - Names of servers that must answer. Servers that do not answer are listed in RV(plan.problems).
     type: list
     elements: str
     default: []
@@ -60,14 +61,17 @@ EXAMPLES = r"""
 RETURN = r"""
 plan:
   description:
-    - The plan. C(fingerprint) changes with the document, any server's copy of a JWT, and the operators.
-    - C(state) of an account is V(create), V(change), V(same), V(delete), V(absent), V(not in document), V(servers disagree),
-      V(unknown signer) or V(unreadable). A new JWT of the operator repairs servers that disagree and an unknown signer.
-    - C(changes) are in the words of the document. C(from) is null for an addition, C(to) for a removal.
-    - C(closes) counts the connections that servers close, each once.
-    - C(operator) lists differences of the operator, which need a restart of every server.
-    - C(problems) prevent the plan from being carried out. C(incomplete) names servers without a reply about their
-      connections, whose costs are unknown.
+    - The plan. C(fingerprint) changes whenever the document, any server's copy of a JWT, or an operator changes.
+    - C(state) of an account is V(create), V(change), V(same), V(delete), V(absent), V(not in document), V(servers
+      disagree), V(unknown signer) or V(unreadable). A new JWT signed by the operator resolves V(servers disagree) and
+      V(unknown signer).
+    - C(changes) lists the changes in the terms of the document. C(from) is null for an addition, and C(to) is null
+      for a removal.
+    - C(closes) counts the connections that servers would close; each connection is counted once.
+    - C(operator) lists the differences between the operator in the document and that of the servers. Changing the
+      operator requires a restart of every server.
+    - C(problems) lists the reasons why the plan cannot be carried out. C(incomplete) lists the servers that did not
+      report their connections, so it is unknown which of those would be closed.
   returned: success
   type: dict
   sample:
@@ -86,12 +90,12 @@ plan:
     problems: []
     incomplete: []
 summary:
-  description: The plan as one line.
+  description: The plan in one line.
   returned: success
   type: str
   sample: 1 change, 4 same; closes 12 connections
 lines:
-  description: The plan for people.
+  description: The plan as readable text.
   returned: success
   type: list
   elements: str

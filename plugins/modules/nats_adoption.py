@@ -13,20 +13,20 @@ description:
   - Converts the results of M(natsops.jetstream.nats_server_discovery_info) on each host into an inventory from which
     the roles deploy the same configuration, value by value, without a restart.
   - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the
-    secrets. Only their owner can read these. Encrypt them with C(ansible-vault).
-  - Fails with all reasons, and writes nothing, if a server would be renamed, a store moved, or a configuration cannot
-    be interpreted.
-  - Existing files with different contents are not overwritten without O(force).
-  - Runs on the controller, and contacts no server.
+    secrets. The C(vault.yml) files are readable only by their owner; encrypt them with C(ansible-vault).
+  - Fails with all reasons, and writes nothing, if a server would be renamed, a store would be moved, or a
+    configuration cannot be interpreted.
+  - Existing files with different contents are overwritten only if O(force) is true.
+  - Runs on the controller and does not connect to any server.
 options:
   servers:
     description: >-
-      The result of M(natsops.jetstream.nats_server_discovery_info) for each host, by host name. It contains
-      passwords, so use the task with C(no_log).
+      The result of M(natsops.jetstream.nats_server_discovery_info) for each host, by host name. The result contains
+      passwords, so set C(no_log) for the task.
     type: dict
     required: true
   addresses:
-    description: The address at which the others reach each host, by host name. Defaults to the host name.
+    description: The address at which the other hosts reach each host, by host name. Defaults to the host name.
     type: dict
     default: {}
   path:
@@ -39,7 +39,7 @@ options:
     default: false
 attributes:
   check_mode:
-    description: Can run in check mode, and returns the files to write.
+    description: Can run in check mode, and returns the files that would be written.
     support: full
   diff_mode:
     description: The files contain secrets, so no diff is shown.
@@ -61,7 +61,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The report, without any secret.
+  description: The report, which contains no secrets.
   type: list
   elements: str
   returned: when the cluster can be adopted
@@ -76,13 +76,13 @@ refusals:
   elements: str
   returned: always
 changed_paths:
-  description: The files that differed.
+  description: The files that were written, or would be in check mode, because their contents differed.
   type: list
   elements: str
   returned: when the cluster can be adopted
 first_deploy:
-  description: Effect of the first deployment on the process, by host, with C(action) (V(reload) or V(restart)) and
-    its C(reasons).
+  description: Effect of the first deployment on the server process of each host. C(action) is V(reload) or
+    V(restart); C(reasons) lists the reasons for the action.
   type: dict
   returned: when the cluster can be adopted
   sample: {n1: {action: reload, reasons: []}}

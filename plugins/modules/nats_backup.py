@@ -13,12 +13,13 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Saves streams, key-value buckets and object buckets of one or more accounts, one at a time, into
-    C(<directory>/<account>/<stream>@<time>), each as M(natsops.jetstream.nats_stream_backup) saves it.
-  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted
-    one. If a stream cannot be saved, the others are still saved; the module then fails and names it, as does the
-    catalogue.
-  - Removes old backups of the saved streams, by O(keep), and writes C(<directory>/catalogue.json). This has a row for
-    each backup, and for each stream when it was last found unchanged, and when a restore was last proven.
+    C(<directory>/<account>/<stream>@<time>), each in the format of M(natsops.jetstream.nats_stream_backup).
+  - A stream that has not changed since its newest backup is not saved again, so the next run resumes an interrupted
+    one. If a stream cannot be saved, the others are still saved; the module then fails and names the stream, and the
+    catalogue records its problem.
+  - Removes old backups of the saved streams according to O(keep), and writes C(<directory>/catalogue.json). The
+    catalogue lists every backup and records, for each stream, when it was last found unchanged and when a restore was
+    last proven.
   - Only one run at a time can write to a directory.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
@@ -33,7 +34,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - RV(streams[].bytes) is then the size of the messages in the stream; the archive is compressed.
+      - In check mode, RV(streams[].bytes) is the size of the messages in the stream. The archive will be smaller,
+        because it is compressed.
   diff_mode:
     support: full
     details:
@@ -44,18 +46,19 @@ options:
   directory:
     description:
       - Directory of the backups, on the host that runs the module.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Alternatively, a location in object storage, C(s3://BUCKET/PREFIX); see O(s3).
     type: path
     required: true
   accounts:
     description:
-      - Accounts to save. Defaults to all of O(account_users) or, without those, to the account of the task's own
-        user.
+      - Accounts to save. Defaults to all accounts in O(account_users) or, if that option is not set, to the account
+        of the task's own user.
     type: list
     elements: str
   keep:
     description:
-      - Number of backups of each stream to keep, counted in UTC. Without any number, all are kept.
+      - Number of backups of each stream to keep. Days, weeks and months are counted in UTC. If no number is set, all
+        backups are kept.
       - The newest backup is always kept, and so are all backups of a stream that could not be saved or was deleted.
     type: dict
     suboptions:
@@ -64,22 +67,22 @@ options:
         type: int
         default: 0
       daily:
-        description: Keep the newest backup of this many days. A day without a backup does not count.
+        description: Keep the newest backup of each of this many days. Days without a backup are not counted.
         type: int
         default: 0
       weekly:
-        description: Keep the newest backup of this many weeks. A week without a backup does not count.
+        description: Keep the newest backup of each of this many weeks. Weeks without a backup are not counted.
         type: int
         default: 0
       monthly:
-        description: Keep the newest backup of this many months. A month without a backup does not count.
+        description: Keep the newest backup of each of this many months. Months without a backup are not counted.
         type: int
         default: 0
   cluster_files:
     description:
-      - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, each
-        name with its text. If one of them has changed since the last time, all are saved together as
-        C(cluster@<time>.json).
+      - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, as a
+        mapping of each file name to its text. If one of the files has changed since they were last saved, all of them
+        are saved together as C(cluster@<time>.json).
     type: dict
   consumers:
     description:
@@ -88,12 +91,13 @@ options:
     default: true
   verify:
     description:
-      - How each archive is verified before the backup counts, see M(natsops.jetstream.nats_stream_backup).
+      - How each archive is verified before the backup is accepted; see M(natsops.jetstream.nats_stream_backup).
     type: str
     choices: [checksum, contents, records]
     default: contents
 notes:
-  - "Failures before anything is saved: V(locked), V(invalid_option) and V(damaged) (a catalogue that cannot be read)."
+  - "Failure codes before anything is saved: V(locked), V(invalid_option) and V(damaged) (the catalogue cannot be
+    read)."
 seealso:
   - module: natsops.jetstream.nats_restore
   - module: natsops.jetstream.nats_stream_backup
@@ -144,7 +148,7 @@ streams:
       description: Whether a backup was, or would be, taken.
       type: bool
     path:
-      description: Directory of its newest backup. Null in check mode if a new one would be taken.
+      description: Directory of the stream's newest backup. Null in check mode if a new one would be taken.
       type: str
       sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     reason:
@@ -158,11 +162,11 @@ streams:
       description: Size of the archive in bytes.
       type: int
     caveats:
-      description: Possible effects of a snapshot with the servers' version.
+      description: Possible defects of a snapshot taken with the servers' version.
       type: list
       elements: str
     diff:
-      description: Messages, sequences and consumers before and after.
+      description: Messages, sequences and consumers of the previous backup and of the new one.
       type: dict
 cluster:
   description: The backup of the cluster's own files that was, or would be, taken. Null if all are unchanged.
@@ -170,7 +174,7 @@ cluster:
   type: dict
   sample: {path: "cluster@20261123T020000.123456Z.json", files: [n1/nats-server.conf, servers.json]}
 removed:
-  description: Directories of the backups that were, or would be, removed, below O(directory).
+  description: Directories, below O(directory), of the backups that were, or would be, removed.
   returned: success
   type: list
   elements: str
@@ -184,7 +188,7 @@ future:
   elements: str
   sample: []
 lines:
-  description: The same for people.
+  description: The result as readable text.
   returned: success
   type: list
   elements: str
@@ -222,7 +226,7 @@ PERIODS = ("last", "daily", "weekly", "monthly")
 
 
 def parse_keep(option: dict[str, int] | None) -> Keep:
-    """Return which backups are kept. Raises NatsFailure invalid_option."""
+    """Return the numbers of backups to keep. Raises NatsFailure invalid_option."""
     numbers = option or {}
     wrong = [f"{name} is {number}" for name, number in numbers.items() if number < 0]
     if wrong:

@@ -12,44 +12,47 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Starts its own nats-server on loopback, restores a backup into it, saves the stream from there again and compares
+  - Starts a separate nats-server on loopback, restores a backup into it, backs up the restored stream, and compares
     both archives by the digest of all messages, their number, the first and last sequence, and the position of every
     durable consumer. Then it removes the server and all its files.
-  - Measures how long the restore takes, and records the proof, even a failed one, in the catalogue next to the
-    backups.
-  - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources, republish
-    and placement, and no limits or retention that remove messages.
-  - Runs on the controller or on a spare host that can read the backups, and connects to no cluster.
-  - The server ends with the module, even if the module is killed. The next run removes files left by a killed one.
+  - Measures how long the restore takes, and records the result as a proof in the catalogue next to the backups, even
+    if the drill fails.
+  - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources,
+    republishing or placement, and no limits or retention policy that would remove messages.
+  - Runs on the controller or on a spare host that can read the backups, and does not connect to any cluster.
+  - The server stops when the module ends, even if the module is killed. The next run removes the files that a killed
+    run left behind.
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_identity
 attributes:
   check_mode:
-    description: Can run in check mode, and returns which backup would be tested and how much disk space that needs.
+    description: Can run in check mode, and returns which backup would be tested and how much disk space the drill
+      needs.
     support: full
     details:
-      - Verifies the archive and starts nothing. Does not check whether another run holds the lock.
+      - In check mode, the module verifies the archive but starts no server, and does not check whether another run
+        holds the lock.
   diff_mode:
-    description: Only the proof in the catalogue is new, see RV(proof).
+    description: The only change is the new proof in the catalogue; see RV(proof).
     support: none
 options:
   directory:
     description:
       - Directory of the backups with their catalogue. No other run may write to it at the same time.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Alternatively, a location in object storage, C(s3://BUCKET/PREFIX); see O(s3).
     type: path
     required: true
   stream:
     description:
-      - The stream whose newest backup is tested, as C(ACCOUNT/STREAM), or with a time, as C(ACCOUNT/STREAM@time), the
-        newest backup taken until then.
-      - Defaults to a stream that was never proven or, if there is none, the stream with the oldest proof.
+      - The stream whose newest backup is tested, as C(ACCOUNT/STREAM). C(ACCOUNT/STREAM@time) selects the newest
+        backup taken up to that time.
+      - Defaults to a stream that has never been proven or, if there is none, the stream with the oldest proof.
     type: str
   binary:
     description:
-      - Path of the nats-server to run. Defaults to the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Archives of
-        nats-server 2.15 or later need version 2.15 or later.
+      - Path of the nats-server executable to run. Defaults to the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin).
+        Archives from nats-server 2.15 or later require version 2.15 or later.
     type: path
   work_directory:
     description:
@@ -59,8 +62,8 @@ options:
     type: path
   finish_timeout:
     description:
-      - Seconds that the server may take after receiving the last byte. Servers before 2.12.15 and 2.14.5 do not start
-        restoring until then.
+      - Seconds that the server may take to complete the restore after it has received the last byte. Servers before
+        2.12.15 and 2.14.5 do not start restoring until then.
     type: float
     default: 3600
   wait_timeout:
@@ -72,12 +75,13 @@ requirements:
   - nats-py >= 2.9
   - nats-server
 notes:
-  - "Failures before a server is started: V(locked), V(invalid_option), V(damaged), V(unsupported) and V(disk_full).
-    V(not_started) shows the last lines of the server's log. V(not_proven) lists the differences after the restore."
+  - "Failure codes before a server is started: V(locked), V(invalid_option), V(damaged), V(unsupported) and
+    V(disk_full). V(not_started) shows the last lines of the server's log. V(not_proven) lists the differences after
+    the restore."
   - Failures of the backup itself are recorded as a failed proof, so the next run tests a different stream. Failures
     of the host, such as a full disk or a missing nats-server, are not recorded.
-  - From 2.15 on, a restore leaves out messages whose own time to live has passed since the backup. A stream that
-    allows them and comes back with fewer messages is compared message by message.
+  - From nats-server 2.15 on, a restore omits messages whose individual time to live has expired since the backup. If
+    a stream that allows such messages is restored with fewer messages, the drill compares it message by message.
 seealso:
   - module: natsops.jetstream.nats_backup_info
   - module: natsops.jetstream.nats_stream_backup
@@ -100,7 +104,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stream:
-  description: The stream whose backup was proven, or would be.
+  description: The stream whose backup was tested, or would be in check mode.
   returned: success
   type: str
   sample: APP/ORDERS
@@ -120,7 +124,7 @@ bytes:
   type: int
   sample: 1048576
 room:
-  description: Bytes on disk that the drill needs.
+  description: Disk space in bytes that the drill needs.
   returned: success
   type: int
   sample: 1468006
@@ -135,8 +139,8 @@ bytes_per_second:
   type: int
   sample: 419430
 proof:
-  description: The catalogue's record. Null in check mode. C(ok) is whether the backup is proven, C(reason) why not,
-    C(proven) the time of the last successful drill.
+  description: The record of the drill in the catalogue. Null in check mode. C(ok) is true if the backup is proven,
+    C(reason) contains the reason if it is not, and C(proven) is the time of the last successful drill.
   returned: success
   type: dict
   sample:
@@ -152,13 +156,13 @@ proof:
     server_version: 2.15.1
     proven: "2026-11-24T03:00:00.123456Z"
 lines:
-  description: The same for people.
+  description: The result as readable text.
   returned: success
   type: list
   elements: str
   sample: ["APP/ORDERS as of 2026-11-23T02:00:00.123456Z is proven: 1000 messages, restored in 2.5s"]
 unreadable:
-  description: Entries of the directory that resemble a backup and cannot be read.
+  description: Entries of the directory that resemble a backup but cannot be read.
   returned: success
   type: list
   elements: str

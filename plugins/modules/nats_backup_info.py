@@ -15,7 +15,7 @@ description:
   - Finds the backups in a directory and its subdirectories, returns their contents, and verifies their archives.
   - Reads backups of M(natsops.jetstream.nats_stream_backup) and of C(nats stream backup), from servers of any
     version.
-  - Needs no connection to NATS. The task does not fail if a backup is damaged, see RV(backups[].problem).
+  - Needs no connection to NATS. The task does not fail if a backup is damaged; see RV(backups[].problem).
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_identity
@@ -23,8 +23,8 @@ extends_documentation_fragment:
 options:
   path:
     description:
-      - Directory of one backup, or of many in subdirectories, on the host that runs the module.
-      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+      - Directory of one backup, or a directory with many backups in subdirectories, on the host that runs the module.
+      - Alternatively, a location in object storage, C(s3://BUCKET/PREFIX); see O(s3).
     type: path
     required: true
   stream:
@@ -35,11 +35,13 @@ options:
     description:
       - How archives are verified.
       - V(none) does not read the archives, only the files next to them.
-      - V(checksum) compares size and SHA-256 with the values recorded by the backup, which finds every truncation and
-        every flipped bit. The nats CLI does not record them.
-      - V(contents) also reads all of each archive, and verifies structure, sizes, order and the checksum of each chunk.
-      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, which
-        finds messages damaged on its disk before the backup; about 3 MB per second.
+      - V(checksum) compares the size and the SHA-256 digest of each archive with the values recorded by the backup,
+        which finds every truncation and every flipped bit. The nats CLI does not record these values.
+      - V(contents) also reads each archive completely, and verifies its structure, sizes and order, and the checksum
+        of each chunk.
+      - V(records) also verifies the checksum that a server before 2.15 computed for each message when storing it.
+        This check finds messages that were damaged on the server's disk before the backup, and processes about 3 MB
+        per second.
     type: str
     choices: [none, checksum, contents, records]
     default: checksum
@@ -59,7 +61,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 backups:
-  description: The backups, oldest first, unreadable ones last.
+  description: The backups, oldest first, followed by those that cannot be read.
   returned: success
   type: list
   elements: dict
@@ -69,7 +71,7 @@ backups:
       type: str
       sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     problem:
-      description: The fault of the backup. Empty if none was found.
+      description: The problem found in the backup. Empty if none was found.
       type: str
       sample: "stream.tar.s2: at byte 4711: the checksum of a chunk is wrong"
     backup:
@@ -78,8 +80,8 @@ backups:
           read.
       type: dict
     contents:
-      description: The contents of the archive. Null unless O(verify) is V(contents) or V(records) and the archive has
-        no fault.
+      description: The contents of the archive. Null unless O(verify) is V(contents) or V(records) and no problem was
+        found in the archive.
       type: dict
       sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
 catalogue:
@@ -122,7 +124,7 @@ NONE = "none"
 
 
 def read(store: Store, stream: str | None, level: str) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure invalid_option for a place that does not exist."""
+    """Return the module's result. Raises NatsFailure invalid_option if the location does not exist."""
     store.require()
     found, failures = find_backups(store, stream)
     rows = [_described(backup, level) for backup in found]

@@ -12,17 +12,18 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Queries every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and
-    Raft groups, STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ)
-    and for profiles. Adds the archives of O(hosts), the findings of the health gate and the roll journal, and writes
-    a ZIP that only its owner can read. Needs a user of the system account.
+  - Queries all monitoring endpoints and profiles of every server that answers (VARZ, HEALTHZ, JSZ with streams,
+    consumers and Raft groups, STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each
+    account, IPQUEUESZ). Adds the archives of O(hosts), the findings of the health gate and the roll journal, and
+    writes a ZIP file that only its owner can read. Needs a user of the system account.
   - The ZIP has the layout of C(nats audit gather), so C(nats audit analyze) and
-    O(natsops.jetstream.nats_snapshot#module:archive) can read it. C(capture/misc/bundle.json) has checksums, and
-    lists the missing parts with reasons.
-  - It changes nothing on the cluster, takes no lock, and works when servers, hosts or all of the cluster are dead.
+    O(natsops.jetstream.nats_snapshot#module:archive) can read it. C(capture/misc/bundle.json) contains checksums, and
+    lists the missing parts with the reasons.
+  - The module changes nothing on the cluster, takes no lock, and works even if servers, hosts or the entire cluster
+    are down.
   - Passwords, tokens, JWTs, nkeys, command lines, the users of connections and the values of O(secrets) are left out.
-    As a last check, a file that still contains one of them, in plain text, Base64, a URL or compressed data, is
-    excluded and listed.
+    As a final check, any file that still contains one of these secrets, in plain text, Base64, a URL or compressed
+    data, is excluded and listed in RV(missing).
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -34,22 +35,23 @@ attributes:
     description: There is nothing to compare.
     support: none
   idempotent:
-    description: Every run writes another bundle.
+    description: Every run writes a new bundle.
     support: none
 options:
   path:
-    description: Path of the ZIP on the machine where the module runs. An existing file is replaced.
+    description: Path of the ZIP file on the machine where the module runs. An existing file is replaced.
     type: path
     required: true
   expected_servers:
-    description: Names of servers that should answer. Those that do not are listed as missing.
+    description: Names of servers that should answer. Servers that do not answer are listed as missing.
     type: list
     elements: str
     default: []
   profiles:
     description:
-      - Profiles to read from each server. V(goroutine) gives the stacks, as two texts.
-      - V(cpu) is measured for 15 seconds, or for O(timeout) less 2 seconds. V(block) is empty unless C(prof_block_rate) is set.
+      - Profiles to read from each server. V(goroutine) produces two text files with the stacks.
+      - V(cpu) is measured for 15 seconds, or for O(timeout) minus 2 seconds if that is shorter. V(block) is empty
+        unless C(prof_block_rate) is set.
     type: list
     elements: str
     choices: [goroutine, heap, allocs, mutex, block, threadcreate, cpu]
@@ -59,7 +61,7 @@ options:
     type: float
     default: 120.0
   max_size:
-    description: Maximum size of the ZIP in bytes, at least V(1MiB). Parts that do not fit are listed.
+    description: Maximum size of the ZIP file in bytes, at least V(1MiB). Parts that do not fit are listed in RV(cut).
     type: str
     default: 200MB
   hosts:
@@ -80,14 +82,15 @@ options:
     description: Directory with the archives of O(hosts) on the machine where the module runs.
     type: path
   journal:
-    description: File of the roll journal on the machine where the module runs. Only its end is included.
+    description: Path of the roll journal on the machine where the module runs. Only the end of the journal is
+      included.
     type: path
   secrets:
     description:
-      - Secrets to keep out of the bundle. A text is a secret itself. In a dictionary of variables or configuration,
-        secrets are the values, at any depth, with a key that ends in C(password), C(pass), C(token), C(secret),
+      - Secrets to keep out of the bundle. A string is itself a secret. In a dictionary of variables or configuration,
+        the secrets are the values, at any depth, whose key ends in C(password), C(pass), C(token), C(secret),
         C(seed), C(jwt), C(key) or C(ek), and the passwords or tokens in URLs.
-      - The connection's own secrets are added.
+      - The secrets of the connection are always added.
     type: list
     elements: raw
     default: []
@@ -120,17 +123,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: Path of the ZIP, empty in check mode.
+  description: Path of the ZIP file. Empty in check mode.
   returned: success
   type: str
   sample: /home/ops/incident.zip
 size:
-  description: Size of the ZIP in bytes.
+  description: Size of the ZIP file in bytes.
   returned: success
   type: int
   sample: 1843022
 sha256:
-  description: SHA-256 of the ZIP.
+  description: SHA-256 digest of the ZIP file.
   returned: success
   type: str
   sample: 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
@@ -149,14 +152,14 @@ missing:
     - {server: n2-c1, item: host, reason: the host cannot be reached}
     - {server: n2-c1, item: server, reason: it did not answer}
 cut:
-  description: The parts that did not fit, or are included only partly.
+  description: The parts that did not fit or are only partly included.
   returned: success
   type: list
   elements: dict
   sample:
     - {server: n1-c1, item: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
 lines:
-  description: The same for people.
+  description: The result as readable text.
   returned: success
   type: list
   elements: str
@@ -212,7 +215,7 @@ def folder_contents(params: dict[str, Any]) -> Contents:
 
 
 def requested_limit(params: dict[str, Any]) -> int:
-    """Return the bytes that the ZIP may have. Raises NatsFailure invalid_option."""
+    """Return the maximum size of the ZIP file in bytes. Raises NatsFailure invalid_option."""
     try:
         size = size_bytes(params["max_size"])
     except ValueError as error:

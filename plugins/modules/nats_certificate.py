@@ -10,8 +10,9 @@ short_description: Keep a private certificate authority and the certificates of 
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Creates a key and a certificate, and recreates them only if they are no longer valid for these options.
-  - Run it on the controller, where the private authority is kept. Only the files for a host are copied to it.
+  - Creates a key and a certificate, and recreates them only if they are about to expire or no longer match these
+    options.
+  - Run the module on the controller, where the private authority is kept. Each host receives only its own files.
   - A server's certificate is valid for both sides of a connection, as routes and gateways require.
 requirements:
   - cryptography (which ansible-core itself needs)
@@ -22,21 +23,21 @@ options:
     choices: [ca, server, client]
     required: true
   path:
-    description: The certificate.
+    description: Path of the certificate.
     type: path
     required: true
   key_path:
-    description: Its private key, kept with mode 0600.
+    description: Path of the certificate's private key, which has mode 0600.
     type: path
     required: true
   ca_path:
-    description: The certificate of the authority that signs. Not for an authority itself.
+    description: Path of the certificate of the signing authority. Not used with O(purpose=ca).
     type: path
   ca_key_path:
-    description: The private key of the authority that signs. Not for an authority itself.
+    description: Path of the private key of the signing authority. Not used with O(purpose=ca).
     type: path
   common_name:
-    description: The name in the subject.
+    description: The common name in the subject of the certificate.
     type: str
     required: true
   subject_alt_names:
@@ -45,7 +46,8 @@ options:
     elements: str
     default: []
   valid_days:
-    description: Days that a new certificate is valid, but never longer than its authority.
+    description: Number of days for which a new certificate is valid. It never outlives the certificate of its
+      authority.
     type: int
     default: 397
   renew_before_days:
@@ -57,11 +59,11 @@ attributes:
     description: Can run in check mode and return the changed status prediction without writing anything.
     support: full
   diff_mode:
-    description: Returns the properties of the certificate before and after. Keys are never shown.
+    description: Returns the properties of the certificate before and after the change. Keys are never shown.
     support: full
 notes:
   - An authority that is about to expire is renewed with its own key, so the certificates it signed stay valid.
-  - An authority's key is never replaced. To start over, remove both of its files.
+  - An authority's key is never replaced. To start over, remove both files of the authority.
 """
 
 EXAMPLES = r"""
@@ -127,11 +129,11 @@ except ImportError:
     CRYPTOGRAPHY_ERROR = traceback.format_exc()
 
 _CLOCK_SKEW = timedelta(hours=1)
-"""Hosts' clocks may be behind the controller's: certificates are valid since a little before they were made."""
+"""A host's clock may be behind the controller's, so certificates are backdated slightly."""
 
 
 class CertificateError(Exception):
-    """Files that are unusable, or that are never replaced; the message has the remedy."""
+    """Files are unusable or must not be replaced; the message contains the remedy."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The desired certificate; `authority` signs it, None if it is self-signed."""
+    """The desired certificate; `authority`: its signer, None if it is self-signed."""
 
     purpose: str
     common_name: str
@@ -168,7 +170,7 @@ def normal_name(name: str) -> str:
 
 
 def names_in(certificate: x509.Certificate) -> frozenset[str]:
-    """Return the DNS names and IP addresses a certificate is valid for."""
+    """Return the DNS names and IP addresses for which a certificate is valid."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -178,13 +180,13 @@ def names_in(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def get_common_name(certificate: x509.Certificate) -> str:
-    """Return the common name in a certificate's subject; empty without one."""
+    """Return the common name in a certificate's subject; empty if there is none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
 
 def expiry(certificate: x509.Certificate) -> datetime:
-    """Return its expiry time in UTC. cryptography before 42 only has a time without zone."""
+    """Return the certificate's expiry time in UTC. cryptography before 42 only provides a time without a zone."""
     aware = getattr(certificate, "not_valid_after_utc", None)
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 
@@ -202,7 +204,7 @@ def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
 
 
 def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
-    """Return why the pair does not do any more, in words; empty when it does."""
+    """Return the reasons why the pair must be renewed; empty if there are none."""
     certificate = pair.certificate
     reasons = []
     if certificate.public_key() != pair.key.public_key():
@@ -227,7 +229,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def issue(wanted: Wanted, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
-    """Return a certificate for the key, signed by the authority or, without one, by itself."""
+    """Return a certificate for the key, signed by the authority or, without one, self-signed."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
     issuer, signing_key, end = subject, key, now + wanted.lifetime
     if wanted.authority:
@@ -279,7 +281,7 @@ def _general_name(name: str) -> Union[x509.IPAddress, x509.DNSName]:
 
 
 def load_certificate(path: str) -> x509.Certificate:
-    """Read a PEM certificate. Raises CertificateError if the file has none."""
+    """Read a PEM certificate. Raises CertificateError if the file contains none."""
     try:
         return x509.load_pem_x509_certificate(Path(path).read_bytes())
     except ValueError as error:
@@ -287,7 +289,7 @@ def load_certificate(path: str) -> x509.Certificate:
 
 
 def load_key(path: str) -> ec.EllipticCurvePrivateKey:
-    """Read a PEM private key. Raises CertificateError if the file has none of the kind that this module makes."""
+    """Read a PEM private key. Raises CertificateError unless it is of the kind that this module creates."""
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
     except (ValueError, TypeError) as error:
@@ -338,7 +340,7 @@ def write(path: str, content: bytes, mode: int) -> None:
 
 
 def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
-    """Return a description of a certificate for operators; empty for none."""
+    """Return a description of a certificate for operators; empty if there is none."""
     if certificate is None:
         return {}
     return {
@@ -353,7 +355,7 @@ def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
 def current(
     purpose: str, path: str, key_path: str
 ) -> tuple[Optional[x509.Certificate], Optional[ec.EllipticCurvePrivateKey]]:
-    """Return the certificate and the key on disk, None if missing or, for a server or client, unusable.
+    """Return the certificate and the key on disk, each None if missing or, for a server or client, unusable.
 
     Raises CertificateError if an authority's key is missing or wrong; it is never replaced by a new one."""
     if purpose == "ca":
@@ -398,7 +400,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     certificate, key = current(purpose, path, key_path)
     now = datetime.now(timezone.utc)
     if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
-        # The authority itself is only predicted.
+        # Check mode has not created the authority that would sign.
         return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
     wanted = parse_wanted(module)
     reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]

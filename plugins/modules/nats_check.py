@@ -12,17 +12,18 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - The checks of C(nats server check), any number of them in one task over one connection for each user.
+  - Runs any number of the checks of C(nats server check) in one task, over one connection for each user.
   - Each check returns a status, its reasons, its figures (perfdata), and the line that a Nagios plugin prints. Names,
-    units and rules are those of the nats CLI, except where that misses a fault or is wrong; C(docs/checks.md) in the
-    collection lists every difference.
-  - A value that cannot be determined gives V(UNKNOWN), never V(OK). Thresholds that every value reaches, or whose
-    warning is worse than their critical, are refused before any request is sent.
-  - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream), O(checks[].stream),
-    O(checks[].consumer), O(checks[].last_message) and O(checks[].kv) need a user of the account that owns the asset.
-    O(checks[].connection) and O(checks[].request) work with any user, and check the permissions of that user.
-    O(checks[].credential) and O(checks[].backup) read a file where the module runs and need no connection.
-  - So the task's own user either belongs to the account, or to the system account. In the latter case set
+    units and rules are those of the nats CLI, except where the CLI misses a fault or is wrong; C(docs/checks.md) in
+    the collection lists every difference.
+  - A value that cannot be determined results in V(UNKNOWN), never in V(OK). A threshold that every value reaches, and
+    a warning threshold that is worse than its critical threshold, are rejected before any request is sent.
+  - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream),
+    O(checks[].stream), O(checks[].consumer), O(checks[].last_message) and O(checks[].kv) need a user of the account
+    that owns the asset. O(checks[].connection) and O(checks[].request) work with any user, and also test that user's
+    permissions. O(checks[].credential) and O(checks[].backup) read a file on the machine where the module runs and
+    need no connection.
+  - The task's own user must therefore belong either to the account or to the system account. In the latter case, set
     O(account_users) and the C(account) of the check.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -32,55 +33,55 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - O(checks[].request) sends its request in check mode too, because the reply is the result.
+      - O(checks[].request) sends its request even in check mode, because the reply is the result.
 options:
   checks:
     description:
       - The checks, each an item with exactly one key that names it.
-      - Durations are written as V(500ms), V(5s), V(1h30m) or V(30d); a bare number is seconds. Sizes are written as
-        V(64MB).
-      - An omitted threshold is off, unless it has a default. Either of a pair may be given alone.
+      - Durations are written like V(500ms), V(5s), V(1h30m) or V(30d); a bare number is in seconds. Sizes are written
+        like V(64MB).
+      - An omitted threshold is disabled unless it has a default. Either threshold of a pair can be set alone.
     type: list
     elements: dict
     required: true
     suboptions:
       connection:
         description:
-          - Reconnects, pings the server, and sends itself a message. Thresholds are inclusive.
-          - A user that may not publish to its own inbox is V(UNKNOWN).
+          - Opens a new connection, pings the server, and sends a message to itself. Thresholds are inclusive.
+          - The status is V(UNKNOWN) if the user is not permitted to publish to its own inbox.
         type: dict
         suboptions:
           account:
-            description: Account whose user of O(account_users) connects, instead of the task's own user.
+            description: Account whose user in O(account_users) connects instead of the task's own user.
             type: str
           connect_warn:
-            description: Warning threshold for connecting and logging in.
+            description: Warning threshold for the time to connect and log in.
             type: str
             default: 500ms
           connect_critical:
-            description: Critical threshold for connecting and logging in.
+            description: Critical threshold for the time to connect and log in.
             type: str
             default: 1s
           rtt_warn:
-            description: Warning threshold for a ping.
+            description: Warning threshold for the round trip of a ping.
             type: str
             default: 500ms
           rtt_critical:
-            description: Critical threshold for a ping.
+            description: Critical threshold for the round trip of a ping.
             type: str
             default: 1s
           req_warn:
-            description: Warning threshold for the round trip of a message to itself.
+            description: Warning threshold for the round trip of the message that the check sends to itself.
             type: str
             default: 500ms
           req_critical:
-            description: Critical threshold for the round trip of a message to itself.
+            description: Critical threshold for the round trip of the message that the check sends to itself.
             type: str
             default: 1s
       meta:
         description:
-          - The meta group, as every server reports it. No leader, servers that report different leaders, a wrong
-            number of members, and members that are offline or not in step are critical.
+          - Checks the meta group as reported by every server. A missing leader, servers that report different
+            leaders, a wrong number of members, and members that are offline or not in step are critical.
         type: dict
         suboptions:
           expect:
@@ -97,41 +98,43 @@ options:
             default: 5s
       jetstream:
         description:
-          - An account's usage in percent of its limits, and whether all its streams have all their replicas.
-          - An account without a limit is at 0 %. With tiers (R1, R3) each tier is checked. More than 100 % is always critical.
+          - Checks an account's usage as a percentage of its limits, and whether all its streams have all their
+            replicas.
+          - The usage is 0 % if the account has no limit. If the account has tiers (R1, R3), each tier is checked.
+            More than 100 % is always critical.
         type: dict
         suboptions:
           account:
-            description: Account to check, with its user of O(account_users). Defaults to the account of the task's
+            description: Account to check, using its user in O(account_users). Defaults to the account of the task's
               own user.
             type: str
           mem_warn:
-            description: Warning above this percentage of the memory.
+            description: Warning above this percentage of the memory limit.
             type: int
             default: 75
           mem_critical:
-            description: Critical above this percentage of the memory.
+            description: Critical above this percentage of the memory limit.
             type: int
             default: 90
           store_warn:
-            description: Warning above this percentage of the file storage.
+            description: Warning above this percentage of the file storage limit.
             type: int
             default: 75
           store_critical:
-            description: Critical above this percentage of the file storage.
+            description: Critical above this percentage of the file storage limit.
             type: int
             default: 90
           streams_warn:
-            description: Warning above this percentage of the number of streams.
+            description: Warning above this percentage of the maximum number of streams.
             type: int
           streams_critical:
-            description: Critical above this percentage of the number of streams.
+            description: Critical above this percentage of the maximum number of streams.
             type: int
           consumers_warn:
-            description: Warning above this percentage of the number of consumers.
+            description: Warning above this percentage of the maximum number of consumers.
             type: int
           consumers_critical:
-            description: Critical above this percentage of the number of consumers.
+            description: Critical above this percentage of the maximum number of consumers.
             type: int
           replicas:
             description: Whether a stream without a leader, or with replicas that are missing or not in step, is critical.
@@ -147,8 +150,8 @@ options:
             default: 200
       stream:
         description:
-          - One stream. No leader, a wrong number of replicas, replicas that are offline or not in step, and a mirror or source
-            that reports an error are always critical.
+          - Checks one stream. A missing leader, a wrong number of replicas, replicas that are offline or not in step,
+            and a mirror or source that reports an error are always critical.
         type: dict
         suboptions:
           stream:
@@ -156,25 +159,27 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
-              the task's own user.
+            description: Account that owns the stream; its user in O(account_users) sends the requests. Defaults to
+              the account of the task's own user.
             type: str
           metadata:
             description:
               - Whether thresholds in the stream's own metadata are used instead of these options.
-              - The keys are C(io.nats.monitor.) followed by V(lag-critical), V(seen-critical), V(min-sources), V(max-sources),
-                V(peer-expect), V(peer-lag-critical), V(peer-seen-critical), V(msgs-warn), V(msgs-critical), V(subjects-warn)
-                or V(subjects-critical). The value V(0) turns a threshold off. V(enabled) must be a boolean and has no
-                effect, since it is for tools that select the streams to check.
-              - A value that cannot be read gives V(UNKNOWN). Any other key under C(io.nats.monitor.) gives
-                V(WARNING).
+              - The keys are C(io.nats.monitor.) followed by V(lag-critical), V(seen-critical), V(min-sources),
+                V(max-sources), V(peer-expect), V(peer-lag-critical), V(peer-seen-critical), V(msgs-warn),
+                V(msgs-critical), V(subjects-warn) or V(subjects-critical). The value V(0) disables a threshold.
+                V(enabled) must be a boolean but has no effect here, because it is intended for tools that select the
+                streams to check.
+              - A value that cannot be parsed results in V(UNKNOWN). Any other key under C(io.nats.monitor.) results
+                in V(WARNING).
             type: bool
             default: true
           lag_critical:
             description: Critical when the mirror or a source is at least this many messages behind.
             type: int
           seen_critical:
-            description: Critical when nothing was received from the mirror or a source for this long, or ever.
+            description: Critical when the mirror or a source has received nothing for this long, or has never
+              received anything.
             type: str
           min_sources:
             description: Minimum number of sources.
@@ -194,26 +199,26 @@ options:
             type: str
             default: 5s
           msgs_warn:
-            description: Warning when the stream holds this many messages or fewer.
+            description: Warning when the stream contains this many messages or fewer.
             type: int
           msgs_critical:
-            description: Critical when the stream holds this many messages or fewer.
+            description: Critical when the stream contains this many messages or fewer.
             type: int
           subjects_warn:
             description:
-              - Warning at this many subjects or more or, if O(checks[].stream.subjects_critical) is lower than this,
-                at this many or fewer.
+              - Warning when there are this many subjects or more. If O(checks[].stream.subjects_critical) is lower
+                than this, warning when there are this many or fewer.
             type: int
           subjects_critical:
             description:
-              - Critical at this many subjects or more or, if this is lower than O(checks[].stream.subjects_warn), at
-                this many or fewer.
+              - Critical when there are this many subjects or more. If this is lower than
+                O(checks[].stream.subjects_warn), critical when there are this many or fewer.
             type: int
       consumer:
         description:
-          - One consumer. Its replicas are checked in the same way as those of a stream.
-          - A restart of the leader's server loses the times of the last delivery and acknowledgement. Until the next
-            ones, they are V(UNKNOWN).
+          - Checks one consumer. Its replicas are checked in the same way as those of a stream.
+          - When the leader's server restarts, the times of the last delivery and acknowledgement are lost. Each of
+            them is V(UNKNOWN) until the next delivery or acknowledgement.
         type: dict
         suboptions:
           stream:
@@ -225,8 +230,8 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
-              the task's own user.
+            description: Account that owns the stream; its user in O(account_users) sends the requests. Defaults to
+              the account of the task's own user.
             type: str
           metadata:
             description:
@@ -237,22 +242,23 @@ options:
             type: bool
             default: true
           outstanding_ack_critical:
-            description: Critical at this many delivered messages without an acknowledgement.
+            description: Critical when this many delivered messages or more are not acknowledged.
             type: int
           waiting_critical:
-            description: Critical at this many waiting pull requests.
+            description: Critical when this many pull requests or more are waiting.
             type: int
           unprocessed_critical:
-            description: Critical at this many messages that have not been delivered yet.
+            description: Critical when this many messages or more have not been delivered yet.
             type: int
           last_delivery_critical:
-            description: Critical when nothing was delivered for this long, or ever.
+            description: Critical when nothing has been delivered for this long, or nothing has ever been delivered.
             type: str
           last_ack_critical:
-            description: Critical when nothing was acknowledged for this long, or ever.
+            description: Critical when nothing has been acknowledged for this long, or nothing has ever been
+              acknowledged.
             type: str
           redelivery_critical:
-            description: Critical at this many messages that are being delivered again.
+            description: Critical when this many messages or more are being redelivered.
             type: int
           pinned:
             description: Whether every priority group must have a pinned client.
@@ -268,7 +274,7 @@ options:
             default: 5s
       last_message:
         description:
-          - The newest message of a subject. A missing message is critical.
+          - Checks the newest message on a subject. A missing message is critical.
         type: dict
         suboptions:
           stream:
@@ -276,11 +282,11 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
-              the task's own user.
+            description: Account that owns the stream; its user in O(account_users) sends the requests. Defaults to
+              the account of the task's own user.
             type: str
           subject:
-            description: Subject, which may have wildcards.
+            description: Subject of the message, which may contain wildcards.
             type: str
             default: '>'
           age_warn:
@@ -294,13 +300,13 @@ options:
             type: str
           body_timestamp:
             description:
-              - Whether the age is computed from the message's content, a number of seconds since 1970, instead of the
-                time when it was stored.
+              - Whether the age is computed from the content of the message, which must be a number of seconds since
+                1970, instead of the time when the message was stored.
             type: bool
             default: false
       server:
         description:
-          - One server. If no server has this name, the check is critical.
+          - Checks one server. If no server has this name, the check is critical.
         type: dict
         suboptions:
           server_name:
@@ -308,34 +314,34 @@ options:
             type: str
             required: true
           cpu_warn:
-            description: Warning at this CPU usage, in percent of one core.
+            description: Warning at or above this CPU usage, in percent of one core.
             type: int
           cpu_critical:
-            description: Critical at this CPU usage, in percent of one core.
+            description: Critical at or above this CPU usage, in percent of one core.
             type: int
           mem_warn:
-            description: Warning at this memory usage.
+            description: Warning at or above this memory usage.
             type: str
           mem_critical:
-            description: Critical at this memory usage.
+            description: Critical at or above this memory usage.
             type: str
           conn_warn:
             description:
-              - Warning at this many connections or more or, if O(checks[].server.conn_critical) is lower than this,
-                at this many or fewer.
+              - Warning when there are this many connections or more. If O(checks[].server.conn_critical) is lower
+                than this, warning when there are this many or fewer.
             type: int
           conn_critical:
-            description: Critical at this many connections or more or, if this is lower than
-              O(checks[].server.conn_warn), at this many or fewer.
+            description: Critical when there are this many connections or more. If this is lower than
+              O(checks[].server.conn_warn), critical when there are this many or fewer.
             type: int
           subs_warn:
             description:
-              - Warning at this many subscriptions or more or, if O(checks[].server.subs_critical) is lower than this,
-                at this many or fewer.
+              - Warning when there are this many subscriptions or more. If O(checks[].server.subs_critical) is lower
+                than this, warning when there are this many or fewer.
             type: int
           subs_critical:
-            description: Critical at this many subscriptions or more or, if this is lower than
-              O(checks[].server.subs_warn), at this many or fewer.
+            description: Critical when there are this many subscriptions or more. If this is lower than
+              O(checks[].server.subs_warn), critical when there are this many or fewer.
             type: int
           uptime_warn:
             description: Warning when the server has been running for this long or less.
@@ -358,14 +364,14 @@ options:
           tls_cert_warn:
             description:
               - Warning when a certificate of one of the server's listeners expires within this time. Servers report
-                this from 2.12.4 on; older ones are V(UNKNOWN).
+                the expiry from 2.12.4 on; for older servers the status is V(UNKNOWN).
             type: str
           tls_cert_critical:
             description: Critical when a certificate of one of the server's listeners expires within this time.
             type: str
       kv:
         description:
-          - A key-value bucket. A missing one is critical.
+          - Checks a key-value bucket. A missing bucket is critical.
         type: dict
         suboptions:
           bucket:
@@ -373,26 +379,26 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the bucket, with its user of O(account_users). Defaults to the account of
-              the task's own user.
+            description: Account that owns the bucket; its user in O(account_users) sends the requests. Defaults to
+              the account of the task's own user.
             type: str
           values_warn:
             description:
-              - Warning at this many values or more or, if O(checks[].kv.values_critical) is lower than this, at this
-                many or fewer.
-              - Old revisions and delete markers count, as in the nats CLI.
+              - Warning when there are this many values or more. If O(checks[].kv.values_critical) is lower than this,
+                warning when there are this many or fewer.
+              - Old revisions and delete markers are counted as well, as in the nats CLI.
             type: int
           values_critical:
-            description: Critical at this many values or more or, if this is lower than O(checks[].kv.values_warn), at
-              this many or fewer.
+            description: Critical when there are this many values or more. If this is lower than
+              O(checks[].kv.values_warn), critical when there are this many or fewer.
             type: int
           key:
             description: Key that must have a value.
             type: str
       request:
         description:
-          - A request to a service. No reply is critical.
-          - Send only requests that are safe at any time; the request is sent in check mode too.
+          - Sends a request to a service. A missing reply is critical.
+          - Use only requests that are safe at any time, because the request is sent even in check mode.
         type: dict
         suboptions:
           subject:
@@ -400,7 +406,7 @@ options:
             type: str
             required: true
           account:
-            description: Account whose user of O(account_users) sends the request, instead of the task's own user.
+            description: Account whose user in O(account_users) sends the request instead of the task's own user.
             type: str
           payload:
             description: Content of the request.
@@ -413,29 +419,30 @@ options:
             description: Python regular expression that must match somewhere in the reply.
             type: str
           match_headers:
-            description: Headers that the reply must have, with these values.
+            description: Headers that the reply must contain, with their values.
             type: dict
           response_warn:
             description: Warning when the reply takes longer than this.
             type: str
           response_critical:
-            description: Critical when the reply takes longer than this. A reply later than O(timeout) counts as none.
+            description: Critical when the reply takes longer than this. A reply that arrives after O(timeout) counts
+              as missing.
             type: str
       credential:
         description:
-          - The validity of the JWT in a C(.creds) file. Its signature is not verified. A JWT that has expired or is
-            not valid yet is critical.
+          - Checks the validity period of the JWT in a C(.creds) file. The signature is not verified. A JWT that has
+            expired or is not valid yet is critical.
         type: dict
         suboptions:
           credential:
-            description: Path of the file, where the module runs.
+            description: Path of the file on the machine where the module runs.
             type: path
             required: true
           validity_warn:
-            description: Warning when it expires within this time.
+            description: Warning when the JWT expires within this time.
             type: str
           validity_critical:
-            description: Critical when it expires within this time.
+            description: Critical when the JWT expires within this time.
             type: str
           require_expiry:
             description: Whether a credential that never expires is critical.
@@ -443,26 +450,26 @@ options:
             default: true
       backup:
         description:
-          - The catalogue of a directory of backups, see M(natsops.jetstream.nats_backup). A stream that the last run
-            could not save, a stream whose last drill failed, and a directory without a catalogue are critical.
+          - Checks the catalogue of a backup directory; see M(natsops.jetstream.nats_backup). A stream that the last
+            run could not save, a stream whose last drill failed, and a directory without a catalogue are critical.
         type: dict
         suboptions:
           directory:
-            description: The directory, where the module runs, or C(s3://BUCKET/PREFIX).
+            description: The directory on the machine where the module runs, or C(s3://BUCKET/PREFIX).
             type: path
             required: true
           s3:
-            description: How to reach object storage, as for M(natsops.jetstream.nats_backup).
+            description: How to reach object storage; see the same option of M(natsops.jetstream.nats_backup).
             type: dict
             suboptions:
               endpoint_url:
-                description: Address of a server other than AWS.
+                description: Address of an object storage server other than AWS.
                 type: str
               region:
                 description: Region of the bucket.
                 type: str
               access_key:
-                description: Access key. Defaults to that of boto3.
+                description: Access key. Defaults to the credentials that boto3 finds.
                 type: str
               secret_key:
                 description: Secret key.
@@ -474,38 +481,40 @@ options:
                 description: CA certificates to verify the server's certificate.
                 type: path
               addressing_style:
-                description: Whether the bucket is in the path or in the host name.
+                description: Whether the bucket name is part of the path or of the host name in the URL.
                 type: str
                 choices: [auto, path, virtual]
                 default: auto
           streams:
             description:
               - Streams to check, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), where C(*) matches any characters and
-                C(?) exactly one.
+                C(?) matches exactly one character.
             type: list
             elements: str
             default: ["*"]
           age_warn:
-            description: Warning when a stream was last saved, or found unchanged since its backup, longer ago than
-              this.
+            description: Warning when it is longer than this since a stream was last saved, or found unchanged since
+              its backup.
             type: str
             default: 26h
           age_critical:
-            description: Critical when a stream was last saved, or found unchanged since its backup, longer ago than
-              this.
+            description: Critical when it is longer than this since a stream was last saved, or found unchanged since
+              its backup.
             type: str
             default: 50h
           proof_warn:
-            description: Warning when the last proven restore of a stream is older than this, or there was none.
+            description: Warning when the last proven restore of a stream is older than this, or no restore has been
+              proven.
             type: str
           proof_critical:
-            description: Critical when the last proven restore of a stream is older than this, or there was none.
+            description: Critical when the last proven restore of a stream is older than this, or no restore has been
+              proven.
             type: str
   fail_on:
     description:
       - The task fails when a check has this status or a worse one, in the order V(OK), V(WARNING), V(UNKNOWN),
         V(CRITICAL).
-      - With V(never) it only reports. Invalid options always fail.
+      - With V(never), the task only reports the status. Invalid options always make the task fail.
     type: str
     choices: [warning, unknown, critical, never]
     default: unknown
@@ -600,7 +609,7 @@ results:
   elements: dict
   contains:
     check:
-      description: Kind of the check.
+      description: The kind of check.
       type: str
       sample: stream
     name:
@@ -632,7 +641,7 @@ results:
           type: list
           elements: str
         ok:
-          description: Findings that are in order.
+          description: Results without a problem.
           type: list
           elements: str
       sample:
@@ -652,7 +661,7 @@ results:
           warning: 50
           critical: 10
     nagios:
-      description: The line of a Nagios plugin.
+      description: The line that a Nagios plugin would print.
       type: str
       sample: >-
         CRITICAL ORDERS Crit:stream ORDERS (R3, S-R3F-vJPJ0ZU5): replica n3-c1 is offline (leader n1-c1) OK:120 messages
@@ -689,9 +698,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     requested_store,
 )
 
-#: The connection failed, so every other check of the same user fails too.
+#: Failure codes of a connection. After one of them, every other check of the same user also fails.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
-#: JetStream errors that prove a broken asset: not found, offline, offline for a reason (2.11.9).
+#: JetStream errors that prove a broken asset: not found, offline, offline with a reason (2.11.9).
 _BAD_ASSET = (10014, 10059, 10118, 10119, 10194, 10195)
 _NO_META_LEADER = 10008
 _NAMES = ("stream", "consumer", "bucket")
@@ -720,7 +729,7 @@ class Checker:
         }
 
     def run(self, check: str, options: Options) -> dict[str, Any]:
-        """Return the result of one check. Raises NatsFailure for options that make no sense."""
+        """Return the result of one check. Raises NatsFailure for inconsistent options."""
         account = options.get("account")
         try:
             if account in self._dead and check not in ("credential", "backup"):
@@ -847,9 +856,9 @@ def _stream_info(api: JetStreamApi, stream: str) -> dict[str, Any]:
 
 
 def _info(read: Callable[[], dict[str, Any]], names: Callable[[], list[str]], what: str) -> dict[str, Any]:
-    """Return an asset's info, which its leader sends. A missing reply could also mean the wrong account, so the asset
-    is then searched in the list of names, which the meta leader sends. Raises NatsFailure no_leader when the asset is
-    listed but its leader does not reply."""
+    """Return an asset's info, which the asset's leader sends. A missing reply could also mean that the account is
+    wrong, so the function then searches the list of names, which the meta leader sends, for the asset. Raises
+    NatsFailure no_leader when the asset is listed but its leader does not reply."""
     try:
         return read()
     except NatsFailure as silence:

@@ -12,15 +12,17 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - The gate before and after any operation that stops a server. Needs a user of the system account.
+  - This module is the health gate before and after any operation that stops a server. Needs a user of the system
+    account.
   - It checks the servers by name, the meta group (a single leader on which all servers agree, its size, every member
     in step), each server's own health, and every stream and consumer as reported by its leader (a single leader, all
     replicas present and in step).
-  - It finds faults that the servers' own /healthz misses, such as a stream without a quorum, which no server leads.
-  - Healthy means O(samples) good samples in a row that span at least O(span) seconds. A single good sample is not
-    enough, because a server takes up to ten seconds to notice that it lost its peers.
-  - Assets with replicas only on servers that do not answer are invisible. Set O(expected_servers), so such servers
-    are reported as missing.
+  - It finds faults that the servers' own /healthz misses, such as a stream that has no leader because it has no
+    quorum.
+  - The cluster is healthy after O(samples) good samples in a row that span at least O(span) seconds. A single good
+    sample is not enough, because a server takes up to ten seconds to notice that it has lost its peers.
+  - Streams and consumers whose replicas are all on servers that do not answer are invisible. Set O(expected_servers)
+    to have such servers reported as missing.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.health
@@ -40,16 +42,17 @@ options:
     default: 120
   stall_timeout:
     description:
-      - Seconds without any change in the problems after which the task fails before O(wait_timeout). For operations
-        that may take long while they make progress. A replica that is fewer entries behind than before counts as a
-        change; a longer silence of a server does not.
+      - The task fails before O(wait_timeout) if the problems have not changed for this many seconds. Use this option
+        for operations that may take a long time but make progress. A replica that is fewer entries behind than before
+        counts as a change; a server that remains silent does not.
       - The failure has the code V(stalled) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
     type: float
   stuck_timeout:
     description:
-      - Seconds without any change after which the task fails before O(wait_timeout) if waiting alone does not resolve
-        a root cause, such as an expected server that does not answer, JetStream that is off for lack of storage, or a
-        raft-silent server. For a gate before a stop, where an early refusal costs nothing.
+      - The task fails before O(wait_timeout) if the problems have not changed for this many seconds and waiting alone
+        does not resolve one of the root causes, such as an expected server that does not answer, JetStream that is
+        off for lack of storage, or a raft-silent server. Use this option for a gate before a stop, where an early
+        refusal costs nothing.
       - The failure has the code V(stuck) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
     type: float
   interval:
@@ -59,7 +62,7 @@ options:
     default: 2
   samples:
     description:
-      - Number of good samples in a row that are needed.
+      - Number of good samples in a row that are required.
     type: int
     default: 4
   span:
@@ -69,15 +72,16 @@ options:
     default: 10
   stop_servers:
     description:
-      - Names of servers that are about to be stopped together. Every group that would lose its quorum is a problem.
+      - Names of servers that are about to be stopped together. Every group that would lose its quorum is reported as
+        a problem.
     type: list
     elements: str
     default: []
   stop_policy:
     description:
-      - The action when stopping O(stop_servers) causes the only remaining problems. V(fail) makes the task fail.
-        V(report) waits for them to clear, and otherwise returns them with RV(healthy) V(false). Use V(report) for a
-        gate after one batch that also checks the next batch.
+      - The reaction if the only remaining problems are those caused by stopping O(stop_servers). V(fail) makes the
+        task fail. V(report) waits for these problems to clear; if they do not, it returns them with
+        RV(healthy=false). Use V(report) for a gate after one batch that also checks the next batch.
     type: str
     choices: [fail, report]
     default: fail
@@ -91,20 +95,21 @@ options:
     default: accept
   maintenance:
     description:
-      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). Problems
-        that only they cause are in RV(tolerated). RV(warnings_found) lists each with the code V(maintenance), or
-        V(maintenance_overdue) after its end time. They do not count as up for O(stop_servers).
+      - The servers in maintenance, each in the form of C(maintenance) of M(natsops.jetstream.nats_server_host_info).
+        Problems that only these servers cause are returned in RV(tolerated). RV(warnings_found) lists each server
+        with the code V(maintenance), or V(maintenance_overdue) after its end time. For O(stop_servers), these servers
+        count as down.
     type: list
     elements: dict
     default: []
   problems:
     description:
-      - Whether RV(problems), RV(warnings_found) and RV(tolerated) hold all problems or the first five each.
-        RV(problem_codes) always counts all of them. If the result does not hold all problems, they are in
+      - Whether RV(problems), RV(warnings_found) and RV(tolerated) contain all problems or only the first five each.
+        RV(problem_codes) always counts all of them. If the result does not contain all problems, they are written to
         RV(problems_file).
-      - By default a task that fails prints the root causes and the commands to run, and returns little more than
-        C(msg), C(failure) and RV(problems_file), so it fits on a screen with every callback. It returns everything
-        else with V(first) or V(all), with C(-v), and if C(failed_when) is set.
+      - By default, a task that fails prints the root causes and the commands to run, and returns little more than
+        C(msg), C(failure) and RV(problems_file), so its output fits on one screen with every callback plugin. With
+        V(first), V(all) or C(-v), or if C(failed_when) is set, it also returns everything else.
     type: str
     choices: [first, all]
   problems_dir:
@@ -117,9 +122,9 @@ options:
       - Codes of acceptable problems, names of servers that may be missing or behind, and streams and consumers whose
         state is acceptable, named as C(subject) in RV(problems), such as V(consumer APP/ORDERS/worker). The account
         may also be its public key.
-      - Problems of stopping O(stop_servers) are tolerated only by their code.
+      - Problems caused by stopping O(stop_servers) can only be tolerated by their code.
       - A server's name covers the problems that only this server causes, but never a group without a leader or
-        without a quorum. The server does not count as up for O(stop_servers).
+        without a quorum. For O(stop_servers), the server counts as down.
     type: list
     elements: str
     default: []
@@ -169,18 +174,19 @@ problems:
     - The problems of the last sample, except those that O(tolerate) covers. Empty on success. See O(problems).
     - Codes of servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
       V(server_wrong_cluster), V(server_duplicate), V(server_isolated) (it answers only at its own address; the
-      message has the reason), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
+      message contains the reason), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
     - V(gateway_missing) means that a server has no gateway connection to another cluster of its supercluster,
       although a server of that cluster answered.
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
       V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind), V(meta_pending), V(meta_outsider) (a
       server that is not a member in its own store, as after a change of name), V(meta_group_foreign) (servers of a
-      different meta group answer) and V(meta_leader_changed) (the leader differs from the last sample).
+      different meta group answer) and V(meta_leader_changed) (the leader differs from that of the previous sample).
     - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum),
       V(stream_replica_count), V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports it
       for its replica), V(stream_api_level) (a member's version lacks a feature that the stream uses) and
-      V(stream_leader_changed) (the leader differs from the last sample), and the same for consumers with C(consumer).
-      V(stream_replica_differs) is a replica that lacks messages and receives none, although its leader counts on it.
+      V(stream_leader_changed) (the leader differs from that of the previous sample), and the same for consumers with
+      C(consumer). V(stream_replica_differs) means that a replica lacks messages and receives none, although its
+      leader relies on it.
     - Codes of O(stop_servers) are V(stop_breaks_quorum), V(stop_r1) and V(stop_unknown_server).
     - C(absent) lists the unavailable members of the group, which explain the problem.
   returned: always
@@ -212,8 +218,8 @@ problems_file:
   sample: /home/ops/.ansible/natsops/health-C1.json
 causes:
   description:
-    - The root causes of RV(problems) and RV(warnings_found), those with errors first and then the most fundamental.
-      Each problem belongs to one cause. At most ten.
+    - The root causes of RV(problems) and RV(warnings_found), at most ten. Causes with errors come first and, among
+      those, the most fundamental. Each problem belongs to one cause.
     - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(maintenance), V(storage), V(version_defect),
       V(routes_cut), V(meta_group), V(server_fault), V(asset_fault) (single streams and consumers are at fault, but no
       server is), V(catching_up), V(membership) (inventory and cluster differ), V(request) (only stopping
@@ -234,8 +240,8 @@ causes:
         - "systemctl status nats-server; journalctl -u nats-server -n 50  # on n4-c1 and n5-c1"
 warnings_found:
   description:
-    - Findings that do not fail the task, in the same form as RV(problems). V(stream_ghost) and V(consumer_ghost) are
-      assets that are in the meta group's log but on no server, which makes every member's /healthz fail.
+    - Findings that do not make the task fail, in the same form as RV(problems). V(stream_ghost) and V(consumer_ghost)
+      mean that an asset exists in the meta group's log but on no server, which makes every member's /healthz fail.
   returned: always
   type: list
   elements: dict
@@ -301,15 +307,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 #: Maximum number of problems in each list of the result, unless all are requested.
 HELD = 5
-#: How many causes it holds.
+#: Maximum number of root causes in the result.
 MAX_CAUSES = 10
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The gate's decision: the last sample, the number of samples, the seconds it took. `stalled`: the seconds without
-    any change that ended the wait, None if it ended otherwise; `stuck`: the same for a cause that waiting cannot
-    heal."""
+    """The gate's decision: the last sample, the number of samples, and the seconds that the wait took. `stalled`: the
+    seconds without any change that ended the wait, None if it ended otherwise; `stuck`: the same for a root cause that
+    waiting cannot resolve."""
 
     healthy: bool
     last: Sample
@@ -346,7 +352,7 @@ class Outcome:
         return f"the cluster is not healthy: {counted(count, 'problem')}" if count else self.headline
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
-        """Return it for the result, with at most so many problems of each kind."""
+        """Return the outcome for the module's result, with at most `most` problems of each kind."""
         cluster = self.last.cluster
         meta = cluster.meta if cluster else None
         return {
@@ -365,8 +371,8 @@ class Outcome:
 
 
 class Streaks:
-    """How many samples and how long the cluster has been healthy, and how long it has been unchanged, up to the last
-    sample.
+    """For how many samples and how long the cluster has been healthy, and how long its problems have not changed, up to
+    the last sample.
 
     `started`: when the wait began, in seconds of a monotonic clock.
     """
@@ -382,7 +388,7 @@ class Streaks:
         self._lacking_since = self._at = started
 
     def add(self, sample: Sample, begun: float) -> None:
-        """Add a sample; `begun` is when reading it started."""
+        """Add a sample; `begun`: when its reading started."""
         self.taken += 1
         self.most_errors = max(self.most_errors, len(sample.errors))
         self._good_since = begun if self.good == 0 else self._good_since
@@ -393,7 +399,7 @@ class Streaks:
         self.unchanged_for = begun - self._unchanged_since
         self._at = begun
         self._lacks = entries_behind(sample.cluster) if sample.errors and sample.cluster else (0, 0)
-        # A returning server, or messages that arrive faster than they are copied, restart the estimate.
+        # The estimate restarts when a server returns, or when messages arrive faster than they are copied.
         if self._lacks[0] >= self._most_lacking or not self._lacks[0]:
             self._most_lacking, self._lacking_since = self._lacks[0], begun
 
@@ -411,13 +417,14 @@ class Streaks:
         return self.good >= samples and self.good_for is not None and self.good_for >= span
 
     def unchanged(self, limit: float | None) -> float | None:
-        """Return how long nothing has changed, once that reaches the limit; otherwise, or without a limit, None."""
+        """Return how long nothing has changed if that reaches the limit, otherwise or without a limit None."""
         return None if limit is None or self.unchanged_for < limit else self.unchanged_for
 
 
 def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of sampling until enough good samples in a row span enough time, until nothing changes any more, until
-    nothing changes and waiting cannot heal it, or until the time is over."""
+    """Take samples until enough good ones in a row span enough time or the wait ends without success, and return the
+    outcome. The wait ends at its timeout, when nothing has changed for `stall_timeout`, or when nothing has changed for
+    `stuck_timeout` and waiting cannot resolve a root cause."""
     started = time.monotonic()
     streaks = Streaks(started)
     progress = Progress(params.get("progress"), params["wait_timeout"])
@@ -501,7 +508,7 @@ def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None,
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Leaves the module when the cluster is not healthy."""
+    """Return the module's result. Ends the module with a failure when the cluster is not healthy."""
     check_options(module.params)
     outcome = wait_for_health(make_sampler(SystemApi(client), module.params, elections=True), module.params)
     most = None if module.params["problems"] == "all" else HELD
@@ -510,7 +517,8 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         file, note = _write_all(outcome, module.params)
     if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
         return {"changed": False, **outcome.as_dict(most), "problems_file": file}
-    # The description is a single line of YAML and repeats nothing of the message, which Ansible prints next to it.
+    # Ansible prints the description next to the message, so it is a single line of YAML and does not repeat the
+    # message.
     failure = NatsFailure(outcome.code, outcome.description).as_dict()
     module.fail_json(
         msg=printable(message(outcome, note)), failure=failure, **outcome.as_dict(most), problems_file=file

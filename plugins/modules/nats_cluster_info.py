@@ -15,7 +15,7 @@ description:
   - Returns the servers with their figures, each server's JetStream summary, the meta group, and every stream and
     consumer with its replicas as reported by its leader, in the same form for all server versions.
   - Needs a user of the system account.
-  - Faults that it finds never make the task fail. They are in RV(problems), with the codes of
+  - Faults in the cluster never make the task fail. They are returned in RV(problems), with the codes of
     M(natsops.jetstream.nats_cluster_health). Use that module to wait for a healthy cluster.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -56,12 +56,13 @@ EXAMPLES = r"""
 RETURN = r"""
 servers:
   description:
-    - The servers that answered, by name. C(mem) is in bytes, C(cpu) in percent of one core, C(uptime) and C(rtt) in seconds.
+    - The servers that answered, sorted by name. C(mem) is in bytes, C(cpu) in percent of one core, C(uptime) and
+      C(rtt) in seconds.
     - C(clock_offset) is the number of seconds by which the server's clock is ahead of the controller's, plus or minus
       half of C(rtt).
-    - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null if JetStream is not
-      running.
-    - C(health) is the server's own health report, null if it sent none.
+    - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), and is null if JetStream is
+      not running.
+    - C(health) is the server's own health report, or null if the server sent none.
     - C(gateways) counts the outbound gateway connections, and C(reaches) names the clusters at their other ends.
   returned: success
   type: list
@@ -97,7 +98,7 @@ meta:
   description:
     - The meta group. C(replicas) includes the leader. C(active) is the number of seconds since the leader last
       received data from the replica, C(lag) is in Raft entries. C(leader) is null if no server, or more than one,
-      claims to lead. Null without a JetStream cluster.
+      claims to lead. RV(meta) is null if there is no JetStream cluster.
   returned: success
   type: dict
   sample:
@@ -155,8 +156,8 @@ streams:
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
 nameless:
   description:
-    - Raft ids of group members whose names are unknown to all servers and options. The groups list these ids instead
-      of names.
+    - Raft ids of group members whose names are known neither to any server nor from the options. The groups list
+      these ids instead of names.
   returned: success
   type: list
   elements: str
@@ -164,20 +165,20 @@ nameless:
 raft_silent:
   description:
     - Names of servers that answer requests although the meta leader has received nothing from them for more than 10 s
-      and they have been running for 15 s. With O(detail=assets), servers silent towards the leader of a stream or
-      consumer are included. Only a restart fixes this, see docs/health-gate.md.
+      and they have been running for 15 s. With O(detail=assets), servers that are silent towards the leader of a
+      stream or consumer are included. Only a restart fixes this state; see docs/health-gate.md.
   returned: success
   type: list
   elements: str
   sample: []
 missing:
-  description: Names from O(expected_servers) that did not answer.
+  description: Servers in O(expected_servers) that did not answer.
   returned: success
   type: list
   elements: str
   sample: []
 problems:
-  description: The problems that M(natsops.jetstream.nats_cluster_health) would find with its default limits.
+  description: The problems that M(natsops.jetstream.nats_cluster_health) would report with its default limits.
   returned: success
   type: list
   elements: dict

@@ -13,28 +13,28 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Connects to each of O(servers), and to each further address that the servers advertise to clients
-    (C(client_advertise), C(connect_urls)). Then each of these connections publishes a message, and each must receive
-    all messages of the others.
+    (C(client_advertise), C(connect_urls)). Then each of these connections publishes a message, and each connection
+    must receive the messages of all others.
   - In an account with JetStream it also creates a stream, writes a message to it, reads the message back and deletes
     the stream.
-  - It runs as the first of O(account_users) that may publish and subscribe below O(subject), or otherwise as the
-    task's own user, such as one of the system account. RV(not_tested) then has the reason, and the task does not
-    fail.
-  - There is one connection to each server and one to each further address. Nothing is left behind, even after a
+  - The test runs as the first user in O(account_users) that is permitted to publish and subscribe below O(subject).
+    If there is none, it runs as the task's own user, such as a user of the system account; RV(not_tested) then
+    contains the reason, and the task does not fail.
+  - The test opens one connection to each server and one to each further address. Nothing is left behind, even after a
     failure.
-  - If a server listens on all its interfaces, addresses that cannot be reached from the module's host are a warning.
-    An address that was configured, by C(client_advertise) or as the listening host, must lead to a server of the
-    cluster.
-  - Every one of O(required_users) must be able to log in.
+  - If a server listens on all its interfaces, an address that cannot be reached from the module's host only causes a
+    warning. An address that is configured, as C(client_advertise) or as the host to listen on, must lead to a server
+    of the cluster.
+  - Every user in O(required_users) must be able to log in.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
 options:
   account_users:
     description:
-      - Users to run the test, in the order in which they are tried. An account may have several, such as one that
-        publishes and one that manages streams.
-      - The other connection options are those of the task.
+      - Users that can run the test, in the order in which they are tried. An account may have several users, such as
+        one that publishes and one that manages streams.
+      - All other connection options are those of the task.
     type: list
     elements: dict
     default: []
@@ -53,21 +53,21 @@ options:
         description: Token.
         type: str
       nkey_seed:
-        description: Seed of the user's nkey, or the path of a file that holds it.
+        description: Seed of the user's nkey, or the path of a file that contains it.
         type: str
       credentials:
         description: Path of a C(.creds) file with the user's JWT and seed.
         type: path
   required_users:
     description:
-      - Users that must be able to log in, each to its account. A rejected user makes the test fail.
+      - Users that must be able to log in, each to its account. The test fails if one of them is rejected.
     type: list
     elements: dict
     default: []
     suboptions: *user
   expected_servers:
     description:
-      - Names of the expected servers. If no address leads to a server, the test fails.
+      - Names of the expected servers. The test fails if one of these servers cannot be reached at any address.
     type: list
     elements: str
     default: []
@@ -84,23 +84,23 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds for the messages to arrive, and for each step of the stream. A subscription takes a moment to reach
-        the other servers.
+      - Seconds to wait for the messages to arrive, and for each step of the stream test. A subscription takes a
+        moment to reach the other servers.
     type: float
     default: 10
 attributes:
   check_mode:
     support: full
     details:
-      - Connects to all servers and addresses, and sends nothing.
+      - In check mode, the module connects to all servers and addresses but sends no messages.
   diff_mode:
     support: N/A
     details:
-      - It leaves everything as it was.
+      - The module leaves everything unchanged.
   idempotent:
     support: full
     details:
-      - It leaves everything as it was.
+      - The module leaves everything unchanged.
 seealso:
   - module: natsops.jetstream.nats_cluster_health
 """
@@ -131,7 +131,7 @@ ok:
   type: bool
   sample: true
 summary:
-  description: The tests that ran, for people.
+  description: The tests that ran, as readable text.
   returned: when a server answered
   type: str
   sample: 6 pairs of 3 servers carry messages (app of account APP); a stream of 3 replica(s) was written, read and deleted
@@ -153,14 +153,15 @@ pairs:
   sample: {tested: 6, broken: []}
 addresses:
   description:
-    - The addresses advertised to clients beyond those of O(servers), each with the C(server) that it led to, or empty and the
-      C(reason).
+    - The addresses advertised to clients beyond those of O(servers), each with the C(server) to which it led. If it
+      led to none, C(server) is empty and C(reason) contains the reason.
   returned: when a server answered
   type: list
   elements: dict
   sample: [{address: "10.0.0.1:4222", server: n1, reason: ""}]
 stream:
-  description: The C(replicas) of the stream that was written and read. 0 if there was none, because of C(reason).
+  description: C(replicas) is the number of replicas of the stream that was written and read. It is 0 if no stream was
+    tested, and C(reason) then contains the reason.
   returned: when a server answered
   type: dict
   sample: {replicas: 3, reason: ""}
@@ -177,7 +178,7 @@ rejected:
   elements: str
   sample: ["app of account APP: every server rejects this login"]
 failures:
-  description: The failures, the most fundamental first, on one screen.
+  description: The failures, the most fundamental first, limited to one screen.
   returned: when a server answered
   type: list
   elements: str
@@ -220,9 +221,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.smoke
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: How many broken pairs the result has; some hundred servers have very many.
+#: Maximum number of broken pairs in the result; a few hundred servers have a very large number of pairs.
 MOST_PAIRS = 20
-#: Remedies, first for messages that do not arrive.
+#: Remedies for messages that do not arrive, and for rejected users.
 _ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # lists every missing route and gateway connection"
 _LOGINS = "correct these users; operations require them: required_users (nats_cluster_account_users of the role)"
 _ADDRESSES = (
@@ -232,12 +233,12 @@ _ADDRESSES = (
 
 
 def account_logins(own: ConnectionOptions, entries: Iterable[Mapping[str, Any]]) -> list[User]:
-    """Return the users of accounts, each with the connection of the task."""
+    """Return the users of accounts, each with the connection options of the task."""
     return [User(entry["account"], as_user(own, entry)) for entry in entries]
 
 
 def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
-    """Return the users to try: those of the accounts, and the task's own last."""
+    """Return the users to try: those of the accounts, then the task's own user."""
     return [*account_logins(own, params["account_users"]), User("", own)]
 
 
@@ -248,7 +249,7 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
     run = secrets.token_hex(6)
     subject = f"{params['subject']}.{run}"
     choice = Choice(reasons=("check mode: nothing was sent",)) if check_mode else choose_users(users, subject)
-    # Logins can be tested even with a user who may not send messages.
+    # Logins can be tested even if no user is permitted to send messages.
     sender = choice.sender or users[-1]
     if choice.sender is None:
         with Client(sender.options) as client:

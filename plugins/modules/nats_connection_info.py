@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns the connections of clients and leafnodes to all servers, or those that match every given filter, with
-    their figures, and totals for each server. Needs a user of the system account.
+  - Returns the connections of clients and leafnodes to all servers, or only those that match every given filter, with
+    their figures, and the totals for each server. Needs a user of the system account.
   - Secrets such as JWTs are left out. The user of a connection to the account V($G) is hidden on servers before
     2.11.4, because such a server reports a token instead.
 extends_documentation_fragment:
@@ -24,7 +24,7 @@ extends_documentation_fragment:
 options:
   kind:
     description:
-      - Only connections of these kinds.
+      - Return only connections of these kinds.
     type: list
     elements: str
     choices: [client, leafnode]
@@ -38,7 +38,7 @@ options:
     default: open
   sort:
     description:
-      - Sort key. Names and V(start) are sorted in ascending order, figures in descending order, V(stop) with the
+      - Sort key. Names and V(start) are sorted in ascending order, figures in descending order, and V(stop) with the
         latest first.
     type: str
     choices: [server, cid, name, account, start, stop, uptime, idle, rtt, subscriptions, pending_bytes, in_msgs, out_msgs,
@@ -118,7 +118,7 @@ connections:
       name_tag: APP
       tags: null
 servers:
-  description: The servers that reported their connections, with the totals of those that match.
+  description: The servers that reported their connections, each with the totals of its matching connections.
   returned: success
   type: list
   elements: dict
@@ -131,7 +131,7 @@ total:
   type: int
   sample: 1
 missing:
-  description: Names from O(server_names) that did not answer.
+  description: Servers in O(server_names) that did not answer.
   returned: success
   type: list
   elements: str

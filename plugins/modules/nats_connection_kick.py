@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_connection_kick
-short_description: Close connections of clients, or spread them evenly over the servers
+short_description: Close client connections, or spread them evenly across the servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -25,13 +25,14 @@ attributes:
   check_mode:
     support: full
     details:
-      - RV(kicked) are the connections that would be closed.
+      - In check mode, RV(kicked) lists the connections that would be closed.
   diff_mode:
     support: full
   idempotent:
     support: partial
     details:
-      - Nothing is closed if nothing matches. But clients reconnect, and may then match again.
+      - Nothing is closed if no connection matches. However, clients reconnect, and their new connections may match
+        again.
 options:
   kind:
     description:
@@ -42,10 +43,10 @@ options:
     default: [client]
   balance:
     description:
-      - Close only as many of the matching connections as each server has above the even share of its cluster, which
-        is their number divided by the number of servers, rounded up. All servers of the cluster are counted, so do
-        this once all of them are back. Connections with the least waiting data, and among these the longest idle, are
-        closed first.
+      - Close only those matching connections that a server has above the even share of its cluster. The even share is
+        the number of matching connections in the cluster divided by the number of its servers, rounded up. All
+        servers of the cluster are counted, so use this option only after all of them are back. Connections with the
+        least pending data are closed first and, among those, the ones that have been idle longest.
     type: bool
     default: false
   max_kicks:
@@ -54,8 +55,9 @@ options:
     type: int
   rounds:
     description:
-      - Maximum number of checks, one second apart, until nothing matches. Some clients try the same server again
-        before they choose another one.
+      - Maximum number of rounds, one second apart. Each round closes the connections that match at that time; the
+        module stops when none match. Some clients first reconnect to the same server before they choose a different
+        one.
     type: int
     default: 1
   rate:
@@ -65,8 +67,9 @@ options:
     default: 10
   notice:
     description:
-      - Seconds before the end of its connection at which a client is notified that its server enters lame duck mode,
-        although the server does not. Clients that support this leave by themselves. V(0) sends no notification.
+      - Seconds between the notification of a client and the end of its connection. The notification announces that
+        the server enters lame duck mode, although the server does not. Clients that support this notification leave
+        by themselves. V(0) sends no notification.
     type: float
     default: 0
   wait_timeout:
@@ -75,12 +78,15 @@ options:
     type: float
     default: 60
 notes:
-  - Without O(balance) at least one filter besides O(kind) is required, and O(cid) needs the one server in O(server_names).
-  - "Clients notice this. The official client libraries reconnect by themselves, mostly to another known server. Until
-    then, published messages are buffered or refused, depending on the client's settings; requests in progress fail;
-    messages that were delivered and not acknowledged are delivered again after the consumer's C(ack_wait); core NATS
-    messages for these clients are lost. A client that is configured not to reconnect ends."
-  - After O(balance) the clients choose their next server themselves. A second run may find a smaller surplus.
+  - Without O(balance), at least one filter besides O(kind) is required. O(cid) requires exactly one server in
+    O(server_names).
+  - "Clients notice that their connection is closed. The official client libraries reconnect by themselves, mostly to
+    a different known server. Until then, published messages are buffered or rejected, depending on the client's
+    settings; requests in progress fail; messages that were delivered but not acknowledged are delivered again after
+    the consumer's C(ack_wait); core NATS messages for these clients are lost. A client that is configured not to
+    reconnect stays disconnected."
+  - With O(balance), the disconnected clients choose their next server themselves, so a second run may find a smaller
+    surplus.
 seealso:
   - module: natsops.jetstream.nats_connection_info
 """
@@ -117,9 +123,10 @@ EXAMPLES = r"""
 RETURN = r"""
 kicked:
   description:
-    - The connections that were closed, or would be in check mode, in the form of M(natsops.jetstream.nats_connection_info).
-    - C(reason) is the server's reason for the end of the connection. Null in check mode, or if the server no longer
-      has it.
+    - The connections that were closed, or would be closed in check mode, in the form of
+      M(natsops.jetstream.nats_connection_info).
+    - C(reason) is the reason that the server reports for the end of the connection. It is null in check mode, or if
+      the server has already forgotten the connection.
   returned: success
   type: list
   elements: dict
@@ -133,8 +140,8 @@ left:
   sample: 0
 servers:
   description:
-    - The servers with their matching connections that may be closed, before the first was closed. C(share) is the
-      even share, null without O(balance).
+    - The servers, each with the number of its matching connections that may be closed, counted before the first was
+      closed. C(share) is the even share, and null without O(balance).
   returned: success
   type: list
   elements: dict
@@ -142,7 +149,7 @@ servers:
     - {name: n1-c1, cluster: C1, connections: 10, share: 20}
     - {name: n2-c1, cluster: C1, connections: 30, share: 20}
 waited:
-  description: Seconds that it took until no server listed any of them.
+  description: Seconds until no server listed any of the closed connections.
   returned: success
   type: float
   sample: 0.01
@@ -183,8 +190,8 @@ Key = tuple[str, int]
 
 
 def shares(rows: Sequence[Row], servers: Sequence[Server]) -> dict[str, int]:
-    """Return the even share of each server by its id: its cluster's connections by its servers, rounded up (jsm.go
-    connbalancer)."""
+    """Return the even share of each server by its id: the number of connections in its cluster divided by the number of
+    the cluster's servers, rounded up (jsm.go connbalancer)."""
     even: dict[str, int] = {}
     for server in servers:
         size = sum(1 for other in servers if other.cluster == server.cluster)
@@ -235,8 +242,8 @@ def check_options(params: Mapping[str, Any]) -> None:
 
 
 def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float, notice: float) -> set[Key]:
-    """Close the connections one by one, each `notice` seconds after its client was notified, and return those that were still
-    there. Raises NatsFailure, with the number of those that were closed before."""
+    """Close the connections one by one, each `notice` seconds after its client was notified, and return those that
+    still existed. Raises NatsFailure with the number of connections closed before the failure."""
     closed: set[Key] = set()
     ends = [(number / rate + notice, False, row) for number, row in enumerate(chosen)]
     notices = [(end - notice, True, row) for end, _tell, row in ends] if notice else []
@@ -330,7 +337,7 @@ def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], para
 
 
 def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], state: str) -> Reading:
-    """Return the connections in this state to the servers from which some were closed."""
+    """Return the connections in this state on the servers on which connections were closed."""
     nothing = dict.fromkeys(FILTER_SPEC)
     return read_connections(api, {**nothing, "server_names": sorted({row["server"] for row in chosen})}, kinds, state)
 

@@ -12,16 +12,17 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a durable consumer of a stream, pull or push, to the desired configuration, then reads it again to verify
-    that the servers have it and that its group is complete and in step. Supports the keys of the server's consumer
-    configuration up to nats-server 2.15, except those of the servers' own consumers (C(direct), C(sourcing)).
+  - Brings a durable pull or push consumer of a stream to the desired configuration, then reads the consumer again to
+    verify that the servers have this configuration and that its Raft group is complete and in step. Supports the keys
+    of the server's consumer configuration up to nats-server 2.15, except those of the servers' own consumers
+    (C(direct), C(sourcing)).
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
   - An omitted option is left unchanged on an existing consumer, and gets the server's default on a new one, except
-    that O(ack_policy) then is V(explicit), as in every client.
+    that O(ack_policy) then defaults to V(explicit), as in every client.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's
     default. A dictionary or list replaces the old value completely.
-  - Changes that a consumer does not allow, such as a different start, are refused with the old and new values before
-    anything is done.
+  - Changes that a consumer does not allow, such as a different starting point, are refused with the old and new
+    values before anything is done.
   - Dangerous changes are refused unless O(allow) names them, and options that the servers do not support are refused
     with the version that they need, before anything is done.
 extends_documentation_fragment:
@@ -53,7 +54,7 @@ options:
   state:
     description:
       - V(present) creates or changes the consumer, V(absent) deletes it with its position in the stream.
-      - With V(absent), the only other configuration option that counts is O(metadata), which may show that the task
+      - With V(absent), all configuration options except O(metadata) are ignored. O(metadata) may show that the task
         owns the consumer.
     type: str
     choices: [present, absent]
@@ -66,10 +67,12 @@ options:
     type: str
     choices: [all, last, new, by_start_sequence, by_start_time, last_per_subject]
   opt_start_seq:
-    description: First sequence, with O(deliver_policy=by_start_sequence). Cannot be changed.
+    description: Sequence of the first message to deliver, with O(deliver_policy=by_start_sequence). Cannot be
+      changed.
     type: int
   opt_start_time:
-    description: Time (RFC 3339) of the first message, with O(deliver_policy=by_start_time). Cannot be changed.
+    description: Time (RFC 3339) of the first message to deliver, with O(deliver_policy=by_start_time). Cannot be
+      changed.
     type: str
   ack_policy:
     description: Which messages must be acknowledged. V(flow_control) needs 2.14. Cannot be changed.
@@ -77,18 +80,19 @@ options:
     choices: [none, all, explicit, flow_control]
   ack_wait:
     description:
-      - Time to wait for an acknowledgement, such as V(30s), V(2m) or V(1h). A bare number is seconds.
-      - With O(backoff), the server uses its first value.
+      - Time to wait for an acknowledgement, such as V(30s), V(2m) or V(1h). A bare number is in seconds.
+      - If O(backoff) is set, the server uses the first value of O(backoff) instead.
     type: str
   max_deliver:
     description: Maximum number of deliveries of a message, V(-1) for no limit.
     type: int
   backoff:
-    description: Time to wait for an acknowledgement of each delivery in turn; units as in O(ack_wait).
+    description: Time to wait for an acknowledgement after the first, second and each further delivery; units as in
+      O(ack_wait).
     type: list
     elements: str
   filter_subjects:
-    description: Deliver messages of these subjects only. Their order has no meaning.
+    description: Deliver only messages on these subjects. The order of the subjects is irrelevant.
     type: list
     elements: str
     aliases: [filter_subject]
@@ -112,7 +116,7 @@ options:
         default.
     type: int
   flow_control:
-    description: Whether a push consumer waits for its subscriber; needs O(idle_heartbeat). Cannot be changed.
+    description: Whether a push consumer waits for its subscriber; requires O(idle_heartbeat). Cannot be changed.
     type: bool
   headers_only:
     description: Whether messages are delivered without their data.
@@ -121,17 +125,17 @@ options:
     description: Maximum number of messages in one pull request, V(0) for no limit.
     type: int
   max_expires:
-    description: Maximum wait of one pull request, V(0) for no limit; units as in O(ack_wait).
+    description: Maximum time that one pull request may wait, V(0) for no limit; units as in O(ack_wait).
     type: str
   max_bytes:
     description:
       - Maximum size of the messages of one pull request, V(0) for no limit, such as V(512KB) or V(1MiB). A bare
-        number is bytes.
+        number is in bytes.
       - C(KB), C(MB) and C(KiB), C(MiB) are powers of 1024, as in nats-server's configuration.
     type: str
   deliver_subject:
-    description: Subject to which a push consumer delivers. A consumer without it is a pull consumer, and this cannot
-      be changed.
+    description: Subject to which a push consumer delivers. A consumer without a deliver subject is a pull consumer,
+      and cannot be changed into a push consumer or back.
     type: str
   deliver_group:
     description: Queue group of a push consumer's subscribers.
@@ -225,7 +229,7 @@ before:
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 1000}
 after:
-  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if the
+  description: The configuration after the change, as read from the servers or, in check mode, as planned. Null if the
     consumer does not exist.
   returned: success
   type: dict

@@ -14,7 +14,7 @@ author:
 description:
   - Returns one consumer or all of them, each with its configuration, its progress, its cluster, Raft group, leader
     and replicas, and its problems (no leader, a replica that is behind, fewer replicas than configured).
-  - Works with a user of the account, and with a user of the system account.
+  - Works with a user of the account or a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -51,11 +51,11 @@ EXAMPLES = r"""
 RETURN = r"""
 consumers:
   description:
-    - The consumers by account, stream and name. C(config), C(delivered) and C(ack_floor) are the server's own.
-      C(account) is the identity of the account, in operator mode its public key, and null if a server before 2.10 did
-      not report it. C(account_name) is its display name.
+    - The consumers, sorted by account, stream and name. C(config), C(delivered) and C(ack_floor) have the server's
+      own keys. C(account) is the identity of the account, which is its public key in operator mode, and null if a
+      server before 2.10 did not report it. C(account_name) is the display name of the account.
     - The keys of the Raft group are those of the streams of M(natsops.jetstream.nats_stream_info). C(size) is the
-      desired number of replicas, which may be taken from the stream.
+      desired number of replicas, which may be inherited from the stream.
   returned: success
   type: list
   elements: dict
@@ -87,14 +87,14 @@ consumers:
         - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
       problems: []
 view:
-  description: The view of the assets, V(account) or V(system).
+  description: The view in which the assets were read, V(account) or V(system).
   returned: success
   type: str
   sample: account
 unknown:
   description:
-    - Assets whose state no leader reported, such as those without a leader, with the reason. If one of their replicas
-      reported its own state, that is in RV(consumers).
+    - Assets whose state no leader reported, such as those without a leader, each with the reason. If a replica of
+      such an asset reported its own state, RV(consumers) contains that state.
   returned: success
   type: list
   elements: dict
@@ -116,8 +116,8 @@ problems:
 unread_accounts:
   description:
     - Accounts with JetStream that were not read, because O(account_users) has no user for them.
-    - Null if not applicable, that is without O(account_users), with O(account), and if the task's own user is not one
-      of the system account.
+    - Null if not applicable, that is, if O(account_users) is not set, if O(account) is set, or if the task's own user
+      does not belong to the system account.
   returned: success
   type: list
   elements: str

@@ -13,13 +13,14 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Makes the leaders of consumers step down unless they already run on suitable servers, and waits until a suitable
-    server leads each consumer. O(away_from) alone moves all consumers off servers that are about to be stopped.
-  - A consumer may have fewer replicas than its stream, and is led by one of its own. An ephemeral consumer often has
-    a single replica.
-  - While a consumer elects its leader, nothing is delivered. Messages may be delivered again if their acknowledgement
-    was in transit.
-  - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
-    O(account_users).
+    server leads each consumer. If only O(away_from) is set, the module moves the leadership of all consumers off
+    these servers, for example before they are stopped.
+  - A consumer may have fewer replicas than its stream, and is led by one of its own replicas. An ephemeral consumer
+    often has a single replica.
+  - While the replicas of a consumer elect a leader, no messages are delivered. Messages may be delivered again if
+    their acknowledgement was in transit.
+  - Needs a user of the owning account, or a user of the system account together with O(account_users) and either
+    O(account) or O(all_accounts).
   - All consumers are checked first. If one of them has no leader, no other replica in step, or no suitable replica,
     none is changed.
   - From nats-server 2.11 on, the new leaders are spread over the suitable servers.
@@ -83,8 +84,8 @@ results:
   elements: dict
   contains:
     account:
-      description: The account's identity, in operator mode its public key. V(null) for the account of the task's own
-        user.
+      description: Identity of the account, which is its public key in operator mode. V(null) for the account of the
+        task's own user.
       type: str
       sample: APP
     account_name:
@@ -100,15 +101,15 @@ results:
       type: str
       sample: worker
     changed:
-      description: Whether its leader stepped down, or would in check mode.
+      description: Whether the leader of the consumer stepped down, or would in check mode.
       type: bool
       sample: true
     before:
-      description: The leader before.
+      description: The leader before the step-down.
       type: dict
       sample: {leader: n1-c1}
     after:
-      description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of
+      description: The leader after the step-down. In check mode, the predicted leader, where V(null) means one of
         C(candidates).
       type: dict
       sample: {leader: n2-c1}
@@ -126,19 +127,19 @@ results:
       type: float
       sample: 0.3
     skipped:
-      description: Why it was skipped, with O(r1=skip).
+      description: Why the consumer was skipped, with O(r1=skip).
       type: str
       sample: null
     refused:
-      description: Why it must not be changed. Then no other is changed either.
+      description: Why the consumer must not be changed. In this case, no other consumer is changed either.
       type: str
       sample: null
     failed:
-      description: The observed state instead of a suitable leader.
+      description: The state that was observed because no suitable leader took over.
       type: str
       sample: null
 totals:
-  description: Number of selected consumers, and of each result.
+  description: Number of selected consumers, and number of consumers with each result.
   returned: success, and on failures that concern one of them
   type: dict
   sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}

@@ -13,10 +13,10 @@ author:
   - natsops maintainers (@natsops)
 description:
   - A mirror copies messages, but neither consumers nor the configuration on which clients rely. This module saves
-    both at the site, for a failover after the origin was lost. Run it about every minute; after a failover, consumers
-    receive again all messages that they acknowledged since the last run.
-  - The checkpoint is kept compressed in the metadata of the stream C(NATS_DR_<site>) in the streams' account, which
-    has no messages.
+    both at the site, for a failover after the loss of the origin. Run it about once a minute, because after a
+    failover, every message acknowledged since the last run is delivered again.
+  - The checkpoint is stored in compressed form in the metadata of the stream C(NATS_DR_<site>) in the streams'
+    account. This stream contains no messages.
   - A stream whose origin does not answer keeps its checkpoint, and the module fails at the end.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -27,12 +27,12 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    description: The time of each checkpoint.
+    description: Shows the time of each checkpoint.
     support: full
   idempotent:
     support: partial
     details:
-      - If nothing has changed at the origin, a checkpoint newer than O(fresh) is kept.
+      - If nothing has changed at the origin, a checkpoint that is newer than O(fresh) seconds is kept.
 options:
   fresh:
     description:

@@ -13,9 +13,9 @@ author:
   - natsops maintainers (@natsops)
 description:
   - After M(natsops.jetstream.nats_dr_failover), changes contexts of the origin to the addresses of the site, and
-    after M(natsops.jetstream.nats_dr_failback) back.
-  - The original context is saved next to it as C(<name>.json.before_failover), for the way back. Users, passwords and
-    certificates of a context are kept, and must be valid at both sides.
+    restores them after M(natsops.jetstream.nats_dr_failback).
+  - The original context is saved in the same directory as C(<name>.json.before_failover), from which it can be
+    restored. Users, passwords and certificates of a context are kept, and must be valid on both sides.
 attributes:
   check_mode:
     description: Can run in check mode, and returns which contexts would change.
@@ -27,7 +27,7 @@ attributes:
     description: A second run with the same options changes nothing.
     support: full
   platform:
-    description: Operating systems that it runs on.
+    description: Operating systems on which the module runs.
     platforms: posix
     support: full
 options:
@@ -47,12 +47,12 @@ options:
         type: str
         required: true
       servers:
-        description: Addresses of its servers.
+        description: Addresses of the side's servers.
         type: list
         elements: str
         required: true
       jetstream_domain:
-        description: Its JetStream domain.
+        description: The side's JetStream domain.
         type: str
   site:
     description:
@@ -68,14 +68,14 @@ options:
     required: true
   contexts:
     description:
-      - Names of the contexts. Defaults to all contexts with only addresses of the origin.
+      - Names of the contexts to change. Defaults to all contexts that contain only addresses of the origin.
     type: list
     elements: str
   left_alone:
     description:
-      - Users whose contexts are left unchanged, such as the system user, unless O(contexts) names them. A context
-        with an nkey or credentials has no user; it is left unchanged if its name ends with one of these users, as in
-        C(c1-sys).
+      - Users whose contexts are left unchanged, such as the system user, unless O(contexts) names these contexts. A
+        context with an nkey or credentials has no user; such a context is left unchanged if its name ends with one of
+        these users, as in C(c1-sys).
     type: list
     elements: str
     default: []
@@ -185,8 +185,8 @@ def _saved(path: Path) -> Path:
 
 
 def _read(path: Path, missing: bool = False) -> Optional[dict[str, Any]]:
-    """Return the JSON object in a file. Returns None for an optional file that is missing, and for other content in a
-    context."""
+    """Return the JSON object in a file. Returns None if the file is missing, or if the file of a context has any other
+    content."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _read(path: Path, missing: bool = False) -> Optional[dict[str, Any]]:
         raise NatsFailure("invalid_option", f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         if not missing:
-            return None  # no context of the nats command
+            return None  # not a context of the nats command
         raise NatsFailure("invalid_option", f"{path} is not JSON: {error}") from error
     return found if isinstance(found, dict) else None
 

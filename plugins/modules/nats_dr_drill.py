@@ -13,16 +13,16 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Rehearses M(natsops.jetstream.nats_dr_failover) as if the origin were gone, with a throw-away copy of the site's
-    stream. The copy is promoted, gets the durable consumers at the floors of the last checkpoint, and must accept a
-    message.
-  - It is then compared with the site's copy, by the number of messages, the contents of O(compare) of them, and the
-    floor of each consumer, and removed.
+    stream. The copy is promoted, receives the durable consumers at the ack floors of the last checkpoint, and must
+    accept a message.
+  - The throw-away copy is then compared with the site's copy by the number of messages, the contents of O(compare) of
+    them, and the ack floor of each consumer, and is removed afterwards.
   - The origin is not queried, and neither it nor the site's copy is changed. The throw-away copy
-    C(NATS_DR_DRILL_<stream>) has an unused subject, no republish, no subject transform, and its consumers deliver to
-    no clients.
+    C(NATS_DR_DRILL_<stream>) has an unused subject, no republishing and no subject transform, and its consumers do
+    not deliver to any clients.
   - The result of the drill is recorded at the site, and M(natsops.jetstream.nats_dr_info) reports it. A failed drill
     is also recorded, even if the failover itself would be refused.
-  - The next run removes a throw-away copy left by a killed one. Run one drill at a time.
+  - The next run removes a throw-away copy that a killed run left behind. Run only one drill at a time.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -31,7 +31,7 @@ extends_documentation_fragment:
 options:
   only:
     description:
-      - Names of the O(streams) to rehearse, each as C(ACCOUNT/STREAM), or C(STREAM) if it has no account. By default
+      - Names of the O(streams) to rehearse, each as C(ACCOUNT/STREAM), or C(STREAM) if it has no account. Defaults to
         all.
     type: list
     elements: str
@@ -48,7 +48,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds until a throw-away copy has all messages of the site's copy.
+      - Seconds to wait until a throw-away copy has all messages of the site's copy.
     type: float
     default: 600
 attributes:
@@ -57,15 +57,15 @@ attributes:
       refused.
     support: full
   diff_mode:
-    description: The drill leaves only its record.
+    description: The only lasting change is the record of the drill.
     support: none
   idempotent:
     support: none
     details:
-      - Each run is another drill.
+      - Each run is a new drill.
 notes:
-  - During the drill, the throw-away copy needs as much room at the site as the site's copy. It is refused if the
-    account's limits leave less. The free space of the disks is not checked.
+  - During the drill, the throw-away copy needs as much room at the site as the site's copy. The drill is refused if
+    the account's limits leave less room. The free space of the disks is not checked.
 seealso:
   - module: natsops.jetstream.nats_dr_info
   - module: natsops.jetstream.nats_dr_failover
@@ -87,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The result of the drill, or in check mode the plan, for people.
+  description: The result of the drill or, in check mode, the plan, as readable text.
   returned: success, and where a drill failed
   type: list
   elements: str
@@ -108,11 +108,11 @@ streams:
       type: str
       sample: APP/ORDERS
     stream:
-      description: Its name.
+      description: Name of the stream.
       type: str
       sample: ORDERS
     copy:
-      description: The name of its copy at the site.
+      description: Name of the stream's copy at the site.
       type: str
       sample: ORDERS
     compared:
@@ -120,9 +120,10 @@ streams:
       type: int
       sample: 1000
     drill:
-      description: The record. C(copied) is the number of seconds to fill the throw-away copy, C(seconds) the number
-        from the promotion until it served with its consumers. C(position) is the sequence of the origin up to which
-        the site had the messages. C(proven) is when a drill last succeeded.
+      description: The record of the drill. C(copied) is the number of seconds that it took to fill the throw-away
+        copy. C(seconds) is the number of seconds from the promotion of that copy until it was serving and its
+        consumers were ready. C(position) is the sequence of the origin up to which the site had the messages.
+        C(proven) is when a drill last succeeded.
       type: dict
       sample: {time: "2026-11-24T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,
                consumers: 3, copied: 1.2, seconds: 0.4, proven: "2026-11-24T03:00:00.123456Z"}
@@ -156,7 +157,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
-    """Return the module's result once every stream was rehearsed."""
+    """Return the module's result after every stream has been rehearsed."""
     params = module.params
     if params["compare"] < 0:
         raise NatsFailure("invalid_option", f"compare: must not be negative, not {params['compare']}")

@@ -12,16 +12,17 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Copies only the messages that were written at the site since M(natsops.jetstream.nats_dr_failover) to the origin,
-    while the site continues to serve. Then it fences the site, waits for the rest, moves the consumers, and lets the
-    origin serve.
+  - Copies to the origin only the messages that were written at the site since M(natsops.jetstream.nats_dr_failover),
+    while the site continues to serve. Then the module fences the site, waits for the remaining messages, moves the
+    consumers, and lets the origin serve again.
   - The origin receives the messages through C(sources), with a duplicate window so short that no message is dropped
-    because of its message id. Ids that both sides stored are reported, and their messages exist twice. The module
-    verifies that all messages have arrived before the site stops serving.
-  - Messages that exist only at the origin, because they were lost in the failover, stay in front of those that come
-    back.
-  - From then on, sequences differ from those of the site. Each consumer is recreated at its position at the site.
-  - The site keeps its stream, but on unused subjects. Delete that stream and create the mirror again.
+    because of its message id. Message ids that both sides stored are reported; messages with these ids exist twice.
+    The module verifies that all messages have arrived before the site stops serving.
+  - Messages that exist only at the origin, because they were lost in the failover, remain in the stream before the
+    messages copied from the site.
+  - Afterwards, the sequences at the origin differ from those at the site. Each consumer is recreated at the position
+    that corresponds to its position at the site.
+  - The site keeps its stream, but on unused subjects. Delete that stream and recreate the mirror.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -30,8 +31,8 @@ extends_documentation_fragment:
 options:
   wait_timeout:
     description:
-      - Seconds for the origin to catch up, before and after the site is fenced. After this time the site serves
-        again.
+      - Seconds for the origin to catch up, before and after the site is fenced. If the origin does not catch up in
+        this time, the site serves again.
     type: float
     default: 60
 attributes:
@@ -43,7 +44,7 @@ attributes:
   idempotent:
     support: none
     details:
-      - A stream that has come back is refused, as is a stream that never failed over.
+      - The module refuses a stream that has already been brought back, or that never failed over.
 seealso:
   - module: natsops.jetstream.nats_dr_failover
 """
@@ -63,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The messages that came back, or in check mode the plan, for people.
+  description: The messages that were brought back or, in check mode, the plan, as readable text.
   returned: success
   type: list
   elements: str
@@ -74,9 +75,10 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams that came back. Empty in check mode. C(returned) is the number of messages written at the
-    site, C(stranded) the maximum number of messages only at the origin. C(twice) lists the message ids stored on both
-    sides, among the first 20000 messages after the failover and, at the origin, the 1000 before it.
+  description: The streams that were brought back. Empty in check mode. C(returned) is the number of messages written
+    at the site, and C(stranded) is the maximum number of messages that exist only at the origin. C(twice) lists the
+    message ids stored on both sides, among the first 20000 messages after the failover and, at the origin, the 1000
+    before it.
   returned: success
   type: list
   elements: dict
@@ -110,7 +112,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
-    """Return the module's result once every stream is served by its origin."""
+    """Return the module's result after the origin serves every stream again."""
     wait = positive(module.params["wait_timeout"], "wait_timeout")
     with connected(options, module.params) as pair:
         found = plan_failback(pair, protected_streams(module.params))

@@ -15,13 +15,14 @@ description:
   - Fences the origin, waits until the site has all its messages, promotes the copy, and creates its consumers at
     their ack floors. Nothing is changed unless all streams can fail over, and nothing is promoted while the origin
     may accept messages.
-  - From nats-server 2.12 on, the mirror becomes the stream. Before, a mirror cannot be promoted, so a new stream
-    takes over its messages; see O(streams[].promoted).
-  - Progress is recorded at the site. Another run resumes from there, and changes nothing once the last step is done.
-  - Messages are guaranteed. If the origin is dead, acknowledgements since the last
-    M(natsops.jetstream.nats_dr_checkpoint) are not; RV(streams[].consumers) returns how many messages may be
+  - From nats-server 2.12 on, the mirror becomes the stream. On older servers, a mirror cannot be promoted, so a new
+    stream takes over its messages; see O(streams[].promoted).
+  - Progress is recorded at the site. A further run resumes from there, and changes nothing once the last step is
+    done.
+  - No message that reached the site is lost. If the origin is dead, acknowledgements since the last
+    M(natsops.jetstream.nats_dr_checkpoint) are lost; RV(streams[].consumers) returns how many messages may be
     delivered again.
-  - It does not move clients. Give them the addresses of the site.
+  - The module does not move clients. Configure them with the addresses of the site.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -30,13 +31,13 @@ extends_documentation_fragment:
 options:
   fence:
     description:
-      - Why the origin accepts no messages.
-      - V(subjects) removes the subjects from its stream, so publishers there get no acknowledgements.
-      - V(sealed) requires that its stream is sealed.
-      - V(permissions) means that its clients are no longer allowed to publish. The stream is watched for O(watch)
-        seconds, and must not accept a message in that time.
-      - V(dead) means that the origin is gone and must not come back by itself. It is refused while the origin
-        answers.
+      - How the origin is prevented from accepting messages.
+      - V(subjects) removes the subjects from the origin's stream, so publishers there get no acknowledgements.
+      - V(sealed) requires that the origin's stream is sealed.
+      - V(permissions) means that the origin's clients are no longer permitted to publish. The stream is watched for
+        O(watch) seconds, and must not accept a message in that time.
+      - V(dead) means that the origin is gone and must not come back by itself. The failover is refused while the
+        origin still answers.
     type: str
     choices: [subjects, sealed, permissions, dead]
     required: true
@@ -47,13 +48,13 @@ options:
     type: str
   allow_loss:
     description:
-      - Promote even if the site does not catch up with the fenced origin within O(wait_timeout). Otherwise the origin
-        gets its subjects back.
+      - Promote even if the site does not catch up with the fenced origin within O(wait_timeout). With V(false), the
+        origin gets its subjects back instead.
     type: bool
     default: false
   max_loss_messages:
     description:
-      - Refuse if the minimum loss exceeds this many messages. By default any loss is allowed.
+      - Refuse the failover if the minimum loss exceeds this many messages. By default, any loss is allowed.
     type: int
   consumers:
     description:
@@ -112,7 +113,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The expected and the actual result, or in check mode the plan, for people.
+  description: The expected and the actual result or, in check mode, the plan, as readable text.
   returned: success
   type: list
   elements: str
@@ -125,7 +126,7 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams that serve at the site; in check mode none.
+  description: The streams that the site now serves. Empty in check mode.
   returned: success
   type: list
   elements: dict
@@ -135,7 +136,7 @@ streams:
       type: str
       sample: APP/ORDERS
     stream:
-      description: Name of the stream that replaces it.
+      description: Name of the stream at the site that replaces it.
       type: str
       sample: ORDERS
     changed:
@@ -156,12 +157,13 @@ streams:
       type: str
       sample: end mirror
     subjects:
-      description: Its subjects.
+      description: Subjects of the stream at the site.
       type: list
       elements: str
       sample: ["orders.>"]
     promised:
-      description: The expected loss when the failover began, as C(loss) of M(natsops.jetstream.nats_dr_info).
+      description: The expected loss when the failover began, in the form of C(loss) of
+        M(natsops.jetstream.nats_dr_info).
       type: dict
     complete:
       description: Whether the site was observed to have all messages of its fenced origin.
@@ -172,24 +174,25 @@ streams:
       type: int
       sample: 2000
     last_copied:
-      description: The sequence of that message at the site. Later messages were written at the site.
+      description: The sequence at the site of the last message copied from the origin. Later messages were written at
+        the site.
       type: int
       sample: 2000
     messages:
-      description: Number of messages.
+      description: Number of messages in the stream at the site.
       type: int
       sample: 2000
     first_seq:
-      description: Its first sequence.
+      description: First sequence of the stream at the site.
       type: int
       sample: 1
     last_seq:
-      description: Its last sequence.
+      description: Last sequence of the stream at the site.
       type: int
       sample: 2000
     consumers:
       description: The durable consumers, with their ack floors at the origin and at the site, and how many messages
-        each may get again.
+        each may receive again.
       type: list
       elements: dict
       sample: [{name: worker, origin_floor: 1850, floor: 1850, again: 3}]
@@ -222,7 +225,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
-    """Return the module's result once every stream serves at the site."""
+    """Return the module's result after the site serves every stream."""
     params = module.params
     wanted = Wanted(
         params["fence"], params["dead"] or "", params["allow_loss"], params["max_loss_messages"], params["consumers"]

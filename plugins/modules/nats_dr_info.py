@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_info
-short_description: Read how far a second site is behind, and the loss of a failover now
+short_description: Read how far a second site is behind, and the loss that a failover would cause now
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads streams at their origin and their copies at a second site, which is another cluster of a supercluster, a JetStream
-    domain behind leaf nodes, or a cluster with addresses of its own.
-  - Returns for each stream the loss if the origin were lost now. A mirror whose origin is gone continues to report a
-    lag of 0; its loss is returned as unknown.
+  - Reads streams at their origin and their copies at a second site, which is another cluster of a supercluster, a
+    JetStream domain behind leaf nodes, or a separate cluster with its own addresses.
+  - Returns, for each stream, the loss that a failure of the origin would cause now. A mirror whose origin is gone
+    continues to report a lag of 0, so the module returns its loss as unknown.
   - The task does not fail if a side does not answer.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -40,7 +40,7 @@ options:
   max_drill_age:
     description:
       - Maximum age in seconds of the last successful drill of M(natsops.jetstream.nats_dr_drill). An older one is a
-        problem. By default drills may be of any age or missing. A failed drill is always a problem.
+        problem. By default, drills may have any age or be missing. A failed drill is always a problem.
     type: float
 seealso:
   - module: natsops.jetstream.nats_dr_checkpoint
@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The state for people.
+  description: The state as readable text.
   returned: success
   type: list
   elements: str
@@ -94,27 +94,27 @@ streams:
   elements: dict
   contains:
     name:
-      description: Account and name.
+      description: Account and name of the stream.
       type: str
       sample: APP/ORDERS
     account:
-      description: Account. Null for the account of the task's own user.
+      description: Account of the stream. Null for the account of the task's own user.
       type: str
       sample: APP
     stream:
-      description: Its name at the origin.
+      description: Name of the stream at the origin.
       type: str
       sample: ORDERS
     copy:
-      description: The name of its copy at the site.
+      description: Name of the stream's copy at the site.
       type: str
       sample: ORDERS
     state:
       description:
         - C(following) (nothing is missing), C(behind), C(disconnected) (the site receives nothing from the origin,
-          although the origin answers), C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (a stream
-          that copies a different stream), C(diverged) (the site has messages that the origin does not have), or
-          C(promoted) (the site has taken over from the origin).
+          although the origin answers), C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (the
+          site's stream copies a different stream), C(diverged) (the site has messages that the origin does not have),
+          or C(promoted) (the site has taken over from the origin).
       type: str
       sample: behind
     position:
@@ -130,24 +130,24 @@ streams:
       type: float
       sample: 0.035
     contact:
-      description: Seconds since the site last received data from the origin. Null for never.
+      description: Seconds since the site last received data from the origin. Null if it has never received any.
       type: float
       sample: 0.2
     loss:
       description:
-        - The loss if the origin were lost now. C(messages) is an upper bound if C(known), and a lower bound
+        - The loss if the origin failed now. C(messages) is an upper bound if C(known) is true, and a lower bound
           otherwise. C(seconds) is null if unknown. C(since) is when the origin stored the newest message that the
           site has.
       type: dict
       sample: {known: true, messages: 12, seconds: 0.035, since: "2026-11-24T11:05:27.6151Z", text: "at most 12 messages"}
     consumers:
-      description: The ack floor of each consumer at the origin (null if the origin does not answer), and the saved
-        one.
+      description: The ack floor of each consumer at the origin (null if the origin does not answer), and the ack
+        floor in the checkpoint.
       type: list
       elements: dict
       sample: [{name: worker, origin: 1900, saved: 1850}]
     checkpoint_age:
-      description: Seconds since the consumers were saved. Null without a checkpoint.
+      description: Seconds since the consumers were saved. Null if there is no checkpoint.
       type: float
       sample: 41.2
     drill:

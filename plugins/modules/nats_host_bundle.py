@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Writes the journal of the unit, the kernel log, disks with SMART values and latencies, limits, sockets, unit,
-    clock, kernel parameters, the configuration without secrets and the list of the store's files into a compressed
-    tar archive on the host.
-  - Runs on the managed host and needs no connection to NATS. Most of the data can only be read by root. It changes
-    nothing except that archive.
-  - Each command and the complete run have a time and size limit. Data that cannot be collected is returned with the
-    reason and does not fail the task. Only the end of an oversized log is kept.
+  - Collects the journal of the unit, the kernel log, the disks with their SMART values and latencies, the limits,
+    sockets, unit, clock and kernel parameters, the configuration without secrets, and a list of the store's files,
+    and writes them into a compressed tar archive on the host.
+  - Runs on the managed host and needs no connection to NATS. Most of the data can only be read by root. The module
+    changes nothing except that archive.
+  - Each command and the complete run have a time limit and a size limit. Data that cannot be collected is returned
+    with the reason and does not fail the task. Only the end of an oversized log is kept.
   - The secrets of the secrets file, private keys, seeds, JWTs, bcrypt hashes, users in URLs and the values of
     password-like keys are left out. Message contents are never read.
 options:
@@ -30,19 +30,21 @@ options:
     description: Name of the systemd unit that runs the server. Omit it if the host does not use systemd.
     type: str
   secrets:
-    description: File next to O(config) with the secrets to which it refers. Their values are removed from all files.
+    description: File next to O(config) that contains the secrets to which the configuration refers. Their values are
+      removed from all collected files.
     type: path
   files:
-    description: Further configuration files, whose secrets are removed as in O(config).
+    description: Further configuration files. Secrets are removed from them as from O(config).
     type: list
     elements: path
     default: []
   log_file:
     description:
-      - The server's own log file. Its end is kept, regardless of O(since). It is optional if systemd runs the server.
+      - The server's own log file. The end of this file is kept, regardless of O(since). The file is optional if
+        systemd runs the server.
     type: path
   store_dir:
-    description: Directory of the store, whose files are listed.
+    description: Directory of the store. The archive lists its files.
     type: path
   since:
     description: How far back to read logs, such as V(2h).
@@ -74,7 +76,7 @@ attributes:
     description: There is nothing to compare.
     support: none
   idempotent:
-    description: Every run writes another archive.
+    description: Every run writes a new archive.
     support: none
 seealso:
   - module: natsops.jetstream.nats_bundle
@@ -101,7 +103,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: Path of the archive, empty in check mode.
+  description: Path of the archive. Empty in check mode.
   returned: success
   type: str
   sample: /var/tmp/nats-bundle-1x2y3z.tar.gz
@@ -111,7 +113,7 @@ size:
   type: int
   sample: 183402
 files:
-  description: The archive's files; in check mode, those that would be attempted.
+  description: The files in the archive or, in check mode, the files that the module would try to collect.
   returned: success
   type: list
   elements: str
@@ -172,7 +174,7 @@ def make_subject(given: dict[str, Any]) -> Subject:
 
 
 def read_bounds(given: dict[str, Any]) -> Bounds:
-    """Return the bounds. Raises ValueError for one that lets nothing through."""
+    """Return the limits. Raises ValueError for a limit that would exclude everything."""
     bounds = Bounds(given["command_timeout"], given["timeout"], size_bytes(given["max_size"]))
     for name, value in (
         ("command_timeout", bounds.command),

@@ -13,13 +13,14 @@ author: natsops maintainers (@natsops)
 description:
   - Acquires a lock on the host for this run of Ansible, or releases it. A run that holds the lock on more than half
     of a cluster's hosts may operate the cluster. The lock does not depend on JetStream, which may itself be broken.
-  - The task does not fail if another owner holds the lock, see RV(acquired) and RV(holder). A lock left behind by an
+  - The task does not fail if another owner holds the lock; see RV(acquired) and RV(holder). A lock left behind by an
     ended process on this controller, or by an earlier run with the same O(name), is taken over.
-  - Runs on the managed host and needs no connection to NATS. The owner is read on the controller, from C(/proc).
+  - Runs on the managed host and needs no connection to NATS. The identity of the owner is read from C(/proc) on the
+    controller.
 options:
   path:
     description:
-      - Lock file. Its directory must exist. In C(/run) the lock disappears on reboot, together with the operation
+      - Lock file. Its directory must exist. In C(/run), the lock disappears on reboot, together with the operation
         that it protected.
       - Required unless O(state=held).
     type: path
@@ -53,21 +54,21 @@ options:
     type: raw
   maintenance:
     description:
-      - File that marks the host as in maintenance, as in M(natsops.jetstream.nats_server_host_info). It is only read,
-        which saves a separate task to find the hosts in maintenance.
+      - File that marks the host as in maintenance, as in M(natsops.jetstream.nats_server_host_info). The module only
+        reads this file, so no separate task is needed to find the hosts in maintenance.
     type: path
   state:
     description:
       - V(present) acquires the lock, V(absent) releases it.
-      - V(held) contacts no host. It fails unless this run holds the lock on more than half of O(members) according to
-        O(locks); the message names the owner, its purpose and the expiry.
+      - V(held) does not contact any host. The task fails unless this run holds the lock on more than half of
+        O(members) according to O(locks); the error message names the current owner, its purpose and the expiry.
     type: str
     choices: [present, absent, held]
     default: present
   locks:
     description:
-      - Results of this module, each with the name of its host as C(item). Unreachable hosts count as not locked. For
-        a host with several results, the latest counts.
+      - Results of this module, each with the name of its host as C(item). Unreachable hosts count as not locked. If a
+        host has several results, the latest one is used.
     type: list
     elements: dict
     default: []
@@ -87,7 +88,7 @@ attributes:
     description: Whether a second run changes nothing.
     support: partial
     details:
-      - Taking a lock again moves its expiry.
+      - Acquiring a lock again extends it.
 """
 
 EXAMPLES = r"""
@@ -125,7 +126,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 acquired:
-  description: Whether this run, or O(owner), holds the lock now. In check mode, whether it would.
+  description: Whether this run, or O(owner), holds the lock now. In check mode, whether it would hold the lock.
   type: bool
   returned: success
 hosts:
@@ -159,8 +160,8 @@ broken:
 maintenance:
   description:
     - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
-      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
-      O(maintenance).
+      C(held), which is true if the server is prevented from starting. Null if the host is not in maintenance, or if
+      O(maintenance) is not set.
   type: dict
   returned: success
   sample:

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a key-value bucket to the desired configuration, then reads it again to verify that the servers have it and
-    that its group is complete and in step. The bucket is the same stream that NATS clients create (ADR-8), and they
-    can use it at once.
+  - Brings a key-value bucket to the desired configuration, then reads the bucket again to verify that the servers
+    have this configuration and that its Raft group is complete and in step. The bucket is the same stream that NATS
+    clients would create (ADR-8), so clients can use it immediately.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
   - An omitted option is left unchanged on an existing bucket, and gets the default on a new one.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
@@ -46,15 +46,15 @@ options:
   state:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
-      - V(purged) removes keys with their history, see O(keys), and needs V(data_loss) in O(allow). Clients that watch the
-        bucket are not notified.
-      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
+      - V(purged) removes the keys in O(keys) with their history, and requires V(data_loss) in O(allow). Clients that
+        watch the bucket are not notified.
+      - With V(absent) and V(purged), all configuration options except O(metadata) are ignored. O(metadata) may show
         that the task owns the bucket.
     type: str
     choices: [present, absent, purged]
     default: present
   keys:
-    description: Which keys O(state=purged) removes, with the wildcards C(*) and C(>).
+    description: Keys that O(state=purged) removes; the wildcards C(*) and C(>) are allowed.
     type: str
     default: ">"
   description:
@@ -66,21 +66,21 @@ options:
   ttl:
     description:
       - How long a value is kept, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
-        seconds.
+        in seconds.
     type: str
   limit_marker_ttl:
     description:
-      - How long delete markers for expired keys are kept (2.11); units as in O(ttl). Allows keys with their own time
-        to live.
+      - How long delete markers for expired keys are kept (2.11); units as in O(ttl). Setting this option also allows
+        keys with their own time to live.
     type: str
   max_value_size:
     description: Maximum size of one value, V(-1) for no limit; units as in O(max_bytes).
     type: str
   max_bytes:
     description:
-      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
-      - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
-        powers of 1000.
+      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is in bytes.
+      - As in nats-server's configuration, C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and
+        C(K), C(M), C(G) are powers of 1000.
     type: str
   storage:
     description: Where messages are kept. Cannot be changed.
@@ -89,7 +89,7 @@ options:
   num_replicas:
     description:
       - Number of replicas, 1 to 5. A change waits until every replica is in step.
-      - It is refused while the group has no leader, is being moved, or has replicas that are behind.
+      - A change is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   placement:
     description:
@@ -112,7 +112,7 @@ options:
     type: dict
     suboptions:
       src:
-        description: Subjects to publish again. By default all.
+        description: Subjects of the messages to publish again. Defaults to all.
         type: str
       dest:
         description: The subject to publish under. Required.
@@ -136,10 +136,10 @@ options:
         description: Time (RFC 3339) of the first message to copy.
         type: str
       filter_subject:
-        description: Copy messages of this subject only.
+        description: Copy only messages on this subject.
         type: str
       subject_transforms:
-        description: Copy only messages of these subjects, and store them under different ones.
+        description: Copy only messages on these subjects, and store them under different subjects.
         type: list
         elements: dict
         suboptions:
@@ -167,12 +167,12 @@ options:
             description: Name of the consumer. Required.
             type: str
           deliver_subject:
-            description: Its deliver subject. Required.
+            description: Deliver subject of the consumer. Required.
             type: str
   sources:
     description:
-      - The buckets whose keys are copied into this one. Their order is irrelevant.
-      - Without C(subject_transforms) and C(filter_subject) the keys of the origin become keys of this bucket.
+      - The buckets whose keys are copied into this one. The order of the buckets is irrelevant.
+      - Without C(subject_transforms) and C(filter_subject), the keys of the origin become keys of this bucket.
     type: list
     elements: dict
     suboptions: *source
@@ -228,8 +228,8 @@ before:
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read from the servers; in check mode, as planned. Null if the bucket
-    does not exist.
+  description: The configuration of the bucket's stream after the change, as read from the servers or, in check mode,
+    as planned. Null if the bucket does not exist.
   returned: success
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 3}

@@ -13,15 +13,16 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Spreads the leaders of streams and of consumers evenly over the servers of a cluster, as far as replica placement
-    allows, with as few step-downs as possible. The result is the optimum, not an approximation. If the numbers cannot
-    be even over the servers, they are even over the zones.
-  - The streams that change their leaders are chosen by their write rates. If the leaders of a server still receive 10
-    % more than the average, pairs of leaders change places.
-  - No data moves. While a group elects its leader, publishers of a stream wait for their acknowledgement, or get none
+    allows, with as few step-downs as possible. The result is the optimum, not an approximation. If the leaders cannot
+    be spread evenly over the servers, they are spread evenly over the zones.
+  - The streams that change their leaders are chosen by their write rates. If the leaders on a server still receive 10
+    % more data than the average, pairs of leaders are swapped.
+  - No data moves. While a group elects a leader, publishers of the stream wait for their acknowledgement, or get none
     and must publish again (with the same message id).
   - Skips groups without a leader or without another replica in step, groups that are being moved, and servers that
     are being drained (tag C(!jetstream)).
-  - Before nats-server 2.11 the next leader is random. A group then steps down until the desired server leads it.
+  - Before nats-server 2.11, the next leader is random. The leader of a group then steps down repeatedly until the
+    desired server leads the group.
   - Needs a user of the system account, and O(account_users) for the accounts.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -36,7 +37,7 @@ options:
     required: true
   groups:
     description:
-      - Which leaders to spread.
+      - The groups whose leaders are spread.
     type: list
     elements: str
     choices: [streams, consumers]
@@ -48,7 +49,8 @@ options:
     default: "az:"
   max_step_downs:
     description:
-      - Maximum number of leaders that step down in one run, the most effective ones first. V(0) for no limit.
+      - Maximum number of leaders that step down in one run, starting with the most effective step-downs. V(0) means
+        no limit.
     type: int
     default: 0
   concurrency:
@@ -58,7 +60,7 @@ options:
     default: 8
   wait_timeout:
     description:
-      - Seconds within which everything must be done and verified.
+      - Seconds within which all step-downs must be completed and verified.
     type: float
     default: 300
 attributes:
@@ -90,7 +92,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: The plan for people.
+  description: The plan as readable text.
   returned: success, and on failures of a step-down
   type: list
   elements: str
@@ -110,17 +112,19 @@ moves:
   elements: dict
   sample: [{account: APP, account_name: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
 before:
-  description: The number of groups that each server leads, and the bytes per second written to these streams.
+  description: The number of groups that each server leads, and the bytes per second written to the streams among
+    them.
   returned: success, and on failures of a step-down
   type: dict
   sample: {n1-c1: {streams: 48, consumers: 0, bytes_per_second: 8000}, n2-c1: {streams: 0, consumers: 0, bytes_per_second: 0}}
 after:
-  description: The same after all leaders of C(moves) have stepped down.
+  description: The number of groups that each server leads, and their bytes per second, after all leaders in RV(moves)
+    have stepped down.
   returned: success, and on failures of a step-down
   type: dict
   sample: {n1-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}, n2-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}}
 left:
-  description: Streams and consumers that were skipped, by reason.
+  description: Streams and consumers that were skipped, grouped by reason.
   returned: success, and on failures of a step-down
   type: dict
   sample: {no user of account LOGS is known: [stream LOGS/AUDIT]}
@@ -173,7 +177,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every leader that was planned is seen."""
+    """Return the module's result after every planned leader has been observed."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     for option, least in (("sample", 0), ("max_step_downs", 0), ("concurrency", 1)):

@@ -11,9 +11,11 @@ short_description: Read the certificates that the listeners of a NATS server pre
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Opens a TLS connection to each listener, as a client or another server would, and returns the certificate that it
-    presents and whether it is trusted. This needs no NATS credentials, and only Python on the host where it runs.
-  - Host names are not compared. The task does not fail if a listener does not answer.
+  - Opens a TLS connection to each listener, as a client or another server would, and returns the certificate that the
+    listener presents and whether that certificate is trusted. The module needs no NATS credentials, and only Python
+    on the host where it runs.
+  - The host name is not compared with the names in the certificate. The task does not fail if a listener does not
+    answer.
 options:
   listeners:
     description: The listeners to connect to.
@@ -22,11 +24,11 @@ options:
     required: true
     suboptions:
       host:
-        description: Address.
+        description: Address of the listener.
         type: str
         required: true
       port:
-        description: Port.
+        description: Port of the listener.
         type: int
         required: true
       tls_first:
@@ -36,25 +38,25 @@ options:
         type: bool
         default: false
   tls_ca_file:
-    description: The trusted authorities.
+    description: File with the certificates of the trusted authorities.
     type: path
     required: true
   tls_cert_file:
-    description: Certificate to present, for listeners that require one.
+    description: File with the certificate to present to listeners that require one.
     type: path
   tls_key_file:
-    description: Private key of that certificate.
+    description: File with the private key of O(tls_cert_file).
     type: path
   timeout:
-    description: Seconds for each connection.
+    description: Timeout of each connection in seconds.
     type: float
     default: 5
 attributes:
   check_mode:
-    description: Can run in check mode. It only reads.
+    description: Can run in check mode, because the module only reads.
     support: full
   diff_mode:
-    description: It changes nothing.
+    description: The module changes nothing.
     support: N/A
 """
 
@@ -72,9 +74,9 @@ EXAMPLES = r"""
 RETURN = r"""
 listeners:
   description:
-    - One entry for each listener. C(sha256) is the fingerprint of the certificate, null if none was presented.
-      C(accepted) is whether both sides trusted each other, that is the handshake succeeded and, on a port that begins
-      with TLS, the server's greeting arrived after it.
+    - One entry for each listener. C(sha256) is the fingerprint of the certificate, or null if none was presented.
+      C(accepted) is true if both sides trusted each other, that is, if the handshake succeeded and, on a port that
+      begins with TLS, the server's greeting arrived after the handshake.
   returned: always
   type: list
   elements: dict
@@ -105,7 +107,8 @@ def read_line(connection: socket.socket) -> bytes:
 
 
 def trusting(ca_file: str, cert_file: Optional[str], key_file: Optional[str]) -> ssl.SSLContext:
-    """Return the side of a client that trusts these authorities. Raises OSError for files that cannot be used."""
+    """Return the TLS context of a client that trusts these authorities. Raises OSError for files that cannot be
+    used."""
     context = ssl.create_default_context(cafile=ca_file)
     context.check_hostname = False
     if cert_file:
@@ -114,7 +117,7 @@ def trusting(ca_file: str, cert_file: Optional[str], key_file: Optional[str]) ->
 
 
 def look(listener: Mapping[str, Any], context: ssl.SSLContext, timeout: float) -> dict[str, Any]:
-    """Return whether a listener accepts TLS, with the certificate that it presents."""
+    """Return whether a listener accepts the TLS connection, and the certificate that it presents."""
     found: dict[str, Any] = {
         "host": listener["host"],
         "port": listener["port"],

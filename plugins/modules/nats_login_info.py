@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Logs in to each of O(servers) as each of O(logins), one at a time, and returns each server's response.
-  - Refused logins and unreachable servers are results; the task does not fail.
+  - Refused logins and unreachable servers are returned as results and do not make the task fail.
   - The task's own user is not needed. The TLS options apply to all logins.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -37,7 +37,7 @@ options:
         description: A token, instead of user and password.
         type: str
       nkey_seed:
-        description: The seed of a user's nkey, or the path of the file that holds it.
+        description: The seed of a user's nkey, or the path of the file that contains it.
         type: str
       credentials:
         description: The path of a credentials file.
@@ -98,7 +98,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 
 
 def try_login(options: ConnectionOptions) -> NatsFailure | None:
-    """Return why the server did not let the user in, or None."""
+    """Return why the server refused the login, or None if it accepted the login."""
     with Client(options) as client:
         try:
             client.connect()

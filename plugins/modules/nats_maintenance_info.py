@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns the state of each host, a table of the states, and the hosts that need attention. These are hosts whose
-    time is over, that are marked although their server is running, whose server is stopped without a mark, or that
-    could not be read.
-  - It evaluates data that the hosts have already reported, so run it once, on the controller. The playbook
-    C(natsops.jetstream.maintenance_status) shows its result.
+  - Returns the state of each host, a table of the states, and the hosts that need attention. A host needs attention
+    if its maintenance is past its end time, if it is marked although its server is running, if its server is stopped
+    but the host is not marked, or if its state could not be read.
+  - The module evaluates data that the hosts have already reported, so run it once, on the controller. The playbook
+    C(natsops.jetstream.maintenance_status) shows the result.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
@@ -53,19 +53,20 @@ EXAMPLES = r"""
 RETURN = r"""
 hosts:
   description:
-    - The hosts. States are V(in_service), V(in_maintenance), V(overdue), V(running), V(stopped) and V(unknown).
+    - The hosts with their states. States are V(in_service), V(in_maintenance), V(overdue), V(running), V(stopped) and
+      V(unknown).
   returned: success
   type: list
   elements: dict
   sample: [{host: n3, server_name: n3-c1, state: in_service, maintenance: null}]
 findings:
-  description: The hosts that need attention, for people.
+  description: The hosts that need attention, as readable text.
   returned: success
   type: list
   elements: str
   sample: ["n3: in maintenance, overdue"]
 lines:
-  description: The hosts as a table, and RV(findings).
+  description: A table of the hosts, followed by RV(findings).
   returned: success
   type: list
   elements: str

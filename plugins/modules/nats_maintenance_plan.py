@@ -13,11 +13,11 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads the complete (super)cluster and returns the effects of stopping these servers together, in addition to those
-    already in maintenance. Refuses if a stream, a consumer or the meta group would lose its quorum.
+    already in maintenance. The plan is refused if a stream, a consumer or the meta group would lose its quorum.
   - Returns the mark of each host, which records who took it out of service, since when, until when and why. A server
     that is already out of service keeps its mark.
-  - It only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each stop, because
-    the state may have changed since.
+  - The module only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each stop,
+    because the state may have changed since.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -34,12 +34,13 @@ options:
     elements: str
     required: true
   maintenance:
-    description: The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info).
+    description: The servers in maintenance, each in the form of C(maintenance) of
+      M(natsops.jetstream.nats_server_host_info).
     type: list
     elements: dict
     default: []
   by:
-    description: Who takes them out of service. Defaults to the user and the machine that run the module.
+    description: Who takes the servers out of service. Defaults to the user and the machine that run the module.
     type: str
   reason:
     description: Reason for the maintenance.
@@ -47,8 +48,8 @@ options:
     default: ''
   until:
     description:
-      - When the servers should be back, such as V(2026-12-01T04:00:00Z). It also replaces the end time of a server in
-        maintenance.
+      - When the servers should be back, such as V(2026-12-01T04:00:00Z). This time also replaces the end time of a
+        server that is already in maintenance.
     type: str
   duration:
     description: How long the maintenance may take, if O(until) is not set.
@@ -56,8 +57,8 @@ options:
     default: 4h
   gate:
     description:
-      - Whether the servers belong to a cluster with a health gate. Without one only streams that would lose messages are an
-        error, and a cluster that cannot be read is a warning.
+      - Whether the servers belong to a cluster with a health gate. Without a health gate, only streams that would
+        lose messages are an error, and a cluster that cannot be read is only a warning.
     type: bool
     default: true
   expected_servers:
@@ -75,9 +76,10 @@ options:
   accept_loss:
     description:
       - Streams (C(ACCOUNT/STREAM)) that may lose their messages, because their only replica is in the memory of one
-        of these servers or because the server would empty them when it starts (nats-server#6753). All other such
-        streams make the plan refused.
-      - Also consumers (C(ACCOUNT/STREAM/CONSUMER)) whose position is in the memory of one of these servers alone.
+        of these servers or because the server would empty them when it starts (nats-server#6753). The plan is refused
+        if any other stream would lose messages in this way.
+      - The list can also contain consumers (C(ACCOUNT/STREAM/CONSUMER)) whose position exists only in the memory of
+        one of these servers.
     type: list
     elements: str
     default: []
@@ -104,19 +106,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 marks:
-  description: The marks of the hosts afterwards.
+  description: The marks of the hosts after they have been taken out of service.
   returned: success
   type: dict
   sample:
     n3-c1: {server: n3-c1, by: ops@ctl-1, since: 1795529600.0, until: 1795544000.0, reason: new disk, held: true}
 entering:
-  description: The hosts in O(hosts) that still have to be taken out of service. The others already are.
+  description: The hosts in O(hosts) that still have to be taken out of service. All other hosts are already out of
+    service.
   returned: success
   type: list
   elements: str
   sample: [n3-c1]
 lines:
-  description: The plan for people.
+  description: The plan as readable text.
   returned: success
   type: list
   elements: str
@@ -129,8 +132,8 @@ ok:
   type: bool
   sample: true
 refusal:
-  description: Why it must not begin, as the root causes of the errors among RV(problems). Empty if nothing prevents
-    it.
+  description: Why the maintenance must not begin, as the root causes of the errors in RV(problems). Empty if nothing
+    prevents it.
   returned: success
   type: str
   sample: ""
@@ -177,13 +180,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
-#: Seconds, a hundred years.
+#: The longest maintenance in seconds: a hundred years.
 LONGEST = 100 * 366 * 86400
 
 
 def parse_request(params: Mapping[str, Any], now: float) -> Request:
-    """Return the requested maintenance. Raises NatsFailure invalid_option for an invalid time or duration, or one in
-    the past."""
+    """Return the requested maintenance. Raises NatsFailure invalid_option for an invalid time or duration, or for a
+    time in the past."""
     option = "until" if params["until"] else "duration"
     given = params[option]
     try:

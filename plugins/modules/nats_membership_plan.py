@@ -13,13 +13,14 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Compares the intended members with those of the live cluster. Returns the servers that join, those that leave and
-    their order, and every reason against it, before anything is changed.
+    their order, and every reason against the operation, before anything is changed.
   - Servers that leave are checked together. The meta group must keep enough members and one to spare, every replica
-    must find another server by the rules of the meta leader, and nothing may be lost without consent.
+    must find a new server according to the rules of the meta leader, and nothing may be lost without consent.
   - If a server is down, every account is queried for streams and consumers without a leader, because that server may
-    have had their only replica. The module waits up to 15 seconds for elections that its failure started.
-  - It only plans. M(natsops.jetstream.nats_server_evacuate) moves replicas, and M(natsops.jetstream.nats_meta_peer)
-    removes members.
+    have had their only replica. The module waits up to 15 seconds for elections that the failure of the server
+    started.
+  - The module only plans. M(natsops.jetstream.nats_server_evacuate) moves replicas, and
+    M(natsops.jetstream.nats_meta_peer) removes members.
   - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -38,14 +39,15 @@ options:
   members:
     description:
       - The servers that should be in the cluster afterwards, each with C(host) and C(server_name), and with
-        C(cluster) and C(jetstream) if known, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
+        C(cluster) and C(jetstream) if known, in the form of C(servers) of P(natsops.jetstream.nats_topology#filter).
     type: list
     elements: dict
     default: []
   leaving:
     description:
-      - The servers that leave, in this order, those that are down first. Each is the inventory name of a host in
-        O(leaving_members), or the name of a server. A server that the cluster does not list has already left.
+      - The servers that leave, in this order, except that servers that are down leave first. Each is the inventory
+        name of a host in O(leaving_members), or the name of a server. A server that the cluster does not list has
+        already left.
     type: list
     elements: str
     default: []
@@ -68,7 +70,8 @@ options:
     default: ''
   replacement:
     description:
-      - The host that replaces it under a different name. Without it, the server comes back under its own name.
+      - The host that replaces the host in O(replace) under a different server name. By default, the server comes back
+        under its own name.
     type: str
     default: ''
   replaced_has_data:
@@ -88,21 +91,21 @@ options:
     default: the cluster
   cluster_size:
     description:
-      - Size of the cluster according to the inventory. By default it is not compared.
+      - Size of the cluster according to the inventory. By default, the size is not compared.
     type: int
   cluster_hosts:
     description:
-      - Hosts that the run must include, because it changes all of the cluster.
+      - Hosts that the run must include, because it changes the entire cluster.
     type: list
     elements: str
   run_hosts:
     description:
-      - Hosts included in the run, compared with O(cluster_hosts). By default they are not compared.
+      - Hosts included in the run, compared with O(cluster_hosts). By default, these hosts are not compared.
     type: list
     elements: str
   seeds:
     description:
-      - Seed hosts in the routes of the other servers. They cannot leave.
+      - Seed hosts in the routes of the other servers. These hosts cannot leave.
     type: list
     elements: str
     default: []
@@ -113,8 +116,8 @@ options:
     default: 3
   r1_policy:
     description:
-      - Streams with a single replica on a running server that leaves, before nats-server 2.15. V(fail) refuses; with
-        V(move) they are moved, and may lose messages published during the move.
+      - How to treat streams with a single replica on a running server that leaves, before nats-server 2.15. V(fail)
+        refuses the plan. With V(move), these streams are moved and may lose messages published during the move.
     type: str
     choices: [fail, move]
     default: fail
@@ -154,12 +157,12 @@ refusals:
   sample:
     - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), fewer than the required 3. Add servers first
 refusal:
-  description: The same for people, limited to one screen.
+  description: RV(refusals) as readable text, limited to one screen.
   returned: success
   type: str
   sample: without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), fewer than the required 3. Add servers first
 lines:
-  description: The plan for people.
+  description: The plan as readable text.
   returned: success
   type: list
   elements: str
@@ -177,15 +180,16 @@ joining:
   elements: str
   sample: []
 running:
-  description: The servers of O(members) that answer.
+  description: The servers in O(members) that answer.
   returned: success
   type: list
   elements: dict
   sample: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
 leaving:
   description: >-
-    The servers that leave, in order. For each, whether it answers, is a member of the meta group and is on a
-    reachable host, and its Raft groups. A server that neither answers nor is a member has already left.
+    The servers that leave, in order. Each entry contains whether the server answers, whether it is a member of the
+    meta group, whether it is on a reachable host, and its Raft groups. A server that neither answers nor is a member
+    has already left.
   returned: success
   type: list
   elements: dict
@@ -205,7 +209,7 @@ returning:
   elements: str
   sample: []
 remaining:
-  description: Names of the servers of O(members).
+  description: Names of the servers in O(members).
   returned: success
   type: list
   elements: str
@@ -277,7 +281,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 def leaderless(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:
     """Return the assets without a leader, as ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER, and the accounts without a user.
 
-    The groups that a server led when it died elect another leader soon, which is waited for unless their loss is accepted.
+    The groups that a dead server led soon elect a new leader; the function waits for that unless their loss is
+    accepted.
     """
     return wait_until(
         lambda: _leaderless_now(connections), lambda found: accepted.issuperset(found[0]), ELECTION_SECONDS, interval=1
@@ -297,7 +302,7 @@ def _leaderless_now(connections: Connections) -> tuple[list[str], list[str]]:
 
 
 def make_request(params: Mapping[str, Any]) -> Request:
-    """Return the request that the options make. Raises NatsFailure invalid_option."""
+    """Return the request that the options describe. Raises NatsFailure invalid_option."""
     known = {member.host: member for member in _members(params["leaving_members"], "leaving_members")}
     return Request(
         operation=params["operation"],

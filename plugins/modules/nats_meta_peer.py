@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - A stopped server that does not come back counts for the quorum of the meta group until it is removed. This module
-    removes it, and waits until the leader and a majority of the members report one member fewer.
-  - It refuses to remove a server that answers, a server that streams or consumers still list as a member, and any
-    removal that leaves the meta group without a quorum. The last refusal cannot be overridden.
-  - If the remaining group tolerates no further failure, this is only a warning, because removing a server that is
-    down does not make that worse. From 3 members to 2 the quorum stays 2.
-  - A server that still runs under that name rejoins by itself 5 minutes after the removal (2.10.28, 2.11.2 and
-    later). Stop it first, and do not start it again.
+  - A stopped server that does not come back counts towards the quorum of the meta group until it is removed. This
+    module removes it, and waits until the leader and a majority of the members report one member fewer.
+  - It refuses to remove a server that answers or that streams or consumers still list as a member, and refuses any
+    removal that would leave the meta group without a quorum. The last refusal cannot be overridden.
+  - If the remaining group cannot tolerate any further failure, the module only warns, because removing a server that
+    is down does not reduce the tolerance. A group of 3 members and a group of 2 members both have a quorum of 2.
+  - A server that is still running under the removed name rejoins by itself 5 minutes after the removal (2.10.28,
+    2.11.2 and later). Stop it first, and do not start it again.
   - Streams and consumers with a single replica on a server that is down have no leader, and no server reports them to
     the system account. Check the accounts for streams without a leader before you remove the server.
   - Connect as a user of the system account.
@@ -47,7 +47,7 @@ options:
   peer_id:
     description:
       - Id of the server in the meta group, 8 characters, as in RV(before) and M(natsops.jetstream.nats_cluster_info).
-        For a member whose name is no longer known to any server.
+        Use this option for a member whose name is no longer known to any server.
     type: str
   force:
     description:
@@ -56,13 +56,14 @@ options:
     default: false
   force_assets:
     description:
-      - Also remove a server that is still listed as a member by streams or consumers. The meta leader then
-        replaces it where possible, for all of them at once, and assets with their only replica there are lost.
+      - Also remove a server that is still listed as a member by streams or consumers. The meta leader then replaces
+        the server in all these streams and consumers at once, where possible; those whose only replica is on the
+        server are lost.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait until the removal is visible, and for another change of members to end.
+      - Seconds to wait until the removal is visible, and until any other membership change has ended.
     type: float
     default: 60
 seealso:
@@ -85,12 +86,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The meta group before, as its leader reports it. C(quorum) is the number of members that must be up.
+  description: The meta group before the removal, as reported by its leader. C(quorum) is the number of members that
+    must be up.
   returned: success
   type: dict
   sample: {leader: n1, cluster_size: 4, quorum: 3, members: {fjFyEjc1: n1, 44jzkV9D: n2, BXScrY9i: n3, C7B8kAbl: n4}}
 after:
-  description: The same afterwards.
+  description: The meta group after the removal, in the same form.
   returned: success
   type: dict
   sample: {leader: n1, cluster_size: 3, quorum: 2, members: {fjFyEjc1: n1, 44jzkV9D: n2, C7B8kAbl: n4}}
@@ -126,14 +128,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 
-#: SERVER.REMOVE for a server outside the meta group (server/errors.json JSClusterServerNotMemberErr).
+#: Error code of SERVER.REMOVE for a server outside the meta group (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044
-#: server/raft.go idLen, and the digits of getHash.
+#: A peer id: its length is idLen in server/raft.go, its characters are the digits of getHash.
 _PEER_ID = re.compile("[0-9A-Za-z]{8}")
 
 
 def require_meta(cluster: Cluster) -> MetaGroup:
-    """Return the meta group. Raises NatsFailure when no server leads it: then nothing can be changed."""
+    """Return the meta group. Raises NatsFailure when no server leads it, because nothing can be changed then."""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
         answered = ", ".join(sorted(cluster.names)) or "no server"
@@ -146,12 +148,12 @@ def require_meta(cluster: Cluster) -> MetaGroup:
 
 
 def read_meta(system: SystemApi) -> MetaGroup | None:
-    """Return the meta group as it is now."""
+    """Return the current meta group."""
     return system.read_cluster(assets=False, health=False).meta
 
 
 def member_names(meta: MetaGroup) -> dict[str, str]:
-    """Return the members by peer id, with the names that the leader reports; an unknown name is the id again."""
+    """Return the members by peer id, with the names that the leader reports; the id replaces an unknown name."""
     leader = meta.group.leader or ""
     return {peer_id(leader): leader, **{peer.id: peer.name for peer in meta.group.peers}}
 
@@ -199,7 +201,7 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
 
 
 def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
-    """Take the member out, once no other change of members is under way. Raises NatsFailure."""
+    """Remove the member once no other membership change is in progress. Raises NatsFailure."""
     name = member_names(meta)[peer]
     if name == meta.group.leader:
         move_meta_leader(client, LeaderConstraints(away_from=frozenset([name])), timeout)
@@ -231,7 +233,7 @@ def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
 
 
 def agreeing(meta: MetaGroup) -> list[str]:
-    """Return the members that count as many members as the leader does."""
+    """Return the members that report the same number of members as the leader."""
     members = set(member_names(meta).values())
     return sorted(name for name, size in meta.sizes.items() if name in members and size == meta.group.size)
 
@@ -280,7 +282,8 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
 
 
 def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
-    """Remove the member and return the resulting group. Raises NatsFailure when the removal is not seen in time."""
+    """Remove the member and return the resulting group. Raises NatsFailure when the removal does not become visible in
+    time."""
     name, wanted = member_names(meta)[peer], meta.size - 1
     system = SystemApi(client)
     remove(client, meta, peer, timeout)

@@ -16,7 +16,7 @@ description:
     for it.
   - A server that answers requests while the leader receives nothing from it is raft-silent. Some versions of
     nats-server occasionally start in this state, and only another restart fixes it.
-  - The task does not fail because of the server's state or because the cluster cannot be read, see RV(reason).
+  - The task does not fail because of the server's state or because the cluster cannot be read; see RV(reason).
   - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -29,8 +29,8 @@ options:
     required: true
   in_step:
     description:
-      - Also wait until the server has caught up with the meta group. Use it for a server that was down; under load
-        the others are always slightly behind.
+      - Also wait until the server has caught up with the meta group. Use this option for a server that was down;
+        under load, the other servers are always slightly behind.
     type: bool
     default: false
   wait_timeout:
