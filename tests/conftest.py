@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Makes `import ansible_collections.natsops.jetstream…` find the collection under test.
 
-That is the first entry of ANSIBLE_COLLECTIONS_PATH: the installed artifact in `make test`, and without the variable the
-checkout itself, through the link in .cache/dev.
+The collection under test is in the first entry of ANSIBLE_COLLECTIONS_PATH: the installed artifact in `make test`. If
+the variable is not set, it is the checkout itself, through the link in .cache/dev.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if not os.path.isdir(os.path.join(_COLLECTIONS, "ansible_collections", "natsops"
 
 sys.path.insert(0, _COLLECTIONS)
 
-# An assertion that fails in a helper shows its values as one in a test does.
+# A failed assertion in a helper shows its values, like an assertion in a test.
 pytest.register_assert_rewrite("support")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the number of tests into the JUnit file, so tools/run_parts.py can check whether all of them ran."""
+    """Write the number of tests into the JUnit file, so tools/run_parts.py can check whether all tests ran."""
     report = session.config.stash.get(xml_key, None)
     if report:
         report.add_global_property("collected", session.testscollected)

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measures how long the modules take to read many streams and consumers, by part: ``assets.py --sizes 250,500,1000``.
 
-Five real servers on loopback get R3 memory streams with two R1 consumers each, more for each size (R3 consumers would
-mean three Raft groups for each stream, whose heartbeats alone keep a small machine busy). Then this process does the
-work of the modules, without Ansible's start, and reports its CPU time by part. CPU time is the cost of the collection
-itself; the rest of the elapsed time is waiting for servers, which share the machine's cores here.
+Five real servers on loopback contain R3 memory streams with two R1 consumers each; streams are added for each size. (R3
+consumers would mean three Raft groups for each stream, and their heartbeats alone would keep a small machine busy.)
+This process then does the work of the modules, without the startup of Ansible, and reports its CPU time by part. CPU
+time is the cost of the collection itself; the rest of the elapsed time is waiting for servers, which share the
+machine's cores here.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ CONSUMERS_PER_STREAM = 2
 
 PARTS = ("client", "json", "model", "rest")
 
-#: A measured function: it returns the number of assets that it read, and its result as JSON, as a module returns it.
+#: A measured function; it returns the number of assets that it read, and its result as a module's JSON.
 Work = Callable[[], tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The medians of some runs, in seconds; `parts` is CPU time. `rows`: how many assets the result holds."""
+    """The medians of several runs, in seconds; `parts` is CPU time. `rows`: how many assets the result contains."""
 
     operation: str
     streams: int
@@ -64,7 +65,7 @@ class Figures:
 
 
 class Clock:
-    """CPU time by part; a nested part counts for itself only."""
+    """CPU time by part; the time of a nested part is not included in that of the outer part."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = defaultdict(float)
@@ -86,7 +87,7 @@ class Clock:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Time the parts: the client with unpacking, JSON, and the model."""
+        """Measure the CPU time of three parts: the client with unpacking, JSON, and the model."""
         parts = (
             (Client, "request_many", "client"),
             (Client, "gather", "client"),
@@ -102,7 +103,7 @@ class Clock:
 
 
 def measure(operation: str, streams: int, repeat: int, work: Work) -> Figures:
-    """Return the medians of some runs of the work, after one that does not count."""
+    """Return the medians of several runs of the work, after a first run that does not count."""
     rows, _text = work()
     runs: list[tuple[float, float, dict[str, float]]] = []
     for _run in range(repeat):
@@ -125,7 +126,8 @@ def measure(operation: str, streams: int, repeat: int, work: Work) -> Figures:
 
 
 def wait_until_served(api: JetStreamApi, seconds: float = 60) -> None:
-    """Return once the servers have an API leader. Raises the NatsFailure that is still met after so many seconds."""
+    """Return once the servers have an API leader. If there is still an error after this many seconds, raise its
+    NatsFailure."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -139,7 +141,7 @@ def wait_until_served(api: JetStreamApi, seconds: float = 60) -> None:
 
 def create(api: JetStreamApi, numbers: Sequence[int], consumer_replicas: int) -> None:
     """Create the streams of these numbers and their consumers, CONCURRENT_CALLS at once. Failed calls are repeated,
-    since busy servers answer late."""
+    because busy servers respond late."""
     stream = {"num_replicas": 3, "storage": "memory", "retention": "limits", "discard": "old"}
     names = [f"BENCH{number:05}" for number in numbers]
     calls: list[tuple[str, Any]] = [
@@ -202,7 +204,7 @@ def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]
 
 
 def nats_report(cluster: NatsProcesses) -> float | None:
-    """Return the seconds that `nats stream report` takes, None without a `nats` on the PATH."""
+    """Return the seconds that `nats stream report` takes, or None if `nats` is not on the PATH."""
     binary = shutil.which("nats")
     if binary is None:
         return None
@@ -274,7 +276,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="number of runs; the median is reported")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are ended too
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are stopped too
     sizes = [int(size) for size in arguments.sizes.split(",")]
     for version in arguments.versions.split(","):
         result = run(version, sizes, arguments.repeat, arguments.consumer_replicas)

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures time and memory of saving and restoring a stream, next to a raw loop over the same API.
+"""Measures the time and memory needed to save and restore a stream, compared with a raw loop over the same API.
 
     backup.py --megabytes 100 --versions 2.10.27,2.15.1
 
-Three servers on loopback, one R3 stream of messages that do not compress, 8 KiB each. *Raw* is nats-py alone: it writes
-the server's data and acknowledges it, and sends it back part by part, each after the answer to the one before, and
-verifies nothing. The modules run in processes of their own, as under Ansible; their time is that of their work, without
-Python's start. Memory is the process's high-water mark, for the stream and for one a tenth as large.
+Three servers on loopback contain one R3 stream of incompressible messages, 8 KiB each. *Raw* is nats-py alone: it
+writes the server's data to a file and acknowledges it; to restore, it sends the data back part by part, each part after
+the reply to the previous one. It verifies nothing. The modules run in separate processes, as under Ansible; their time
+does not include the startup of Python. Memory is the process's peak memory, for the stream and for a stream a tenth as
+large.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ print(json.dumps([took, peak, result.get("path"), result["bytes"]]))
 
 @dataclass(frozen=True)
 class Figure:
-    """One way of doing one thing: seconds, of the raw loop's, and the peak of its memory, with a tenth of the messages too."""
+    """The result of one way to save or restore: its seconds, those of the raw loop, and its peak memory, also for a
+    tenth of the messages."""
 
     version: str
     what: str
@@ -61,7 +63,7 @@ class Figure:
 
 
 async def raw_backup(site: Site, stream: str, path: Path) -> float:
-    """Write a snapshot as it comes, and return the seconds."""
+    """Write a snapshot as it arrives, and return the seconds."""
     connection = await site.connect()
     inbox = connection.new_inbox()
     ended = asyncio.get_running_loop().create_future()
@@ -125,7 +127,7 @@ def fill(site: Site, stream: str, megabytes: int) -> None:
 
 
 def module(site: Site, name: str, **options: Any) -> tuple[float, int, str, int]:
-    """Run a module in a process of its own; return its seconds, its peak of memory, the path and the bytes of the archive."""
+    """Run a module in a separate process; return its seconds, its peak memory, and the path and size of the archive."""
     arguments = json.dumps([f"nats_stream_{name}", site.cluster.app_connection(), options])
     done = subprocess.run(
         [sys.executable, "-c", MODULE, arguments], check=True, stdout=subprocess.PIPE, text=True, env=os.environ.copy()
@@ -135,7 +137,7 @@ def module(site: Site, name: str, **options: Any) -> tuple[float, int, str, int]
 
 
 def measure(site: Site, version: str, megabytes: int, directory: Path) -> list[Figure]:
-    """Save and restore a stream in each way; the raw loop runs first and last, and its mean counts."""
+    """Save and restore a stream each way; the raw loop runs first and last, and its mean is used."""
     for stream, size in (("SMALL", max(megabytes // 10, 1)), ("LARGE", megabytes)):
         fill(site, stream, size)
     raw = directory / "raw"
@@ -188,7 +190,7 @@ def main() -> None:
     figures: list[Figure] = []
     for version in options.versions.split(","):
         directory = Path(tempfile.mkdtemp(prefix="natsops-bench-"))
-        # Space for the stream, for the one of a tenth, and for a restore that is staged.
+        # Space for the stream, for the stream a tenth as large, and for a restore that is staged.
         room = f"max_file_store: {3 * options.megabytes + 256}MB"
         cluster = NatsProcesses(version, directory / "servers", ["n1", "n2", "n3"], jetstream_options=room)
         try:

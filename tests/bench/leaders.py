@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measures the cost of planning the leaders of a fleet's groups: ``leaders.py --clusters 6 20 60``.
 
-Clusters of five servers, or a given number, in three zones; the groups have three replicas each, are led by the first
-of their servers, and have different write rates. Each size is planned in a process of its own, which reports the memory
-too.
+Each cluster has five servers, or a given number, in three zones. The groups have three replicas each, are led by the
+first of their servers, and have different write rates. Each size is planned in a separate process, which also reports
+its memory use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNS = 5
 
 
 def fleet(clusters: int, servers: int, groups: int) -> tuple[list[LedGroup], dict[str, str]]:
-    """Return the groups of all clusters, and each server's zone."""
+    """Return the groups of all clusters, and the zone of each server."""
     made: list[LedGroup] = []
     zones: dict[str, str] = {}
     for cluster in range(clusters):
@@ -40,8 +40,8 @@ def fleet(clusters: int, servers: int, groups: int) -> tuple[list[LedGroup], dic
 
 
 def measured(size: tuple[int, int, int]) -> tuple[float, int, int, int]:
-    """Return the CPU seconds of a plan, the peak memory that it added in bytes, its step-downs, and how many more groups some
-    server of a cluster leads than another."""
+    """Return the CPU seconds of a plan, the peak memory in bytes that it added, its step-downs, and the largest
+    difference between the numbers of groups that two servers of a cluster lead."""
     groups, zones = fleet(*size)
     held, times = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
     for _run in range(RUNS):

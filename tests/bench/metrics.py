@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measures the cost of a sweep and of a scrape of the exporter: ``metrics.py --streams 1000 10000 100000``.
 
-Streams with three replicas and a consumer each, on twenty servers, one of them dead: three in twenty groups miss a
-replica, so the list of those at fault is full from some thousand streams on. Queries to the servers, and the parsing of
-their answers, are not included: bench assets measures them. Each size is evaluated in a process of its own, which
-reports the memory too.
+The streams have three replicas and a consumer each, on twenty servers. One server is dead: three in twenty groups miss
+a replica, so the list of faulty groups is full from a few thousand streams on. Queries to the servers, and the parsing
+of their replies, are not included: bench assets measures them. Each size is evaluated in a separate process, which also
+reports its memory use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Known:
 
 
 def fleet(streams: int) -> Cluster:
-    """Return the servers that answer, with all groups."""
+    """Return the servers that respond, with all groups."""
     made = []
     for number in range(streams):
         places = [SERVERS[(number + step * 7) % len(SERVERS)] for step in range(3)]
@@ -79,15 +79,15 @@ def judged(live: Cluster, faults: FaultList, now: float) -> Exposition:
 
 
 def scraped(out: Exposition) -> bytes:
-    """Return the answer to a scrape."""
+    """Return the response to a scrape."""
     answer = application(_Known(out), {})  # type: ignore[arg-type]
     environ = {"PATH_INFO": "/metrics", "REQUEST_METHOD": "GET", "HTTP_ACCEPT": "application/openmetrics-text"}
     return b"".join(answer(environ, lambda *_: None))
 
 
 def measured(streams: int) -> tuple[float, float, int, int, int]:
-    """Return the CPU seconds of judging and of a scrape, the series, the bytes of a scrape, and the peak memory in bytes that
-    judging added to the fleet."""
+    """Return the CPU seconds of judging and of a scrape, the number of series, the bytes of a scrape, and the peak
+    memory in bytes that judging added to the fleet."""
     live, faults = fleet(streams), FaultList(LIMIT)
     held, judging, scraping = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
     for run in range(RUNS):

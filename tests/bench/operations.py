@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measures the operations on real systemd hosts over SSH, as ratios: ``operations.py --streams 100 --rate 5``.
 
-Hosts of the lab (tests/lab/lab.py, root only) are deployed for the first time, again without a change, and with one
-changed line that a reload applies. Each figure is a multiple of a play that only gathers facts. Then all servers are
-restarted twice while every stream, with three replicas on disk and a durable consumer, has a publisher that waits for
-its acknowledgement and tries again after 250 ms: by a naive loop (lame duck mode, start, and on to the next server once
-/healthz returns 200), and by the playbook ``restart``. Afterwards the streams must contain all acknowledged messages.
+Hosts of the lab (tests/lab/lab.py, root only) are deployed three times: for the first time, without a change, and with
+one changed line that a reload applies. Each figure is a multiple of a play that only gathers facts. Then all servers
+are restarted twice while every stream, with three replicas on disk and a durable consumer, has a publisher that waits
+for its acknowledgement and retries after 250 ms: once by a naive loop (lame duck mode, start, then the next server once
+/healthz returns 200), and once by the playbook ``restart``. Afterwards the streams must contain all acknowledged
+messages.
 
-Everything has the role's default settings, Ansible its own with 5 forks. The lab's means to make tests faster, such as
-its cache of compiled modules, are removed. The lab is removed at the end, even if the run is interrupted.
+The role and Ansible use their default settings, with 5 forks. Everything that the lab uses to speed up tests, such as
+its cache of compiled modules, is removed. The lab is removed at the end, even if the run is interrupted.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from support.publishers import Waits, publishers
 FORKS = 5
 USER, PASSWORD = "app", "app-pass"
 
-#: The module of the health gate, which separates the playbook's waiting from its work.
+#: The module of the health gate, whose time is the playbook's waiting; the rest is its work.
 GATE = "nats_cluster_health"
 
 PARTS = ("deploy", "restart")
 
-#: Return once the server reports that it is healthy; fail after two minutes.
+#: Returns once the server reports that it is healthy; fails after two minutes.
 HEALTHZ = """
 import time, urllib.request
 end = time.monotonic() + 120
@@ -72,9 +73,9 @@ class Play:
 
 @dataclass(frozen=True)
 class Restart:
-    """The result of one way of restarting all servers. `gates`: their number and seconds; `lost`: acknowledged
-    messages that are in no stream; `wrong`: all discrepancies; `healed`: servers that had to be started again
-    afterwards."""
+    """The result of one way of restarting all servers. `gates`: their number and seconds; `lost`: acknowledged messages
+    that are missing from the stream; `wrong`: all discrepancies; `healed`: servers that had to be restarted afterwards.
+    """
 
     way: str
     seconds: float
@@ -109,14 +110,15 @@ class Bench:
             "nats_server_jetstream_store_dir": "/nats/storage",
             "nats_server_jetstream_max_file_store": "1GB",
             "nats_server_system_password": "sys-pass",
-            # A hundred publishers log in at once, on servers that share the cores of one machine: at the default cost none of
-            # them is through within the two seconds that a server gives a login, and all try again.
+            # A hundred publishers log in at once, on servers that share the cores of one machine: with the default
+            # bcrypt cost, no login would complete within the server's limit of two seconds, and all publishers would
+            # retry.
             "nats_server_bcrypt_cost": 4,
             "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": USER, "password": PASSWORD}]}},
         }
 
     def done(self, what: str, run: Run) -> Run:
-        """Return the run after printing its duration; it must not have failed."""
+        """Print the duration of a run and return it. The run must not have failed."""
         if run.status:
             raise SystemExit(f"{what} failed:\n{run.output}")
         tell(f"{what}: {run.seconds:.1f} s")
@@ -127,14 +129,14 @@ class Bench:
     # --- plays ----------------------------------------------------------------------------------------------------------
 
     def facts(self, times: int) -> list[Run]:
-        """Gather facts of all hosts, and nothing else."""
+        """Gather the facts of all hosts, and do nothing else."""
         with tempfile.TemporaryDirectory() as folder:
             play = Path(folder, "facts.yml")
             play.write_text(json.dumps([{"hosts": "nats", "gather_facts": True}]))
             return [self.done("facts", self.controller.playbook(play)) for _time in range(times)]
 
     def deploys(self, times: int) -> list[Play]:
-        """Return the figures of each kind of deployment, the play that only gathers facts before them."""
+        """Return the figures of each kind of deployment, after those of the play that only gathers facts."""
         facts = self.facts(times)
         plays = [figures("first `deploy`", [self.deploy(changes=True)])]
         plays += [figures("`deploy`, nothing changed", [self.deploy(changes=False) for _time in range(times)])]
@@ -158,7 +160,7 @@ class Bench:
     # --- restarts -------------------------------------------------------------------------------------------------------
 
     def restart(self, way: str, work: Callable[[], tuple[int, float]], streams: int, rate: float) -> Restart:
-        """Restart all servers this way under load; `work` returns how many gates it had, and their seconds."""
+        """Restart all servers this way under load; `work` returns the number of gates that ran, and their seconds."""
         load = publishers(self.cluster.urls(), USER, PASSWORD, way[0].upper(), streams, rate)
         self.controller.run(load.prepare(), timeout=60 + 5 * streams)
         self.heal()
@@ -176,7 +178,7 @@ class Bench:
 
     def naive(self) -> tuple[int, float]:
         for host in self.cluster.hosts:
-            # `stop` is lame duck mode, by the signal of the unit.
+            # `stop` uses lame duck mode, by the signal in the unit.
             self.controller.ssh(
                 host, f"systemctl stop nats-server && systemctl start nats-server && python3 -c '{HEALTHZ}'"
             )
@@ -186,9 +188,9 @@ class Bench:
         return count_gates(self.done("restart", self.cluster.play("restart")))
 
     def heal(self) -> list[str]:
-        """Return once the gate finds the cluster healthy; servers that stay at fault are started again, and returned.
+        """Return once the gate finds the cluster healthy; servers that remain faulty are restarted, and returned.
 
-        A server of 2.10.27 now and then is raft-silent after its start, see docs/health-gate.md.
+        A 2.10.27 server is sometimes raft-silent after its start, see docs/health-gate.md.
         """
         healed: list[str] = []
         for _attempt in range(5):
@@ -221,13 +223,13 @@ def figures(what: str, runs: Sequence[Run]) -> Play:
 
 
 def count_gates(run: Run) -> tuple[int, float]:
-    """Return how many gates the run had, and the seconds they took."""
+    """Return how many gates the run had, and how many seconds they took."""
     gates = [step.seconds for step in run.steps if step.action.rpartition(".")[2] == GATE]
     return len(gates), sum(gates)
 
 
 def as_for_users(lab: labs.Lab, forks: int, pipelining: bool) -> None:
-    """Remove the lab's means to make tests faster."""
+    """Remove everything that the lab uses to speed up tests."""
     for host in lab.hosts:
         lab.ssh(host, "rm /usr/lib/python3/dist-packages/lab_compiled.*")
     os.environ.pop("PYTHONPATH", None)
@@ -241,7 +243,7 @@ def as_for_users(lab: labs.Lab, forks: int, pipelining: bool) -> None:
 
 @contextlib.contextmanager
 def hosts_up(count: int) -> Iterator[Controller]:
-    """The controller of a lab of its own, which is gone afterwards."""
+    """Yield the controller of a new lab, which is removed afterwards."""
     labs.clear_dead("bench")
     name = f"bench-{os.getpid()}"
     lab = labs.up(name, [f"n{number}-c1" for number in range(1, count + 1)])
@@ -281,7 +283,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table in Markdown, its first column for words and the others for numbers."""
+    """Return a Markdown table: text in the first column, numbers in the others."""
     return [
         "",
         f"| {' | '.join(heads)} |",

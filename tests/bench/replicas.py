@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measures the cost of planning the moves of a fleet's replicas: ``replicas.py --clusters 6 20 60``.
 
-Clusters of five servers, or a given number, in three zones; the groups have three replicas each, differ in their bytes
-and write rates, and are all on the first four fifths of the servers, as after servers were added. Each size is planned
-in a process of its own, which reports the memory too.
+Each cluster has five servers, or a given number, in three zones. The groups have three replicas each, differ in their
+bytes and write rates, and are all on the first four fifths of the servers, as if the other servers had just been added.
+Each size is planned in a separate process, which also reports its memory use.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 
 MIB = 1 << 20
-#: A stream that alone is more than a server's share cannot be evened out.
+#: A stream that alone exceeds a server's share cannot be balanced.
 LARGEST = 100
 
 
@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 
 
 def crowded(number: int, servers: int, groups: int) -> tuple[Cluster, dict[tuple[str, str], float]]:
-    """Return a cluster whose last fifth of servers is empty, and the write rates of its streams."""
+    """Return a cluster in which the last fifth of the servers is empty, and the write rates of its streams."""
     choice = random.Random(number)
     names = [f"n{index}-c{number}" for index in range(servers)]
     crowd = names[: max(3, servers * 4 // 5)]
@@ -86,7 +86,7 @@ def crowded(number: int, servers: int, groups: int) -> tuple[Cluster, dict[tuple
 
 
 def worst(plan: RebalancePlan, after: bool) -> float:
-    """Return the bytes of the server that stores most, in those of the average."""
+    """Return the bytes of the server that stores the most, divided by the average."""
     loads = [load.bytes for load in (plan.after if after else plan.before).values()]
     return max(loads) * len(loads) / sum(loads)
 

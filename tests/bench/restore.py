@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long it takes to save and restore many small streams: ``restore.py --streams 1000 --replicas 3``.
+"""Measures how long it takes to save and restore many small streams: ``restore.py --streams 1000 --replicas 3``.
 
-Three servers on loopback hold streams of ten messages, each with a durable consumer, which are restored into three new ones. The
-modules run in this process, without Python's start: their time is that of their work. CPU is the collection's own part of it.
+Three servers on loopback hold streams of ten messages, each with a durable consumer, which are restored into three new
+ones. The modules run in this process, so their time does not include the startup of Python. CPU is the collection's own
+part of this time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fill(site: Site, names: list[str], replicas: int) -> None:
 
 
 def created(site: Site, requests: list[tuple[str, Any]]) -> None:
-    """Send requests until each has been carried out: servers with much to do answer late."""
+    """Repeat requests until all have succeeded: busy servers respond late."""
     deadline = time.monotonic() + 600
     while requests:
         answers = site.api.call_many(requests, timeout=30)
@@ -56,7 +57,7 @@ def created(site: Site, requests: list[tuple[str, Any]]) -> None:
 
 
 def timed(site: Site, name: str, **options: Any) -> tuple[float, float]:
-    """Run a module and return the seconds, and the seconds of CPU."""
+    """Run a module and return its elapsed seconds and its CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = run_in_process(name, site.cluster.app_connection(), **options)
     assert not result.get("failed"), result["msg"]

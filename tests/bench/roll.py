@@ -1,18 +1,18 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long publishers wait while a cluster restarts, by way of restarting: ``roll.py --streams 50 --rate 250``.
+"""Measures how long publishers wait during each kind of cluster restart: ``roll.py --streams 50 --rate 250``.
 
 The playbook ``deploy`` starts real servers on loopback. Each way then restarts all of them while every one of the
 streams, with three replicas on disk and a durable consumer, has a publisher that waits for its acknowledgement and
-tries again after 250 ms:
+retries after 250 ms:
 
-  naive      TERM, start again, on to the next server, as ``systemctl restart`` does one after another
-  lame_duck  lame duck mode, start again, and on to the next server once /healthz returns 200
+  naive      TERM, start, then the next server, like ``systemctl restart`` on one server after another
+  lame_duck  lame duck mode, start, then the next server once /healthz returns 200
   playbook   the playbook ``restart`` of this collection
 
-With ``--dead`` the same is done with one server killed before. Afterwards the streams must contain all acknowledged
-messages.
+With ``--dead``, all ways are also measured with one server killed beforehand. Afterwards the streams must contain all
+acknowledged messages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER
 from support.publishers import Publishers, publishers
 from support.role_cluster import RoleCluster
 
-#: Seconds before the load that a server is dead, and seconds between two checks of the servers.
+#: How many seconds a server has been dead when the load begins, and seconds between two checks of the servers.
 DEAD, LOOK = 5.0, 0.2
 
 #: Seconds that the playbook's gate watches a healthy cluster before and after each batch.
@@ -55,10 +55,10 @@ WAYS = ("naive", "lame_duck", "playbook")
 
 @dataclass(frozen=True)
 class Figures:
-    """The result of one way. Seconds: `gap` is the longest time without an acknowledgement for any publisher,
-    `quiet` the same before the restarts began, `wall` the duration of the way, `away` the sum of the servers'
-    unavailability (not 200 on /healthz). `healed`: servers that had to be started again afterwards. `steps`: seconds
-    of each step by the playbook's journal, `batches`: the number of batches in it."""
+    """The result of one way. All times are in seconds: `gap` is the longest time without an acknowledgement for any
+    publisher, `quiet` the same before the restarts began, `wall` the duration of all restarts, `away` the total time
+    during which servers did not return 200 on /healthz. `healed`: servers that had to be restarted afterwards. `steps`:
+    the duration of each step in the playbook's journal, `batches`: the number of batches in the journal."""
 
     way: str
     dead: bool
@@ -76,8 +76,8 @@ class Figures:
     steps: dict[str, float]
 
     def against_processes(self) -> str:
-        """Return the playbook's duration without its settle windows, also as a multiple of the time that the
-        processes needed to stop, to start and to catch up. The drain and Ansible account for the difference."""
+        """Return the playbook's duration without its settle windows, in seconds and as a multiple of the time that the
+        processes needed to stop, start and catch up. The drain and Ansible account for the difference."""
         settling = 2 * SPAN * self.batches
         needed = self.steps["stop"] + self.steps["start"] + max(0.0, self.steps["catch_up"] - SPAN * self.batches)
         took = self.wall - settling
@@ -134,7 +134,7 @@ def start(cluster: RoleCluster, name: str) -> None:
 
 
 def restart(cluster: RoleCluster, name: str, sent: signal.Signals) -> None:
-    """Send the signal, wait until the process is gone, start it again."""
+    """Send the signal, wait until the process has ended, and start the server again."""
     server = find_server(stored_config(cluster, name))
     if server is not None:
         os.kill(server.pid, sent)
@@ -161,14 +161,14 @@ def lame_duck(cluster: RoleCluster, names: Sequence[str]) -> str:
 
 
 def playbook(cluster: RoleCluster, names: Sequence[str]) -> str:
-    """Return why the playbook refused, nothing when it did not."""
+    """Run the playbook; return the reason if it refused, otherwise an empty string."""
     process = cluster.start_playbook("restart", "--limit", ",".join(names))
     output, _nothing = process.communicate(timeout=1800)
     return parse_refusal(output) if process.returncode else ""
 
 
 def parse_refusal(output: str) -> str:
-    """Return the first error in a playbook's output, or the output's end if it has none."""
+    """Return the first error in a playbook's output, or the end of the output if it contains none."""
     told = re.search(r'^fatal: .*?"msg": ("(?:[^"\\]|\\.)*")', output, re.MULTILINE)
     return str(json.loads(told.group(1))) if told else output[-500:]
 
@@ -195,7 +195,7 @@ def publishing(load: Publishers) -> Iterator[None]:
 
 
 def settle(cluster: RoleCluster) -> list[str]:
-    """Return once the gate finds the cluster healthy; servers that stay at fault are started again, and returned."""
+    """Return once the gate finds the cluster healthy; servers that remain faulty are restarted, and returned."""
     options = ConnectionOptions(tuple(cluster.urls), cluster.system()["user"], cluster.system()["password"], timeout=2)
     names = list(cluster.hosts)
     params: dict[str, Any] = {
@@ -221,7 +221,7 @@ def settle(cluster: RoleCluster) -> list[str]:
 
 
 def read_journal(path: Path) -> tuple[int, dict[str, float]]:
-    """Return the number of batches in the playbook's journal, and the seconds of each step, summed up over them."""
+    """Return the number of batches in the playbook's journal, and the total seconds of each step."""
     done = []
     if path.exists():
         events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -231,7 +231,7 @@ def read_journal(path: Path) -> tuple[int, dict[str, float]]:
 
 
 def measure(cluster: RoleCluster, way: str, dead: str, streams: int, rate: float) -> Figures:
-    """Restart all servers this way under load; `dead` is killed before."""
+    """Restart all servers this way under load; `dead` is killed beforehand."""
     letters = f"{'D' if dead else 'A'}{way[0].upper()}"
     load = publishers(cluster.urls, APP_USER, APP_PASSWORD, letters, streams, rate / streams)
     asyncio.run(load.prepare())
@@ -285,7 +285,7 @@ def run(version: str, servers: int, streams: int, rate: float, ways: Sequence[st
 
 
 def markdown(figures: Sequence[Figures]) -> str:
-    """Return the figures as a table. The gaps are also shown as multiples of the one before the restarts began."""
+    """Return the figures as a table. The gaps are also shown as multiples of the gap before the restarts began."""
     heads = (
         "way", "dead before", "restarted", "longest gap s", "of the quiet gap", "retries", "acknowledged", "wrong", "took s",
         "servers away s", "took / away",
@@ -319,7 +319,7 @@ def main() -> None:
     parser.add_argument("--dead", action="store_true", help="also with one server killed before")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are ended too
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are stopped too
     figures = run(
         arguments.version,
         arguments.servers,

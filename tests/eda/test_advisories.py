@@ -20,7 +20,7 @@ NAMES = ["n1", "n2", "n3"]
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcesses]:
-    """A cluster whose stream ADVISORIES keeps those of account APP."""
+    """A cluster whose stream ADVISORIES stores the advisories of account APP."""
     made = NatsProcesses(request.param, tmp_path_factory.mktemp("cluster"), NAMES)
     made.start()
     try:
@@ -53,7 +53,7 @@ def created(rulebook: Rulebook) -> list[str]:
     ]
 
 
-#: The log line after which no advisory is missed.
+#: Once this line has been logged, no advisory is missed.
 LISTENS = "nats_advisories - INFO - connected"
 
 
@@ -104,9 +104,10 @@ def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start
 
 
 def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """Each server is killed in turn, so its own connection and the leader of its consumer are among them.
+    """Each server is killed in turn, including the one that the source is connected to and the leader of its consumer.
 
-    Servers do not repeat an advisory that the stream could not store, so these are published with an acknowledgement.
+    Servers do not repeat an advisory that the stream could not store, so the test publishes its advisories with an
+    acknowledgement.
     """
     cluster.add_stream("FEED", 3)
     arguments = {"connection": cluster.app_connection(), "stream": "FEED", "durable": "reconnected"}

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each rulebook of the collection in a real ansible-rulebook: the events that fire it, others that do not, and its
-playbook."""
+"""Runs each rulebook of the collection in a real ansible-rulebook: with the events that trigger it, with others that do
+not, and with its playbook."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsProc
 
 
 def ran(rulebook: Rulebook, play: str) -> str:
-    """Wait until this play has run to its end without a failure, and return all that was printed as one line."""
+    """Wait until this play has completed without a failure, and return the entire output as one line."""
     rulebook.wait_for(r"PLAY RECAP \*+\s+\w+ +: ok=")
     output = " ".join(rulebook.output.split())
     assert not re.search(r"(failed|unreachable)=[1-9]", output), rulebook.output
@@ -54,7 +54,8 @@ def ran(rulebook: Rulebook, play: str) -> str:
 
 @pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
 def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
-    """Four elections are none too many, the fifth is, of the same stream. They come out of a stream here."""
+    """Four elections of the same stream do not trigger the rule, but the fifth does. The advisories come from a stream
+    here."""
     variables = {
         "nats_connection": cluster.sys_connection(),
         "nats_advisories_connection": cluster.app_connection(),
@@ -76,8 +77,8 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
 
 
 def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
-    """An election is not a loss. The leader that lost its quorum reports it; for a group without a leader, the
-    health does."""
+    """An election is not a loss of quorum. The leader that lost its quorum reports the loss; for a group without a
+    leader, the health source reports it."""
     variables = {"nats_connection": cluster.sys_connection(), "nats_quorum_lost_seconds": 3600}
     playbook = {"nats_quorum_lost_playbook": RECORD}
     rulebook = start("natsops.jetstream.quorum_lost", {**variables, **playbook})
@@ -86,7 +87,7 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     leader = step_down(cluster)
     cluster.kill(*(name for name in NAMES if name != leader))
     rulebook.wait_until(lambda: rulebook.recorded, "no event of the lost leader")
-    # Events are in order: the election before did not fire.
+    # Events are in order, so the earlier election did not trigger the rule.
     assert str(rulebook.recorded[0]["event"]["nats"]["type"]).endswith("_quorum_lost")
     rulebook.stop()
 
@@ -98,7 +99,7 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     rulebook = start("natsops.jetstream.quorum_lost", {**variables, **playbook})
 
     def health_alerts() -> list[dict[str, Any]]:
-        # The leader may report it again, too.
+        # The leader may report the loss a second time.
         return [run["event"]["nats"] for run in rulebook.recorded if "code" in run["event"]["nats"]]
 
     rulebook.wait_until(health_alerts, "no health event")
@@ -109,7 +110,7 @@ def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
 
 @pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
 def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """The report has the columns that the insights give it."""
+    """The report has the same columns as one written by the insights."""
     folder = tmp_path / "report"
     folder.mkdir()
     growing = {"fleet": "test", "scope": "server", "resource": "file", "state": "growing"}
@@ -126,7 +127,7 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
         [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}],
     )
     rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": RECORD})
-    # The harmless row precedes the other one, and its event would come first.
+    # The harmless row precedes the other one, so its event would come first.
     rulebook.wait_until(lambda: len(rulebook.recorded) == 2, "fewer than two events")
     assert [run["event"]["nats"]["row"]["name"] for run in rulebook.recorded] == ["soon", "now"]
     assert rulebook.recorded[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
@@ -138,7 +139,7 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
 
 
 def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
-    """Write a report of the insights in which this table has these rows."""
+    """Write an insights report in which this table has these rows."""
     table = BY_NAME[name]
     values = [[row.get(column.name) for column in table.columns] for row in rows]
     report = {"format": FORMAT, "title": "test", "day": "2026-11-21", "generated": "2026-11-22T00:10:00Z", "notes": []}
@@ -149,7 +150,8 @@ def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
-    """A cluster that the role made, with certificates for 20 days that the role made, that of n3 for 10 days."""
+    """A cluster that the role deployed, with certificates that the role issued: valid for 20 days, on n3 for 10
+    days."""
     made = RoleCluster(tmp_path, NAMES, "2.15.1")
     made.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "ca"))
     made.variables.update(nats_server_tls_cert_days=20, nats_server_tls_renew_before_days=1)
@@ -159,14 +161,15 @@ def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
 
 
 def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) -> None:
-    """The real playbook renews certificates that expire soon; the real one for a lost server reports the next steps."""
+    """The real playbook renews certificates that expire soon; the real playbook for a lost server reports the next
+    steps."""
     connection = {**hosts.system(), "tls_ca_file": str(hosts.root / "ca" / "ca.crt")}
     before = certificates(hosts)
     rulebook = start(
         "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": RECORD}
     )
     rulebook.wait_until(lambda: rulebook.recorded, "no event of a certificate that expires in 10 days")
-    # Those of n1 and n2, which precede it in the same check, end later than in two weeks.
+    # The certificates of n1 and n2, which precede that of n3 in the same check, expire in more than two weeks.
     assert rulebook.recorded[0]["event"]["nats"]["server"] == "n3"
     rulebook.stop()
     del hosts.hosts["n3"]["nats_server_tls_cert_days"]
@@ -179,7 +182,7 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     assert not set(certificates(hosts)) & set(before)
     rulebook.stop()
 
-    # For an uneven cluster the moves are reported, and nothing moves.
+    # For an unbalanced cluster the playbook reports the moves without starting them.
     uneven = {"fleet": "test", "cluster": "C1", "scope": "server", "measure": "bytes", "distance": 0.8}
     rows = [{**uneven, "scope": "zone"}, {**uneven, "measure": "replicas"}, {**uneven, "distance": 0.2}, uneven]
     plan = hosts.root / "plan.json"
@@ -204,7 +207,7 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     }
     rulebook = start("natsops.jetstream.server_gone", variables)
     rulebook.wait_for(HEALTH)
-    # Had it been started for a server that lives, this first play would have failed.
+    # Had the playbook been started for a running server, this first play would have failed.
     hosts.kill("n3")
     output = ran(rulebook, "Replace a NATS server")
     assert "n4 takes the place of n3" in output

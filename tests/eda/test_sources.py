@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The event sources without ansible-rulebook, run as it runs them."""
+"""Tests the event sources without ansible-rulebook, called as ansible-rulebook calls them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
 
 
 def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awaitable[Any]]], Awaitable[None]]) -> None:
-    """Run a source while `work` is done, which gets a function that returns the next event, or the next of those that fit."""
+    """Run a source during `work`, which receives a function that returns the next event, or the next event that
+    matches."""
 
     async def both() -> None:
         queue: asyncio.Queue[Any] = asyncio.Queue(1)
@@ -117,7 +118,7 @@ def test_empty_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_event_sources_work_next_to_the_package_ansible(tmp_path: Path) -> None:
-    """It brings a folder ansible_collections that is a package, which hides all others."""
+    """This package contains a folder ansible_collections that is a Python package and hides all others."""
     package = tmp_path / "ansible_collections"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -136,7 +137,7 @@ def test_an_event_names_the_root_cause_of_its_problem() -> None:
     named = {"kind": "servers_down", "title": "n3 does not answer: stream APP/ORDERS has no quorum", "servers": ["n3"]}
     assert [event["cause"] for event in events] == [named, named]
     assert events[1]["absent"] == ["n3"]
-    # At its end, the event names the cause from which it followed.
+    # When a problem ends, its event names the cause that explained it.
     assert [event["cause"] for event in tracker.due_events([], 1)] == [named, named]
 
 
@@ -169,7 +170,7 @@ def test_without_repeat_it_is_reported_once() -> None:
 
 
 class Secure(NatsProcesses):
-    """A cluster with certificates that end in a day, and a user `narrow` with access to the JetStream API and
+    """A cluster with certificates that expire in a day, and a user `narrow` with access to the JetStream API and
     nothing more."""
 
     def __init__(self, version: str, directory: Path) -> None:
@@ -201,7 +202,8 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
 
 
 def test_health(secure: Secure) -> None:
-    """A server stops and comes back, all stop, and certificates end in a day, which old servers do not report."""
+    """A server stops and starts again, then all servers stop; certificates expire in a day, which old servers do not
+    report."""
     arguments = {"connection": secure.sys_connection(), "expected_servers": NAMES, "certificate_days": 2}
     arguments.update(interval=0.5, timeout=1)
 
@@ -235,14 +237,14 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
     narrow = {**secure.app_connection(), "user": "narrow", "timeout": 1}
 
     def add(name: str, subject: str) -> int:
-        """Make a stream, and return how many messages KEPT has then."""
+        """Create a stream, and return the number of messages that KEPT then has."""
         app = secure.app_connection()
         made = run_in_process("nats_stream", app, stream=name, subjects=[subject], num_replicas=1)
         assert made.get("changed"), made
         return int(run_in_process("nats_stream_info", app, stream="KEPT")["streams"][0]["state"]["messages"])
 
     add("KEPT", "$JS.EVENT.ADVISORY.STREAM.CREATED.>")
-    # A server without the interest publishes to no one.
+    # A server that has not received the interest publishes to no one.
     assert any(add(f"SEEN{number}", f"seen.{number}") for number in range(20))
 
     async def work(event: Callable[..., Awaitable[Any]]) -> None:
@@ -260,7 +262,7 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
 
 
 def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It waits for a report, and makes events of each new one."""
+    """The source waits for a report, and emits events for each new one."""
     path = tmp_path / "report.json"
 
     def write(generated: str, *rows: list[Any], number: int = 1) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of alerts, of tools/alert_rules.py, and Prometheus' own programs, of Debian's packages."""
+"""The table of alerts from tools/alert_rules.py, and Prometheus' own programs from Debian packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUITE = "trixie"
 
 
 def program(name: str, package: str = "") -> str:
-    """Return the path of a program of a Debian package, by default of the same name."""
+    """Return the path of a program of a Debian package, by default the package of the same name."""
     return str(binaries.programs(package or name, SUITE) / "usr/bin" / name)
 
 

@@ -42,7 +42,7 @@ class AuditArchive:
         found = json.loads(self._zip.read(_MANIFEST))
         for tags in found.values():
             assert isinstance(tags, list)
-            # Go ignores other fields, and any that is not there would be an empty text.
+            # Go ignores unknown fields, and a missing field would be an empty string.
             assert all(set(tag) == {"Name", "Value"} and isinstance(tag["Value"], str) for tag in tags)
         self.tags = {path: {tag["Name"]: tag["Value"] for tag in tags} for path, tags in found.items()}
         assert all(len(tags) == len(found[path]) for path, tags in self.tags.items())
@@ -58,7 +58,8 @@ class AuditArchive:
         return json.loads(self._zip.read(path))
 
     def load(self, **wanted: str) -> list[Any]:
-        """Return the pages with these tags in order (ForEachTaggedArtifact); `artifact_type` is `kind` here."""
+        """Return the pages with these tags in order (ForEachTaggedArtifact); the tag `artifact_type` is called `kind`
+        here."""
         named = {"artifact_type" if name == "kind" else name: value for name, value in wanted.items()}
         paths = [path for path, tags in self.tags.items() if named.items() <= tags.items()]
         return [self.json(path) for path in sorted(paths) if _PAGE.fullmatch(path.rpartition("/")[2])]
@@ -72,7 +73,7 @@ class AuditArchive:
         return found
 
     def _check_place(self, path: str, tags: dict[str, str]) -> None:
-        """Check that a file is where the writer of natscli would have put it."""
+        """Check that a file is at the path to which natscli would have written it."""
         if "special" in tags:
             assert len(tags) == 1
             assert path.startswith(("capture/misc/", "host/")), path

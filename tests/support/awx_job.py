@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs as AWX runs them (awx/main/tasks/jobs.py, RunJob).
 
-A private data directory is transmitted by ansible-runner, a worker runs the playbook, and a stream of events comes back.
+ansible-runner transmits a private data directory to a worker, which runs the playbook and sends back a stream of
+events.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Event = dict[str, Any]
 
 
 class _Unsafe(yaml.SafeDumper):
-    """Writes texts as AWX writes answers: never as templates."""
+    """Writes strings as AWX writes survey answers: never as templates."""
 
 
 _Unsafe.add_representer(str, lambda dumper, text: dumper.represent_scalar("!unsafe", text))
@@ -64,7 +65,7 @@ class Controller:
     """Launches job templates of playbooks/awx on an inventory.
 
     `credentials` are credential types with their inputs.
-    With `pods` each job has a host name of its own, as in a container, for which it takes root.
+    With `pods` each job has its own host name, as in a container; this requires root.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Controller:
     ) -> tuple[list[str], dict[str, str]]:
         for name in ("inventory", "env"):
             (data / name).mkdir(parents=True)
-        # The repository without untracked files.
+        # The repository, without untracked files.
         shutil.copytree(ROOT / "playbooks", data / "project/playbooks")
         hosts = data / "inventory/hosts"
         hosts.write_text(f"#!/usr/bin/env python3\nprint({json.dumps(self.inventory)!r})\n")
@@ -206,11 +207,12 @@ class Controller:
         return arguments, environment
 
     def _extra_vars(self, target: Path, template: Event, answers: dict[str, Any], meta: dict[str, Any]) -> None:
-        """Extra variables of the template may be templates. Answers, their defaults and AWX's own variables are not."""
+        """Return the extra variables. Those of the job template may be templates. Survey answers, their defaults and
+        AWX's own variables are not."""
         questions = template.get("survey_spec", {}).get("spec", [])
         unknown = set(answers) - {question["variable"] for question in questions}
         assert not unknown, f"AWX ignores {unknown}"
-        # The web page sends an empty text for a blank answer.
+        # The web page sends an empty string for an unanswered question.
         blank = {question["variable"]: "" for question in questions if question["type"] == "text"}
         defaults = {question["variable"]: question["default"] for question in questions if "default" in question}
         told = {

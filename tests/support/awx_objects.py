@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The credential types and job templates of playbooks/awx as Ansible hands them to awx.awx, without an AWX."""
+"""The credential types and job templates of playbooks/awx as Ansible passes them to awx.awx, without an AWX server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def objects(folder: Path, **settings: Any) -> dict[str, list[Object]]:
-    """Return the objects by kind; job templates have an `id`, as in AWX. Omitted settings cannot be written."""
+    """Return the objects by kind; job templates have an `id`, as in AWX. Fail if an omitted setting is written."""
     found, playbook = folder / "objects.json", folder / "objects.yml"
     written = {"dest": str(found), "content": "{{ shown | to_json }}", "mode": "0600"}
     task = {"ansible.builtin.copy": written, "vars": {"shown": SHOWN}}

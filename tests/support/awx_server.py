@@ -55,7 +55,7 @@ Object = dict[str, Any]
 
 
 class Refused(Exception):
-    """The status and the body of a refusal."""
+    """The HTTP status and the body of an error response."""
 
     def __init__(self, status: int, **body: Any) -> None:
         super().__init__(body)
@@ -63,7 +63,7 @@ class Refused(Exception):
 
 
 def check_fields(kind: str, body: Object, new: bool) -> None:
-    """Raise Refused for fields that AWX does not have, or not so."""
+    """Raise Refused if AWX does not have one of the fields, or does not accept its value."""
     fields = KINDS[kind]
     for name, value in body.items():
         field = fields.get(name)
@@ -102,7 +102,7 @@ def check_survey(survey: Object) -> None:
 
 
 def check_credential_type(body: Object) -> None:
-    """Raise Refused for inputs and injectors that AWX does not take."""
+    """Raise Refused for inputs and injectors that AWX does not accept."""
     inputs, injectors = body.get("inputs", {}), body.get("injectors", {})
     allowed = {"id", "label", "type", "help_text", "multiline", "secret", "format", "choices", "default"}
     for field in inputs.get("fields", ()):
@@ -119,7 +119,8 @@ def check_credential_type(body: Object) -> None:
 
 
 class AwxServer:
-    """The store and its rules. `playbooks`: files of the fetched project. Without files, fetching it fails."""
+    """The store and its rules. `playbooks`: files of the fetched project. If there are none, fetching the project
+    fails."""
 
     def __init__(self, playbooks: list[str]) -> None:
         self.playbooks = playbooks
@@ -158,7 +159,7 @@ class AwxServer:
         raise Refused(404, detail="Not found.")
 
     def answer(self, method: str, target: str, body: Object) -> tuple[int, Any]:
-        """Return the status and the body of the answer to a request below /api/v2/."""
+        """Return the status and the body of the response to a request below /api/v2/."""
         url = urlsplit(target)
         kind, *rest = url.path.strip("/").split("/")
         with self._lock:
@@ -242,7 +243,7 @@ def serve(awx: AwxServer) -> Iterator[AwxServer]:
         def _handle(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
-                # As the modules do: a password is for getting a token.
+                # Like the modules, use a password only to obtain a token.
                 login = BASIC if self.path.startswith("/api/v2/tokens/") else BEARER
                 if self.headers.get("Authorization") != login:
                     raise Refused(401, detail="Authentication credentials were not provided.")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster whose streams are backed up and restored, and the producer's record of its messages."""
+"""A cluster whose streams are backed up and restored, and a record of the messages that the producer sent."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Record:
             del self.messages[sequence]
 
     def assert_positions(self, consumers: list[dict[str, Any]]) -> None:
-        """Check that each consumer's ack floor lies between the two: acknowledged messages are not redelivered, all
-        others are."""
+        """Check that each consumer's ack floor lies between these two messages: acknowledged messages are not
+        redelivered, all others are."""
         floors = {row["name"]: position(row) for row in consumers}
         assert set(floors) == set(self.positions)
         for name, (last, following) in self.positions.items():
@@ -67,10 +67,10 @@ def timer_program() -> Any:
 
 
 class Site:
-    """A cluster with one user, and the modules that are run on it.
+    """A cluster with one user, and the modules that tests run on it.
 
     A restored stream's name is never reused. Some seconds after a restore, the stream's leader checks whether the
-    consumers were assigned, and proposes them until they are, also to the next stream of that name
+    consumers were assigned, and proposes them until they are. It also proposes them to the next stream of that name
     (server/jetstream_cluster.go, processClusterCreateStream): at their old positions, or without a leader.
     """
 
@@ -94,7 +94,7 @@ class Site:
         return result
 
     def refused(self, name: str, code: str, **options: Any) -> str:
-        """Run a module in check mode and for real, see that both refuse, and return the message."""
+        """Run a module in check mode and for real, check that both runs refuse, and return the message."""
         results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
         for result in results:
             assert result.get("failed"), result
@@ -131,7 +131,7 @@ class Site:
         return found
 
     def produce_until(self, stop: threading.Event, subject: str, record: Record) -> threading.Thread:
-        """Store messages one after another until `stop` is set, and record each acknowledgement."""
+        """Store messages one after another until `stop` is set, and record their acknowledgements."""
 
         async def work() -> None:
             connection = await self.connect()
@@ -152,7 +152,7 @@ class Site:
     def consume(
         self, stream: str, consumer: str, record: Record, subject: str = "", fetch: int = 0, ack: int = 0, skip: int = 0
     ) -> None:
-        """Fetch messages of a consumer with that filter and acknowledge the first of them, without those that are skipped."""
+        """Fetch messages of a consumer with this filter and acknowledge the first ones, except the skipped messages."""
         wanted = sorted(seq for seq, message in record.messages.items() if subject in ("", message[0]))
 
         async def work() -> list[int]:
@@ -208,13 +208,13 @@ class Site:
         return found
 
     def assert_restored(self, stream: str, record: Record) -> None:
-        """See that a stream has every message and every position that was written down, and nothing else."""
+        """Check that a stream has every recorded message and consumer position, and nothing else."""
         assert self.stored(stream) == record.messages
         record.assert_positions(list(self.api.consumers(stream).rows))
 
 
 class Accounts:
-    """Two accounts, and the modules that save and restore them."""
+    """Two accounts, and the modules that back them up and restore them."""
 
     def __init__(self, cluster: NatsProcesses, run_module: Run, directory: Path) -> None:
         self.cluster = cluster

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
-#: Seconds after which a browser, or a page that reports nothing, has failed.
+#: Seconds after which a browser, or a page that reports no result, has failed.
 _PATIENCE = 120.0
 #: Runs the test's script once the page is ready and has drawn its charts, and posts the result.
 _REPORTING = """
@@ -34,8 +34,8 @@ _REPORTING = """
 
 
 def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] = lambda _session: None) -> None:
-    """Open a page in a browser, with an option that selects its output. `begun` receives the session of its
-    processes."""
+    """Open a page in a browser, with an option that selects the browser's output. `begun` receives the id of the
+    session in which the browser's processes run."""
     browser = subprocess.check_output([str(_CHROMIUM)], text=True).strip()
     (folder / "report.html").write_text(text, encoding="utf-8")
     command = [
@@ -52,7 +52,7 @@ def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] 
     ]
     said = folder / "browser.log"
     with said.open("w") as log:
-        # Its processes are those of a session of its own.
+        # The browser runs in its own session, so all processes of this session belong to the browser.
         running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         begun(running.pid)
         try:
@@ -63,7 +63,8 @@ def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] 
 
 
 class _Listener(ThreadingHTTPServer):
-    """Receives the page's result. Delays the image, for which the browser waits before it closes, until then."""
+    """Receives the page's result. It delays an image until then, because the browser waits for the image before it
+    closes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -92,7 +93,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 def _cpu_seconds(session: int) -> float:
-    """Return the CPU time of the processes of a session, and of their children that ended."""
+    """Return the CPU time of the processes of a session and of their terminated children."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters as plain data: short builders, and hypothesis strategies."""
+"""Builds clusters as plain data, with short builders and hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def cluster(names: list[str], *streams: Stream) -> Cluster:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Clusters of 3 to 7 servers with R1, R3 and R5 streams; any replica may be out of step, any group leaderless, and any
-    server that leads nothing may not have answered although its leaders still believe in it."""
+    """Clusters of 3 to 7 servers with R1, R3 and R5 streams; any replica may be out of step and any group leaderless. A
+    server that leads nothing may be unresponsive while the leaders still regard it as present."""
     names = [f"n{number}" for number in range(1, draw(st.integers(3, 7)) + 1)]
 
     def members(size: int) -> list[str]:

@@ -51,7 +51,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Step:
-    """A task of a run, and the seconds until the next one began."""
+    """A task of a run, and the seconds until the next task began."""
 
     task: str
     action: str
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """A playbook's run; `costs` are by host, localhost among them where a play is for it."""
+    """A playbook's run; `costs` are by host, including localhost if a play runs on it."""
 
     status: int
     output: str
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """Host and name of each task that changed something, or in check mode would have."""
+        """Host and name of each task that changed something, or would have done so in check mode."""
         return sorted({(result.host, result.task) for result in self.results if result.changed})
 
     @property
@@ -112,7 +112,8 @@ class Controller:
         entered.wait()
 
     def _serve(self, entered: threading.Event) -> None:
-        # A network namespace belongs to a thread: the sockets of this one are in the lab, the rest of the tests is not.
+        # A network namespace belongs to a thread: the sockets of this thread are in the lab, those of the other tests
+        # are not.
         try:
             enter_network(self.lab.name)
         finally:
@@ -138,9 +139,9 @@ class Controller:
         return self.lab.hosts[host].address
 
     def login(self, folder: Path) -> dict[str, str]:
-        """Return the environment in which Ansible reaches the hosts by an inventory of its own.
+        """Return the environment in which Ansible logs in to the hosts of a separate inventory.
 
-        The password of sudo is written into the folder.
+        The sudo password is written to a file in the folder.
         """
         password = folder / "sudo-password"
         password.write_text(rootfs.PASSWORD)
@@ -150,7 +151,7 @@ class Controller:
         }
 
     def ssh(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on a host; raise LabError when it fails and ``check`` is true."""
+        """Run a shell command on a host; raise LabError if it fails and ``check`` is true."""
         return self.lab.ssh(host, command, check)
 
     def playbook(
@@ -169,8 +170,8 @@ class Controller:
     ) -> Run:
         """Run a playbook of the collection by its name, or any by its path, over an inventory with the group ``nats``.
 
-        The group has the given hosts, by default all of the lab, and below it ``groups``. A playbook that fails is a result,
-        not an error.
+        The group contains the given hosts, by default all hosts of the lab, and has the child groups ``groups``. A
+        playbook that fails is a result, not an error.
         """
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
@@ -217,14 +218,14 @@ class Controller:
 
 
 def _finish(command: Sequence[str], environment: Mapping[str, str], timeout: float) -> tuple[int, str]:
-    """Run Ansible to its end and return its status and output. An interrupt or the timeout ends it, too."""
+    """Run Ansible to its end and return its status and output. An interrupt or the timeout also ends Ansible."""
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             output, _nothing = process.communicate(timeout=timeout)
         except BaseException:
-            # Ansible ends its workers; killed, it would leave them behind.
+            # On this signal, Ansible ends its workers; if it were killed, they would keep running.
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=10)
@@ -240,7 +241,7 @@ def download_wheels(directory: Path) -> Path:
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory)]
     for name in ("msgspec", "nats", "prometheus_client"):
         subprocess.run([*download, "--requirement", str(locks / f"{name}.txt")], check=True, capture_output=True)
-    # pip builds nkeys with it.
+    # pip needs this package to build nkeys.
     subprocess.run([*download, "setuptools"], check=True, capture_output=True)
     return directory
 

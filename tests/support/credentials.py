@@ -35,7 +35,8 @@ class Key:
 
 
 def new_key(prefix: int, number: int | None = None) -> Key:
-    """Return a new key; `prefix` is one of the nkeys.PREFIX_BYTE_… constants. `number`: always the same key for a number."""
+    """Return a new key; `prefix` is one of the nkeys.PREFIX_BYTE_… constants. `number`: the same number always gives
+    the same key."""
     seed = nkeys.encode_seed(os.urandom(32) if number is None else bytes([number]) * 32, prefix)
     return Key(bytes(seed).decode(), nkeys.from_seed(bytearray(seed)).public_key.decode())
 
@@ -47,8 +48,8 @@ def new_user() -> Key:
 def make_jwt(
     issuer: Key, subject: str, name: str, claims: dict[str, Any], audience: str = "", top: dict[str, Any] | None = None
 ) -> str:
-    """Return claims signed by the issuer; `audience`: of an answer to an auth callout. `top`: further claims next to `nats`,
-    such as `exp`."""
+    """Return claims signed by the issuer; `audience`: the audience of a response to an auth callout. `top`: other
+    claims next to `nats`, such as `exp`."""
 
     def encode(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -78,8 +79,8 @@ def write_creds(path: Path, token: str, user: Key) -> None:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's JWT, its system account's public key, the account JWTs by public key, and for each account, by the name that
-    the test gives it, its public key and a .creds file. `key`: the operator's own."""
+    """An operator's JWT, its system account's public key, the account JWTs by public key, and the public key and a
+    .creds file of each account by the name that the test uses. `key`: the operator's own key."""
 
     jwt: str
     system_account: str
@@ -90,8 +91,8 @@ class Operator:
 
 
 def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None) -> Operator:
-    """Return an operator with the system account SYS and accounts with JetStream of these names, each with a user. `tags`: the
-    name in an account's JWT where that is not the one that the test gives it."""
+    """Return an operator with the system account SYS and accounts of these names with JetStream, each with a user.
+    `tags`: the name in an account's JWT, if it differs from the name that the test uses."""
     operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
     keys = {name: new_key(nkeys.PREFIX_BYTE_ACCOUNT) for name in ("SYS", *names)}
     limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
@@ -122,7 +123,7 @@ def operator_setup(directory: Path) -> tuple[str, Path]:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Paths of the CA and of one certificate for 127.0.0.1 that serves servers and clients."""
+    """Paths of the CA and of one certificate for 127.0.0.1 that servers and clients use."""
 
     ca: Path
     cert: Path
@@ -130,7 +131,8 @@ class Certificates:
 
 
 def make_certificates(directory: Path, *, expired: bool = False) -> Certificates:
-    """Return a new private CA and a certificate signed by it, as files in `directory`. `expired`: the certificate has."""
+    """Return a new private CA and a certificate signed by it, as files in `directory`. `expired`: whether the
+    certificate has expired."""
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])

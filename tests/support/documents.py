@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands that readers run: the fenced blocks of the documents at the root and of the guides in docs. Also the
-variables that the roles accept."""
+"""The commands that readers run: the fenced blocks of the documents at the root and of the guides in docs. Also returns
+the variables that the roles accept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ PATHS = [
 
 @cache
 def role_specs(role: Path) -> dict[str, Any]:
-    """Return the argument specs of a role by entry point. Parsed once: the largest takes a second."""
+    """Return the argument specs of a role by entry point. They are parsed only once, because the largest takes a
+    second."""
     return dict(yaml.load((role / "meta/argument_specs.yml").read_text(), Loader=yaml.CSafeLoader)["argument_specs"])
 
 
@@ -46,7 +47,7 @@ def role_options() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Command:
-    """One command as a shell takes it, with the lines that continue it, without a comment that is a line of its own."""
+    """One command as a shell reads it, with its continuation lines and without comments on their own line."""
 
     where: str
     """File and line."""
@@ -74,7 +75,7 @@ class Block:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands of a shell's block; a loop or anything else that is indented belongs to the line before it."""
+        """The commands in a shell block; a loop, or any other indented line, belongs to the line before it."""
         found: list[Command] = []
         goes_on = False
         for number, line in enumerate(self.text.splitlines(), self.line):
@@ -99,7 +100,7 @@ class Document:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Its fenced blocks, in order."""
+        """The fenced blocks of the document, in order."""
         found: list[Block] = []
         heading, before, start, language = "", "", 0, ""
         inside: list[str] | None = None
@@ -122,7 +123,7 @@ class Document:
         return found
 
     def of(self, *languages: str) -> list[Block]:
-        """Its blocks in these languages."""
+        """The blocks of the document in these languages."""
         return [block for block in self.blocks if block.language in languages]
 
 
@@ -133,7 +134,7 @@ def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
     """Run the text in a shell, through the command `inside`, and return its output. `where`: cwd and env, as in
     subprocess.
 
-    Fails if the shell does.
+    Fails if the shell fails.
     """
     done = subprocess.run(
         [*inside, "bash", "-c", text],
@@ -155,7 +156,7 @@ class Terminal:
     def __init__(self, home: Path, folder: Path, environment: dict[str, str]) -> None:
         self._state = home / ".state"
         self._state.write_text(f"cd {folder}\n")
-        # From the tests' own environment only the variables that locate pip's packages and save CPU time.
+        # Only the variables that locate pip's packages and save CPU time are copied from the tests' environment.
         self._environment = {
             key: value for key, value in os.environ.items() if key.startswith("PIP_") or key == "PYTHONPATH"
         }
@@ -167,7 +168,7 @@ class Terminal:
         }
 
     def type(self, text: str, inside: Sequence[str] = ()) -> str:
-        """Run the text, through the command `inside`, and return its output. Fails if any command does."""
+        """Run the text, through the command `inside`, and return its output. Fails if any command fails."""
         script = (
             f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
         )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exporter as its unit runs it: one file, in a process of its own."""
+"""Runs the exporter as its unit runs it: one file, in a separate process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Exporter:
         return self._log.read_text(errors="replace")
 
     def get(self, headers: dict[str, str] | None = None, path: str = "/metrics") -> str:
-        """Return the answer to a GET. Raises OSError, also for a status that is an error."""
+        """Return the response to a GET request. Raise OSError if the request fails or the status is an error."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers or {})
         with urllib.request.urlopen(request, timeout=10) as answer:
             return str(answer.read().decode())
@@ -71,7 +71,7 @@ class Exporter:
         return parse_series(self.get())
 
     def until(self, holds: Callable[[Series], bool], seconds: float = 60) -> Series:
-        """Return the series as soon as this holds of them."""
+        """Return the series as soon as they meet this condition."""
         deadline = time.monotonic() + seconds
         while True:
             found: Series = {}

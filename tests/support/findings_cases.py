@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A healthy fleet as rows of the silver and gold tables, and for each check the changes that make it fail.
 
-Each change gets a copy of the fleet, named after the check. One Spark job evaluates all of them.
+Each change applies to its own copy of the fleet, named after the check. One Spark job evaluates all copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
-#: Snapshots over a day; the last one is that which checks of one moment judge.
+#: Snapshots over a day; checks of a single moment use the last snapshot.
 END = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 STEPS = 6
 LAST = STEPS - 1
@@ -42,7 +42,7 @@ def reported(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-#: Tables of others, with the columns that checks name, as docs/reference/insights_tables.md describes them.
+#: Tables of external systems, with the columns that checks name, as described in docs/reference/insights_tables.md.
 GOLD = {
     "account_limits": "fleet string, snapshot string, taken timestamp, account string, max_conn bigint, max_leaf bigint, "
     "max_subs bigint, expired boolean, expires timestamp",
@@ -93,7 +93,7 @@ _VARZ = {
     "cluster": {"cluster_port": 6222, "tls_required": True},
     "leaf": {"port": 7422, "tls_required": True},
 }
-#: A server that connects to hubs, as in VARZ.
+#: A server that connects to hubs as a leafnode, as VARZ reports it.
 _SPOKE = {"varz_extra": {**_VARZ, "leaf": {"remotes": [{"urls": ["hub:7422"]}, {"urls": ["hub:7422"]}]}}}
 
 
@@ -551,7 +551,7 @@ Values = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Change:
-    """New values in the rows of a table that have the values of `where`; a function gets the number of the snapshot."""
+    """New values for the rows of a table that match `where`; a function receives the number of the snapshot."""
 
     table: str
     values: Values
@@ -565,7 +565,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Drop:
-    """The rows of a table that are not there; with `steps` only in these snapshots."""
+    """Rows that are removed from a table; with `steps`, only in these snapshots."""
 
     table: str
     where: Mapping[str, Any]
@@ -580,7 +580,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Case:
-    """The changes that make a check fail, and the subject of its finding where it differs from the healthy fleet's."""
+    """The changes that make a check fail, and the subject of its finding if it is not the usual one."""
 
     changes: tuple[Change | Drop, ...]
     subject: Mapping[str, str] = field(default_factory=dict)
@@ -598,7 +598,7 @@ def case(
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
 
 
-#: Tables that are empty if an endpoint is not queried: silver tables, and gold tables computed from them.
+#: Tables that are empty if an endpoint is not queried: silver tables, and the gold tables that are computed from them.
 _MADE_OF = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
@@ -655,8 +655,8 @@ def _mirror(**values: Any) -> Row:
 
 
 def _in_burst(behind: int, rate: int = 5000) -> Callable[[int], Row]:
-    """Return the state of a stream `behind` seconds before the last answer: a year old, with 72 million more messages in each
-    snapshot, at this rate."""
+    """Return the state of a year-old stream `behind` seconds before the last reply. Each snapshot has 72 million more
+    messages, written at this rate."""
     return lambda step: {
         "first_ts": reported(END - timedelta(days=365)),
         "last_seq": 30_000_000 + 72_000_000 * step - rate * behind,
@@ -931,7 +931,7 @@ CASES: dict[str, Case] = {
     "CAPACITY_204": case("headroom", {"days": 5.0}),
 }
 
-#: Fleets in which a fact is unknown or a deviation configured: for each check, its result and the subject.
+#: Fleets in which a fact is unknown or a deviation is configured: for each check, its result and the subject.
 OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
     "two clusters": (
         (
@@ -1142,7 +1142,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
     ),
 }
 
-#: Others, with every snapshot.
+#: Other such fleets, with every snapshot.
 OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
     "a restart that was meant": (
         (
@@ -1223,7 +1223,7 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     ),
     "a burst while the collector's clock was set to later": (
         (
-            # The 72 million messages came in 20 minutes instead of four hours.
+            # The 72 million messages were written in 20 minutes instead of four hours.
             change("snapshots", lambda step: {"clock_offset_median": -(4 * 3600 - 1200.0) * (step == LAST)}),
             *(
                 change("stream_replicas", values, stream="S", server=server)
@@ -1288,12 +1288,12 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     ),
 }
 
-#: The subject of a finding unless a case names another.
+#: The subject of a finding, unless a case names a different one.
 SUBJECT = {"cluster": "C1", "server": "n1", "account": "A", "stream": "S", "consumer": "worker"}
 
 
 def fleet(name: str, over_time: bool, changes: tuple[Change | Drop, ...] = ()) -> Rows:
-    """Return the rows of a fleet, with every snapshot or the last one only."""
+    """Return the rows of a fleet, with every snapshot or only the last one."""
     rows: Rows = {}
     for step in range(STEPS) if over_time else (LAST,):
         moment_rows = _moment(step)

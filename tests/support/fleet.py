@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A synthetic fleet with known truth: the snapshots that nats_snapshot would have written, at any size.
+"""A synthetic fleet whose true state is known: it writes the snapshots that nats_snapshot would have written, at any
+size.
 
 Everything is a pure function of the seed and the moment, so any span can be written in any order, reproducibly and in
-constant memory. Some faults are intended; `Fleet.truth` lists them.
+constant memory. Some faults are deliberate; `Fleet.truth` lists them.
 
     PYTHONPATH=.cache/dev python tests/support/fleet.py LAKE --servers 9 --streams 300 --minutes 60
 """
@@ -36,7 +37,7 @@ from support.snapshots import raft_member, recorded
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 VERSION = "2.15.1"
-#: The limit of an account on all servers.
+#: The limit of an account across all servers.
 ACCOUNT_LIMIT = 1 << 50
 MAX_STORAGE = 1 << 40
 #: The max_bytes of a stream that was resized.
@@ -49,10 +50,10 @@ _DAY = 86400.0
 class Stream:
     """A stream and its true state. `rate`: messages per second, on average over a day; `size`: bytes of a message.
 
-    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its max_bytes was set, it was
-    `resized`; its consumer stopped acknowledging, it is `stuck`; its consumer gets the same message again and again, it
-    is `looping`. `flaps`: seconds between changes of its leader. `diverged`: its last replica lost a tenth of its
-    messages. `slow`: its consumer handles half of the messages.
+    The following are seconds after the fleet's start, 0 for never. `purged`: all its messages were purged; `resized`:
+    its max_bytes was set; `stuck`: its consumer stopped acknowledging; `looping`: its consumer began to receive the
+    same message again and again. `flaps`: seconds between changes of its leader. `diverged`: its last replica lost a
+    tenth of its messages. `slow`: its consumer handles half of the messages.
     """
 
     name: str
@@ -83,9 +84,10 @@ class Outage:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds
-    within which they answer, one after the other. `realistic`: streams and consumers have all recorded fields, and the
-    members of their Raft groups. `first_version`: the version of servers without an outage that changed it."""
+    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: the beginning of the servers' names.
+    `apart`: seconds within which the servers respond, one after another. `realistic`: streams and consumers have all
+    recorded fields, including the members of their Raft groups. `first_version`: the version of servers without an
+    outage that changed it."""
 
     servers: int = 3
     streams: int = 10
@@ -152,19 +154,19 @@ class Fleet:
         return max(ended, key=lambda item: item.end).version if ended else self.first_version
 
     def meta_leader(self, at: float) -> int | None:
-        """Return who leads the meta group: the first that is up, if a majority is."""
+        """Return the server that leads the meta group: the first running server, if a majority is running."""
         members = self.members(at)
         living = [server for server in members if self.serving(server, at)]
         return living[0] if len(living) > len(members) // 2 else None
 
     @staticmethod
     def written(stream: Stream, at: float) -> int:
-        """Return how many messages a stream ever got: its rate, swinging by half over the day."""
+        """Return how many messages have been written to a stream, whose rate varies by half over the day."""
         swing = 0.5 * _DAY / (2 * math.pi) * (1 - math.cos(2 * math.pi * at / _DAY))
         return int(stream.rate * (at + swing))
 
     def leader(self, stream: Stream, at: float) -> int | None:
-        """Return which server leads a stream, None without a quorum."""
+        """Return the server that leads a stream, or None without a quorum."""
         living = [server for server in stream.replicas if self.serving(server, at)]
         if len(living) <= len(stream.replicas) // 2:
             return None
@@ -173,7 +175,7 @@ class Fleet:
         return preferred if preferred in living else living[0]
 
     def detail(self, stream: Stream, server: int, at: float) -> dict[str, Any]:
-        """Return a server's JSZ entry for its replica, including the consumer."""
+        """Return a server's JSZ entry for its replica of a stream, including the consumer."""
         last = self.written(stream, at)
         first = self.written(stream, stream.purged) + 1 if 0 < stream.purged <= at else 1
         messages = last - first + 1
@@ -230,8 +232,8 @@ class Fleet:
         ]
 
     def traffic(self, account: str, server: int, at: float) -> int:
-        """Return how many messages a server got from the clients of an account since it started: as many a second as the account
-        has characters."""
+        """Return how many messages a server has received from the clients of an account since it started. The number
+        per second is the length of the account's name."""
         return int((at - self.started(server, at)) * len(account))
 
     # --- writing ------------------------------------------------------------------------------------------------------------
@@ -241,11 +243,11 @@ class Fleet:
         return write([self], lake, at, fleet, form)
 
     def failures(self, _server: int, _at: float) -> Iterator[tuple[str, NatsFailure]]:
-        """Yield the endpoints that a server did not answer completely, with the failure."""
+        """Yield the endpoints to which a server did not respond completely, with the failure."""
         yield from ()
 
     def write_servers(self, writer: SnapshotWriter, at: float, clock: float = 0.0) -> tuple[list[str], list[str]]:
-        """Write the servers' replies at a moment; return the versions of those that answer, and the names of the
+        """Write the servers' replies at a moment; return the versions of the servers that respond, and the names of the
         others. `clock`: how far the collector's clock is ahead."""
         held = self.held(at)
         versions, missing = [], []
@@ -273,7 +275,7 @@ class Fleet:
         return f"N{self.name(server)}-{self.started(server, at):.0f}"
 
     def held(self, at: float) -> dict[str, int]:
-        """Return the bytes of each account on all servers, which each server reports."""
+        """Return the bytes that each account stores on all servers; every server reports them."""
         totals: Counter[str] = Counter()
         for stream in self.assets:
             totals[stream.account] += self.detail(stream, stream.replicas[0], at)["state"]["bytes"] * len(
@@ -363,8 +365,8 @@ def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
 def write(
     parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON, clock: float = 0.0
 ) -> dict[str, Any]:
-    """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest. `clock`: how
-    far the collector's clock is ahead."""
+    """Write the snapshot of a moment, treating several clusters as one fleet, and return its manifest. `clock`: how far
+    the collector's clock is ahead."""
     moment = START + timedelta(seconds=at + clock)
     with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}", form) as writer:
         found = [part.write_servers(writer, at, clock) for part in parts]

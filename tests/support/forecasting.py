@@ -17,10 +17,11 @@ from jetstream_insights.gold.tables import Col, schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-#: The first day of all series, a Monday, and the day to which every day is shifted, so one Spark job computes all.
+#: The first day of all series, a Monday, and the day to which every day is shifted, so one Spark job computes all
+#: days.
 START, TODAY = date(2026, 1, 5), date(2030, 1, 1)
 
-#: Hours of a day that are reported.
+#: The hours of a day that have reports.
 HOURS = range(0, 24, 4)
 
 
@@ -68,7 +69,7 @@ def noisy(dice: random.Random, days: int) -> Series:
 
 
 def compacted(dice: random.Random, days: int) -> Series:
-    """The size is off by two days' growth on one day, and correct the next."""
+    """The size is wrong by two days' growth on one day, and correct on the next."""
     rate = dice.uniform(5, 20)
     return Series([rate * (50 + day + dice.gauss(0, 2)) for day in range(days)])
 
@@ -89,7 +90,7 @@ def gaps(dice: random.Random, days: int) -> Series:
 
 
 def sawtooth(dice: random.Random, days: int) -> Series:
-    """All that was written goes every 3 to 12 days, always after as many."""
+    """All data is removed every 3 to 12 days; the interval is constant for a series."""
     every, held = dice.randint(3, 12), 0.0
     phase, found = dice.randrange(every), []
     steps = _steady(dice, days, 0.2)
@@ -100,7 +101,7 @@ def sawtooth(dice: random.Random, days: int) -> Series:
 
 
 def _of_event(change: Callable[[float, int], float]) -> Callable[[random.Random, int], Series]:
-    """`change` takes the step of a day, and how long ago the event was."""
+    """`change` receives the growth of a day and the number of days since the event."""
 
     def made(dice: random.Random, days: int) -> Series:
         steps, event = _steady(dice, days, 0.2), dice.randrange(days // 4, days - days // 4)
@@ -110,7 +111,7 @@ def _of_event(change: Callable[[float, int], float]) -> Callable[[random.Random,
 
 
 def plateau(dice: random.Random, days: int) -> Series:
-    """Retention sets in: as much goes as comes, but for noise."""
+    """Retention sets in: apart from noise, as much is removed as is written."""
     rate, event = dice.uniform(5, 20), dice.randrange(days // 4, days - days // 4)
     noise = correlated(dice, days, 0.2)
     steps = [rate * (day < event) + rate * noise[day] for day in range(days)]
@@ -155,7 +156,8 @@ def usage(spark: SparkSession, series: dict[tuple[str, str], Series]) -> DataFra
 
 
 class Days:
-    """Gold tables as they are published day by day. Each day is made in a fleet of its own, `FLEET@DAY`, and is TODAY there."""
+    """Gold tables as they are published day by day. Each day is computed in a separate fleet, `FLEET@DAY`, in which it
+    is TODAY."""
 
     def __init__(self, hourly_usage: DataFrame) -> None:
         self.grown = _kept(growth(hourly_usage, hourly_usage), GROWTH)
@@ -165,7 +167,7 @@ class Days:
         self._due = self.judged(self._forecasts)
 
     def calibrated(self, days: Sequence[int]) -> DataFrame:
-        """Return the forecasts of these days, whose bands are from the backtests of the weeks before."""
+        """Return the forecasts of these days, with bands from the backtests of the preceding weeks."""
         return self._made(days)
 
     def judged(self, forecast_rows: DataFrame) -> DataFrame:

@@ -32,7 +32,7 @@ NAMES = ("f1", "f2", "f3")
 
 class Foreign(RoleCluster):
     """Three servers that were started by hand, each with its own binary and files. The inventory contains only the
-    hosts' connection variables; `adopted` adds the files that the playbook adopt wrote."""
+    hosts' connection variables until `adopted` adds the files that the playbook adopt wrote."""
 
     #: All servers that were started by hand.
     names: tuple[str, ...] = NAMES
@@ -66,7 +66,8 @@ class Foreign(RoleCluster):
             }
 
     def files(self, name: str) -> dict[str, str]:
-        """Return the files of a server: one that includes another, with variables of the file and of the environment."""
+        """Return the files of a server: its configuration, which includes another file and uses variables of the file
+        and the environment."""
         client, route, monitor, *_others = self.ports[name]
         routes = ", ".join(f"nats://hand:made@127.0.0.1:{self.ports[other][1]}" for other in NAMES)
         main = f"""\
@@ -105,7 +106,7 @@ accounts: {{
         return {"WHO": f"hand-{name}"}
 
     def start(self, name: str, *flags: str) -> None:
-        """Start a server; its files are written unless they are there."""
+        """Start a server; write its files unless they exist."""
         folder = self.root / name
         if not (folder / "conf").exists():
             for path, text in self.files(name).items():
@@ -126,7 +127,7 @@ accounts: {{
 
     @contextlib.contextmanager
     def by_hand(self) -> Iterator[Self]:
-        """Start all servers, and kill them in the end."""
+        """Start all servers, and kill them at the end."""
         try:
             for name in self.names:
                 self.start(name)
@@ -141,7 +142,7 @@ accounts: {{
     def healthy(self, name: str) -> None:
         """Wait until the server reports that it is healthy."""
         deadline = time.monotonic() + 60
-        # Right after its start /proc has no command line of it yet.
+        # Immediately after the start, /proc does not show the command line yet.
         while time.monotonic() < deadline and self.processes[name].poll() is None:
             with contextlib.suppress(OSError):
                 self.monitored(name, "healthz")
@@ -195,8 +196,9 @@ _ROUTE, _GATEWAY, _BRIDGE, _EDGE = (quote(LINK_SECRETS[of], safe="") for of in (
 
 
 class Linked(Foreign):
-    """The same with mutual TLS everywhere, a gateway to the cluster FAR, a remote that bridges to a hub, and a server at the edge
-    that is connected to the first one as a leafnode. The neighbours are in no inventory. The stores are encrypted."""
+    """A foreign cluster with mutual TLS everywhere, a gateway to the cluster FAR, a leafnode remote to a hub, and an
+    edge server that is connected to the first server as a leafnode. The inventory does not contain these neighbours.
+    The stores are encrypted."""
 
     names = (*NAMES, "far", "hub", "edge")
     monitoring = "https"
@@ -318,7 +320,7 @@ leafnodes {{
         return {"nats.conf": main}
 
     def links(self) -> dict[str, list[Any]]:
-        """Return the gateway and leafnode connections of each server, each by its number and when it was made."""
+        """Return the gateway and leafnode connections of each server, with the number and start time of each."""
         found = {}
         for name in NAMES:
             gateways = self.monitored(name, "gatewayz")

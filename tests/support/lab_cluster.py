@@ -27,7 +27,8 @@ TUNINGS = [
     f"nats_server_tuning_{what}"
     for what in ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
 ]
-# Each would be something else than itself if it were written into the configuration as it is.
+# Each of these strings would be read as something other than a string if it were written to the configuration without
+# quotes.
 AWKWARD = {
     "number": "1e5",
     "variable": "$PATH",
@@ -43,8 +44,8 @@ AWKWARD = {
 
 
 # Makes a start of the server raft-silent, a defect of some versions: it answers clients but sends nothing to its Raft
-# peers. Denying it the permission for its peers' inboxes silences it in the same way until the process ends. The file
-# gets its content and time back once the server listens.
+# peers. Denying it the permission for its peers' inboxes silences it in the same way until the process ends. The file's
+# content and modification time are restored once the server listens.
 MUTE = r"""#!/bin/sh
 conf=/etc/nats-server/nats-server.conf
 left=$(cat /root/mute-starts)
@@ -79,7 +80,7 @@ class Cluster:
             "nats_server_bcrypt_cost": 4,
             # The default of 10 s is for real hosts; test_cluster_health.py tests the gate's use of it.
             "nats_cluster_gate_span": 3,
-            # Hosts are tuned in molecule's scenarios.
+            # The tuning of hosts is tested in molecule's scenarios.
             **dict.fromkeys(TUNINGS, "off"),
             "nats_server_accounts": {
                 "APP": {
@@ -95,7 +96,7 @@ class Cluster:
         return list(self.host_variables)
 
     def urls(self, *hosts: str) -> list[str]:
-        """The client addresses of these hosts, by default of all."""
+        """The client addresses of these hosts, by default of all hosts."""
         return [f"nats://{self.controller.address(host)}:4222" for host in hosts or self.hosts]
 
     def play(
@@ -108,7 +109,8 @@ class Cluster:
         extra_vars: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run:
-        """Run a playbook of the collection, or any by its path; ``changes`` hold for this run only."""
+        """Run a playbook of the collection by its name, or any playbook by its path; ``changes`` hold for this run
+        only."""
         per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
         return self.controller.playbook(
             playbook,
@@ -124,14 +126,14 @@ class Cluster:
     deploy = partialmethod(play, "deploy")
 
     def deploy_unchanged(self, **changes: Any) -> Run:
-        """Deploy an unchanged configuration. Nothing may change; the run has its cost."""
+        """Deploy an unchanged configuration, which may change nothing. The returned run contains its cost."""
         run = self.deploy(**changes)
         assert run.status == 0, run.output
         assert run.changed == []
         return run
 
     def restore(self) -> None:
-        """Switch killed hosts on, take every fault of the network away, and wait until the gate passes."""
+        """Power on killed hosts, remove all network faults, and wait until the gate passes."""
         lab = self.controller.lab
         killed = [host for host in self.hosts if not lab.is_running(host)]
         for host in killed:
@@ -150,7 +152,7 @@ class Cluster:
     ) -> Iterator[Load]:
         """Run messages, requests and counters inside the context, then check that everything acknowledged is stored.
 
-        The clients connect to these hosts, by default to all. The streams have three replicas.
+        The clients connect to these hosts, by default to all hosts. The streams have three replicas.
         """
         load = Load(self.urls(*hosts), user, password, LoadPlan(streams=dict.fromkeys(streams, 3), rate=20))
         self.controller.run(load.prepare(), timeout=90)
@@ -192,7 +194,7 @@ class Cluster:
         return {host for host, pid in self.pids().items() if pid != before[host]}
 
     def files(self) -> dict[str, str]:
-        """A digest of each host's configuration files."""
+        """Return a digest of each host's configuration files."""
         return {
             host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in self.hosts
         }
@@ -207,7 +209,7 @@ class Cluster:
     async def client(
         self, *hosts: str, user: str = "number", password: str = AWKWARD["number"], reconnect: bool = False
     ) -> AsyncIterator[Client]:
-        """A connection to one of the hosts."""
+        """Yield a connection to one of the hosts."""
         login = {"user": user, "password": password}
         connection = await nats.connect(self.urls(*hosts), **login, connect_timeout=2, allow_reconnect=reconnect)
         try:
@@ -233,7 +235,7 @@ class Cluster:
             self.controller.ssh(host, f"rm -r {drop_in} && systemctl daemon-reload")
 
     def health(self, *arguments: str) -> Run:
-        """Run the health gate once, with more options as ``name=value``."""
+        """Run the health gate once, with additional options as ``name=value``."""
         return self.controller.module(
             "nats_cluster_health",
             {
@@ -249,7 +251,7 @@ class Cluster:
         )
 
     def wait_until_healthy(self, deadline: float = 60) -> None:
-        """Wait for the gate; the same module that the role uses."""
+        """Wait until the health gate passes, using the same module as the role."""
         end = time.monotonic() + deadline
         while (run := self.health()).status:
             assert time.monotonic() < end, run.output
@@ -258,8 +260,8 @@ class Cluster:
     def wait_after_start(self, *hosts: str) -> None:
         """Wait for the gate after the servers of these hosts were started without the role, as a boot does.
 
-        2.10.27 now and then comes up raft-silent then. That must be all that is wrong. A deployment has to repair it; where a
-        stream's group is silent alone, a restart.
+        A 2.10.27 server is sometimes raft-silent after its start; this must be the only problem. A deployment repairs
+        such a server; if only a stream's group is silent, a restart does.
         """
         end = time.monotonic() + 60
         while (run := self.health()).status and time.monotonic() < end:
@@ -279,7 +281,7 @@ class Cluster:
         return self.restarted(pids)
 
     def is_mute(self, host: str, run: Run) -> bool:
-        """Whether the gate's run names this server, and only this, as silent although it answers."""
+        """Return whether the gate reports this server, and no other, as silent although it responds."""
         # The titles of the causes, and the problems below them.
         lines = [line for error in run.errors for line in error.splitlines() if re.match(r" *(-|\d+\.) ", line)]
         return any(f"replica {host} " in line and "although it answers" in line for line in lines) and all(
@@ -287,7 +289,7 @@ class Cluster:
         )
 
     def wait_for_mute(self, host: str, deadline: float = 60) -> None:
-        """Wait until the gate names this server, and only this, as silent although it answers."""
+        """Wait until the gate reports this server, and no other, as silent although it responds."""
         end = time.monotonic() + deadline
         while not self.is_mute(host, run := self.health()):
             assert time.monotonic() < end, run.output

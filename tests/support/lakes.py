@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lakes of tests: jobs on a few tables, and rows without Spark.
+"""Lakes for tests: runs jobs on only a few tables, and reads rows without Spark.
 
-Spark plans a table for half a second of CPU time, however few rows it has, and reading it is planned as well.
+Planning a table takes Spark half a second of CPU time, however few rows it has, and so does reading it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write_golden(lake: Path) -> None:
 
 
 def make_golden(folder: Path) -> Golden:
-    """Make all tables by the command line, in the session that there is."""
+    """Make all tables by the command line, in the current session."""
     lake, printed = folder / "lake", io.StringIO()
     write_golden(lake)
     with redirect_stdout(printed):
@@ -61,7 +61,7 @@ def make_golden(folder: Path) -> Golden:
 
 
 def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return the names with all that they need."""
+    """Return the names and everything that they depend on."""
     found: set[str] = set()
     waiting = [*names]
     while waiting:
@@ -73,32 +73,33 @@ def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[st
 
 
 def _only(tables: Mapping[str, T], names: set[str]) -> dict[str, T]:
-    """Return the tables of these names, in their order."""
+    """Return the tables with these names, in their original order."""
     return {name: table for name, table in tables.items() if name in names}
 
 
 def few_silver_tables(patch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let the job silver make these tables and those that they are made from."""
+    """Make the silver job write only these tables and those from which they are computed."""
     needs = {name: table.silver for name, table in silver.TABLES.items()}
     patch.setattr(silver, "TABLES", _only(silver.TABLES, _closure(names, needs)))
 
 
 def few_gold_tables(*names: str) -> Wanted:
-    """Return these tables of gold with those that they are made from, and the facts that these need."""
+    """Return these gold tables with those from which they are computed, and the hourly aggregates that these need."""
     tables = _only(TABLES, _closure(names, {name: made_before(table) for name, table in TABLES.items()}))
     sources = [source.partition(".") for table in tables.values() for source in table.of]
     return Wanted(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
 
 
 def published_files(lake: Path, layer: str, when: date) -> dict[str, list[Path]]:
-    """Return the Parquet files of each table that a layer publishes of a day, or of an hour of silver that was not compacted."""
+    """Return the Parquet files of each table that a layer publishes for a day, or for an hour of silver that has not
+    been compacted."""
     run = json.loads((lake / layer / "_published" / f"{place(when)}.json").read_text())["run"]
     folders = {table.name: table / f"run={run}" / place(when) for table in (lake / layer).glob("[!_]*")}
     return {name: sorted(folder.rglob("*.parquet")) for name, folder in folders.items() if folder.is_dir()}
 
 
 def published_rows(lake: Path, layer: str, when: date) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of each published table. Times have their zone, and a map is a list of pairs."""
+    """Return the rows of each published table. Times have a time zone, and a map is a list of pairs."""
     return {table: file_rows(files) for table, files in published_files(lake, layer, when).items()}
 
 

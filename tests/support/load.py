@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """`streams`: name → replicas. `rate`: messages a second of each producer; `timeout`: seconds until it tries again."""
+    """`streams`: name → replicas. `rate`: messages a second of each producer; `timeout`: seconds until it retries."""
 
     streams: dict[str, int] = field(default_factory=lambda: {"LOAD3": 3})
     producers: int = 2
@@ -46,7 +46,7 @@ class LoadPlan:
 
 @dataclass
 class Ledger:
-    """One producer's book: the acknowledged ids in their order, and when each acknowledgement came."""
+    """One producer's record: the acknowledged ids in order, and the time of each acknowledgement."""
 
     stream: str
     subject: str
@@ -73,7 +73,7 @@ class LoadReport:
 
 
 async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Exception]) -> Answer:
-    """Repeat a request until it is answered; the given errors count as answers. Electing a leader can take up to 9
+    """Repeat a request until a reply arrives; the given errors count as replies. Electing a leader can take up to 9
     s."""
     end = time.monotonic() + 30
     while True:
@@ -90,9 +90,9 @@ async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Excepti
 async def publish_stored(jetstream: JetStreamContext, subject: str, payload: bytes, ident: str) -> PubAck:
     """Publish a message with this id and return the acknowledgement: the message is stored.
 
-    Raises nats.errors.TimeoutError without one. Before 2.11 a reply with the sequence 0 is not one either: a leader
-    sends it for a repeated id while the message is only proposed (jetstream_cluster.go, processClusteredInboundMsg),
-    and the next leader may never receive the proposal.
+    Raises nats.errors.TimeoutError if there is no acknowledgement. Before 2.11, a reply with the sequence 0 is not an
+    acknowledgement: a leader sends it for a repeated id while the message is only proposed (jetstream_cluster.go,
+    processClusteredInboundMsg), and the next leader may never receive the proposal.
     """
     ack = await jetstream.publish(subject, payload, headers={"Nats-Msg-Id": ident})
     if ack.seq == 0:
@@ -101,8 +101,8 @@ async def publish_stored(jetstream: JetStreamContext, subject: str, payload: byt
 
 
 async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> list[Msg]:
-    """Fetch this many messages. A server that has just received a consumer may have no responder yet, or return only
-    some."""
+    """Fetch this many messages. Without a responder, or with only some messages, try again: a server may just have
+    received the consumer."""
     found: list[Msg] = []
     while len(found) < count:
         found += await patiently(partial(subscription.fetch, count - len(found), timeout=10))
@@ -134,7 +134,8 @@ def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
 
 
 class Load:
-    """The load on one account of a cluster; `urls` are the client addresses of its servers, `login` more for nats.connect."""
+    """The load on one account of a cluster; `urls` are the client addresses of its servers, `login` has additional
+    arguments for nats.connect."""
 
     def __init__(
         self, urls: Sequence[str], user: str, password: str, plan: LoadPlan | None = None, **login: Any
@@ -150,14 +151,14 @@ class Load:
         self._counted = 0
         self._answered = 0
         self._unanswered = 0
-        # In each message's id: an earlier load may have used the same streams.
+        # This is part of each message's id, because an earlier load may have used the same streams.
         self._began = time.monotonic_ns()
         # The first sequence of each stream that `verify` reads.
         self._first: dict[str, int] = {}
         self._stop = asyncio.Event()
 
     async def prepare(self) -> None:
-        """Make the streams, their durable consumers and the bucket; those of an earlier load are used again."""
+        """Create the streams, their durable consumers and the bucket, or reuse those of an earlier load."""
         async with self._client() as client:
             jetstream = client.jetstream(timeout=5)
             for stream, replicas in self.plan.streams.items():
@@ -219,8 +220,8 @@ class Load:
         return problems
 
     async def _bucket(self, jetstream: JetStreamContext) -> KeyValue:
-        """Return the bucket. A bucket from 2.10 cannot be created again on a later version: nats-py expects more of
-        its settings."""
+        """Return the bucket. On a later version, a bucket from 2.10 cannot be created again, because nats-py expects
+        different settings."""
         try:
             return await jetstream.key_value(BUCKET)
         except nats.js.errors.BucketNotFoundError:
@@ -275,13 +276,13 @@ class Load:
                     for message in await reader.fetch(100, timeout=1):
                         self._consumed[stream].add(
                             message.data.decode()
-                        )  # it may be taken as read, and the answer be lost
+                        )  # a request may count as delivered although its reply was lost
                         await message.ack_sync(timeout=1)
                 except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
                     await asyncio.sleep(0.05)
 
     async def _count(self) -> None:
-        """Count up by compare-and-set; a step whose answer was lost shows in the value that is read next."""
+        """Increment a key by compare-and-set; a step whose reply was lost shows in the value that is read next."""
         async with self._client() as client:
             while not self._stop.is_set():
                 try:
@@ -344,8 +345,8 @@ class Load:
 
     @staticmethod
     def _may_lead(replica: dict[str, Any], seen: set[str]) -> bool:
-        """A leader hands over only to a peer that was in contact within 3 s (raft.go, StepDown), so a new leader may
-        have none."""
+        """A leader steps down only in favour of a peer that contacted it within 3 s (raft.go, StepDown), so a new
+        leader may have no such peer."""
         return (
             replica["name"] not in seen
             and replica["current"]
@@ -364,7 +365,7 @@ class Load:
         return (await self._cluster(client, stream)).get("leader") or None
 
     async def _stored(self, client: Client, stream: str) -> dict[str, list[str]]:
-        """Return the stored ids of this load of each subject, read from the leader."""
+        """Return the ids that this load stored for each subject, read from the leader."""
         jetstream = client.jetstream(timeout=5)
         first = self._first[stream]
         last = (await jetstream.stream_info(stream)).state.last_seq
@@ -386,7 +387,7 @@ class Load:
         return int((await bucket.get(COUNTER)).value or b"-1")
 
     async def _unread(self, client: Client, stream: str) -> list[str]:
-        """Return the acknowledged messages that the durable consumer neither had nor still gets."""
+        """Return the acknowledged messages that the durable consumer has not received and will not receive."""
         wanted = {name for ledger in self.ledgers if ledger.stream == stream for name in ledger.acknowledged}
         reader = await patiently(lambda: client.jetstream(timeout=5).pull_subscribe_bind("reader", stream))
         end = time.monotonic() + 30

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules run in this process with real arguments, and a cluster that is healthy by them."""
+"""Runs modules in this process with real arguments, and prepares a cluster that these modules report as healthy."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def run_in_process(
     arguments = {**connection, **options, "_ansible_check_mode": check_mode}
     module = importlib.import_module(f"{MODULES}.{name}")
     output = io.StringIO()
-    # Ansible collects warnings for the process, which elsewhere is the module's own.
+    # Ansible collects warnings per process, which is normally that of a single module.
     warnings._global_warnings.clear()
     warnings._global_deprecations.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
         patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-        # A test that imports the controller's part of Ansible makes warnings go to the screen instead of the result.
+        # A test that imports Ansible's controller code makes warnings go to the screen instead of the result.
         if hasattr(warnings, "_internal"):
             patch.setattr(warnings._internal, "is_controller", False)
         with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
@@ -65,8 +65,8 @@ def gate_restarting_silent(
     """Return the gate's result after restarting, at most three times, the servers that started raft-silent.
 
     Some versions have this defect (docs/health-gate.md), and a busy machine makes it likely. For all other versions, a
-    server that does not join in time is a failure. If two of three are silent, no leader can identify them, and all
-    servers in the gate's problems are restarted. `others`: the further clusters of a supercluster.
+    server that does not join in time is a failure. If two of three servers are silent, there is no leader to identify
+    them, so all servers named in the gate's problems are restarted. `others`: the other clusters of a supercluster.
     """
     owners = {name: one for one in (cluster, *others) for name in one.names}
     for _restart in range(3 if RAFT_SILENT.affects(cluster.version) else 0):
@@ -86,7 +86,7 @@ def gate_restarting_silent(
 
 
 def step_down(cluster: NatsProcesses, stream: str = "ORDERS") -> str:
-    """Let the stream's leader step down, and return the new one."""
+    """Make the stream's leader step down, and return the new leader."""
     old = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"]
     done = run_in_process("nats_stream_stepdown", cluster.app_connection(), stream=stream, away_from=[old])
     assert done.get("changed"), done

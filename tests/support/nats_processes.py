@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SYS_USER, SYS_PASSWORD = "sys", "sys-pass#$1"
 APP_USER, APP_PASSWORD = "app", "app-pass"
-#: The versions of nats-server that tests run: the oldest supported series and the newest.
+#: The versions of nats-server that tests run: the oldest and the newest supported series.
 VERSIONS = ["2.10.27", "2.15.1"]
 #: Marks tests of playbooks whose result does not depend on the server version: the modules are tested with each
 #: version.
@@ -45,8 +45,7 @@ def binary(version: str) -> str:
 
 
 class _Ports:
-    """Ports of loopback below the ephemeral range, each given out once, to one process of all test runs on this
-    machine.
+    """Loopback ports below the ephemeral range. Each is allocated to only one process of all test runs on this machine.
 
     Ports come in blocks. The process that has bound the first port of a block, without listening, owns the block. The
     kernel grants that port to one process and releases it when the process ends.
@@ -64,7 +63,7 @@ class _Ports:
             if not self._left:
                 self._left = self._claim()
             port = self._left.pop()
-            # An unrelated program may use the port.
+            # An unrelated program may be using the port.
             with contextlib.suppress(OSError), socket.socket() as item:
                 item.bind(("127.0.0.1", port))
                 return port
@@ -99,7 +98,8 @@ def listens(port: int) -> bool:
 
 class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
-    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none.
+    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` the servers
+    form no cluster.
     `jetstream_options` is text for the block jetstream, `account_limits` for that of an account. With an `operator` the
     accounts are its JWTs, and users log in with .creds files; `resolver`: where servers keep these JWTs, MEMORY, full or
     cache."""
@@ -139,7 +139,7 @@ class NatsProcesses:
         self.ports = dict(zip(names, ports))
         self.route_ports = dict(zip(names, ports[len(names) :]))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        #: Account and name of each stream that was restored here, see backup_site.Site.
+        #: Account and name of each stream that was restored on these servers, see backup_site.Site.
         self.restored: set[tuple[str, str]] = set()
 
     def url(self, name: str) -> str:
@@ -222,7 +222,7 @@ listen: "127.0.0.1:{self.ports[name]}"
             process.wait(10)
 
     def stop(self, name: str) -> None:
-        """Stop a server in order."""
+        """Stop a server gracefully."""
         process = self.processes.pop(name)
         process.terminate()
         process.wait(20)
@@ -241,8 +241,8 @@ listen: "127.0.0.1:{self.ports[name]}"
         """Return the reply to a JetStream API request, or to a message, of the application user.
 
         Retries until the request succeeds and, for a group, the reply names a leader and this many members: a newly
-        elected leader may omit members that have not contacted it yet. A message is stored once, and a repeated delete
-        succeeds if the object is gone.
+        elected leader may omit members that have not contacted it yet. A message is stored only once, and a repeated
+        delete succeeds if the object no longer exists.
         """
         return asyncio.run(self._app_request(subject, body or {}, account, members, seconds))
 
@@ -252,7 +252,7 @@ listen: "127.0.0.1:{self.ports[name]}"
         import nats
 
         async def ignore(_error: Exception) -> None:
-            """A server that is still starting refuses; another one or the next attempt takes over."""
+            """A server that is still starting refuses the request; the next attempt or another server succeeds."""
 
         living = [self.url(name) for name in self.processes]
         connection = await nats.connect(living, **self._login(account), error_cb=ignore)
@@ -272,7 +272,7 @@ listen: "127.0.0.1:{self.ports[name]}"
                     unanswered = unanswered or isinstance(error, nats.errors.TimeoutError)
                 if unanswered and ".DELETE." in subject and "not found" in str(reply.get("error")):
                     return {"success": True}
-                # A member that does not lead may answer as well, with the messages that it has so far.
+                # A member that is not the leader may also respond, with the messages that it has so far.
                 replicas = (reply.get("cluster") or {}).get("replicas") or ()
                 named = len(replicas) + 1 if answered_by_leader(reply) else 0
                 if ("error" not in reply and named >= members) or time.monotonic() > deadline:
@@ -298,8 +298,8 @@ listen: "127.0.0.1:{self.ports[name]}"
         return reply
 
     async def _until_known(self, subject: str, account: str) -> None:
-        """Return once every living server has a responder for this subject. Some receive the interest later than the
-        reply of the stream's leader."""
+        """Return once every living server has a responder for this subject. Some servers receive the interest only
+        after the stream's leader has replied."""
         import nats
 
         one = ".".join("0" if token in ("*", ">") else token for token in subject.split("."))

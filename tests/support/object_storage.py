@@ -27,7 +27,7 @@ _LIMIT = 1 << 20
 
 
 class ObjectStorage:
-    """One server with one bucket. It keeps everything in memory, or from 1 MB on a disk that is full then (`full`)."""
+    """One server with one bucket. Objects are kept in memory; with `full`, those of 1 MB or more go to a full disk."""
 
     def __init__(self, directory: Path, full: bool = False) -> None:
         self.directory = directory

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Publishers that keep their books while servers restart, and how long each of them had to wait."""
+"""Publishers that record their messages while servers restart, and how long each of them had to wait."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Waits:
 
 
 class Publishers(Load):
-    """One publisher for each stream, and nothing else."""
+    """One publisher for each stream, with no other load."""
 
     async def run(self) -> None:
         await asyncio.gather(*(self._produce(ledger) for ledger in self.ledgers))
 
     async def check(self) -> tuple[int, list[str]]:
-        """Return how many acknowledged messages are in no stream, and all that is wrong: those, and messages that are there twice
-        or out of order."""
+        """Return how many acknowledged messages are missing, and all discrepancies: missing, duplicate and out-of-order
+        messages."""
         lost, problems = 0, []
         async with self._client() as client:
             for ledger in self.ledgers:
@@ -66,7 +66,7 @@ class Publishers(Load):
     def during(
         self, work: Callable[[], Result], context: contextlib.AbstractContextManager[object] | None = None
     ) -> tuple[Result, float, Waits]:
-        """Do the work while the publishers run; return its result, its seconds and the publishers' waits.
+        """Run the work while the publishers run; return its result, its seconds and the publishers' waits.
 
         `context` is entered before the work and left LEAD seconds after it.
         """
@@ -89,9 +89,11 @@ class Publishers(Load):
 
 
 def publishers(urls: Sequence[str], user: str, password: str, letters: str, streams: int, rate: float) -> Publishers:
-    """Return publishers of `rate` messages a second each, to streams with three replicas whose names begin with the letters."""
+    """Return publishers of `rate` messages a second each, to streams with three replicas whose names begin with
+    `letters`."""
     plan = LoadPlan(streams={f"{letters}{number:03}": 3 for number in range(streams)}, producers=1, rate=rate)
-    # Servers check a bcrypt hash for each connection: many that come at once have to wait, and giving up makes it worse.
+    # Servers check a bcrypt hash for each connection: many simultaneous connections have to wait, and retries make the
+    # wait longer.
     return Publishers(urls, user, password, plan, connect_timeout=10)
 
 

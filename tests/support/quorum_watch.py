@@ -4,7 +4,7 @@
 """Checks from outside whether groups of replicas keep their quorum. It shares nothing with the system under test: it
 has its own process and connections, and uses none of the collection's code.
 
-Each server is queried over its own connection, five times a second. Standard input has ``{"servers": {NAME: URL},
+Each server is queried over a separate connection, five times a second. Standard input has ``{"servers": {NAME: URL},
 "user": …, "password": …}``; each line of the output is a sample, ``{"at": SECONDS, "away": {GROUP: [NAME, …]}}``: the
 unavailable members of each group, the meta group's as META and a stream's as ACCOUNT/STREAM.
 """
@@ -28,15 +28,16 @@ from nats.aio.client import Client
 
 META = "META"
 INTERVAL = 0.2
-#: Seconds without an answer that a server may take when the machine is busy. One that stops closes its connection at once.
+#: Seconds that a server may take to respond when the machine is busy. A server that stops closes its connection at
+#: once.
 PATIENCE = 2.0
-#: Messages by which a replica may lag behind another one that was queried a moment earlier or later.
+#: The number of messages by which a replica may lag behind another one that was queried a moment earlier or later.
 BEHIND = 50
 
 
 @dataclass(frozen=True)
 class View:
-    """The reply of one server: whether it has a leader of the meta group, and for each stream its last sequence and
+    """The reply of one server: whether it reports a leader of the meta group, and for each stream its last sequence and
     the servers of all its replicas."""
 
     has_meta_leader: bool
@@ -63,7 +64,7 @@ def view(jsz: Mapping[str, Any]) -> View:
 
 
 def away(groups: Mapping[str, frozenset[str]], views: Mapping[str, View]) -> dict[str, list[str]]:
-    """Return the members of each group that cannot vote for new entries: those without a reply, and those that lag
+    """Return the members of each group that cannot vote for new entries: those that did not respond, and those that lag
     behind."""
     found = {}
     for group, members in groups.items():
@@ -87,7 +88,7 @@ class Watch:
         self._groups = {META: frozenset(servers)}
 
     async def run(self) -> None:
-        """Print samples for ever."""
+        """Print samples forever."""
         await asyncio.gather(self._sample(), *(self._follow(name, url) for name, url in self._servers.items()))
 
     async def _sample(self) -> None:
@@ -128,8 +129,8 @@ def watching(
     folder: Path,
     inside: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Watch from the first sample without unavailable members; the list has the samples afterwards. `inside`: wraps
-    the command of the watch, so it runs where the servers are."""
+    """Start the watch and wait for the first sample without unavailable members; yield a list that contains the samples
+    afterwards. `inside`: a wrapper for the command, which makes the watch run where the servers are."""
     found: list[dict[str, Any]] = []
     samples = folder / "samples.jsonl"
     with samples.open("w") as output, (folder / "errors").open("w") as errors:
@@ -153,7 +154,7 @@ def watching(
 
 
 def _written(samples: Path) -> list[dict[str, Any]]:
-    """Return the samples that were written completely."""
+    """Return the samples that were completely written."""
     return [json.loads(line) for line in samples.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 

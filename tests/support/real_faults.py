@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real clusters with real faults, captured by the collector that the timer runs.
+"""Creates real faults in real clusters and captures them with the collector that the timer runs.
 
 Each `Capture` is a fleet of the lake: a cluster of three servers on loopback, and the `Fault` objects that exist when
 its last snapshot is taken. Faults that do not disturb each other share a fleet.
@@ -33,18 +33,20 @@ from support.nats_processes import APP_PASSWORD, APP_USER, VERSIONS, NatsProcess
 NAMES = ["n1", "n2", "n3"]
 #: Seconds between two snapshots. A leader counts a member as absent after 5 s without a reply.
 PAUSE = 4.0
-#: Seconds until a mirror without an origin counts as cut off (STREAM_120).
+#: Seconds until a mirror without an origin is reported as cut off (STREAM_120).
 SILENT = 62.0
-#: Slow readers are disconnected early, and Raft leaders count a stopped peer as lost soon.
+#: With these settings, slow readers are disconnected early, and Raft leaders soon regard a stopped peer as lost.
 EXTRA = 'max_pending: 1MB\nwrite_deadline: "500ms"'
 SMALL_USER = "small"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault and the expected report. `subjects`: each must be named by the cause, as regular expressions. `cause` and
+    """A fault and the expected report. `subjects`: regular expressions; the cause must name a match for each. `cause`
+    and
     `action`: regular expressions of the cause's title and its first command. `checks`: at least one of them must fail.
-    `changes`: the event in the table of changes, if it is not a fault. `since`: the first version that reports it."""
+    `changes`: the event in the table of changes, for an event that is not a fault. `since`: the first version that
+    reports it."""
 
     name: str
     subjects: tuple[str, ...]
@@ -131,7 +133,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 class Clients:
-    """Clients of an account that run next to the snapshots, in a thread of their own."""
+    """Clients of an account that run between the snapshots, in a separate thread."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self._url = cluster.url("n1")
@@ -154,7 +156,7 @@ class Clients:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def run(self, work: Callable[[Client], Awaitable[None]], user: str = APP_USER, url: str = "") -> None:
-        """Repeat a client's work until the end."""
+        """Repeat a client's work until `Clients` is stopped."""
 
         async def start() -> None:
             self._tasks.append(asyncio.create_task(self._repeat(work, user, url or self._url)))
@@ -163,7 +165,7 @@ class Clients:
 
     async def _repeat(self, work: Callable[[Client], Awaitable[None]], user: str, url: str) -> None:
         async def ignore(_error: Exception) -> None:
-            """The servers have faults."""
+            """Errors are expected, because the servers have faults."""
 
         login: dict[str, Any] = {"user": user, "password": APP_PASSWORD}
         connection = await nats.connect(url, **login, error_cb=ignore, max_reconnect_attempts=-1)
@@ -236,7 +238,7 @@ def _thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 def _storm(port: int, ended: threading.Event) -> None:
-    """Connect again and again, with ten connections at a time."""
+    """Reconnect again and again, with ten connections at a time."""
     kept: list[socket.socket] = []
     while not ended.wait(0.01):
         with contextlib.suppress(OSError):
@@ -248,7 +250,7 @@ def _storm(port: int, ended: threading.Event) -> None:
 
 
 def _slow_reader(port: int, ended: threading.Event) -> None:
-    """Subscribe and never read; the server closes the connection, and the client connects again."""
+    """Subscribe but never read; the server closes the connection, and the client reconnects."""
     while not ended.is_set():
         with contextlib.suppress(OSError), _log_in(port, "slow-reader") as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -308,12 +310,12 @@ def _started(stack: ExitStack, version: str, folder: Path) -> NatsProcesses:
 
 
 def _tags(name: str) -> str:
-    """Return the configuration that gives a server its own tag, for streams that only it holds."""
+    """Return the configuration that gives a server its own tag, for streams that are only on this server."""
     return f'server_tags: ["host:{name}"]'
 
 
 def _publish(cluster: NatsProcesses, subject: str, count: int, account: str = "APP", size: int = 100) -> int:
-    """Publish messages one after the other until one is refused, and return how many were stored."""
+    """Publish messages one after another until one is rejected, and return how many were stored."""
 
     async def publish() -> int:
         user = cluster.accounts[account]
@@ -328,7 +330,7 @@ def _publish(cluster: NatsProcesses, subject: str, count: int, account: str = "A
 
 
 def _with_assets(cluster: NatsProcesses) -> None:
-    """Create the streams and consumers that have no fault yet."""
+    """Create the initial streams and consumers, which have no fault."""
     cluster.add_stream("EVENTS", 3, max_age=3600 * 10**9)
     cluster.add_consumer("EVENTS", "worker")
     for name in ("n2", "n3"):
@@ -341,7 +343,7 @@ def _traffic(clients: Clients) -> None:
 
 
 def capture_clients(version: str, lake: Path, folder: Path) -> None:
-    """A healthy fleet, and one with faults of clients."""
+    """Capture a healthy fleet, and one with client faults."""
     with ExitStack() as stack:
         cluster = _started(stack, version, folder)
         collector = Collector(cluster, lake)
@@ -362,7 +364,7 @@ def capture_clients(version: str, lake: Path, folder: Path) -> None:
 
 
 def capture_assets(version: str, lake: Path, folder: Path) -> None:
-    """A fleet with faults of streams and consumers."""
+    """Capture a fleet with faults of streams and consumers."""
     with ExitStack() as stack:
         cluster = _started(stack, version, folder)
         collector = Collector(cluster, lake)
@@ -397,7 +399,7 @@ def capture_assets(version: str, lake: Path, folder: Path) -> None:
         cluster.app_request("$JS.API.STREAM.UPDATE.EDITED", {**edited, "max_age": 1800 * 10**9})
         for _election in range(7):
             cluster.app_request("$JS.API.STREAM.LEADER.STEPDOWN.FLAPS")
-            # The next leader answers with all members.
+            # Once a new leader responds, it reports all members.
             cluster.app_request("$JS.API.STREAM.INFO.FLAPS", members=3)
             collector.take()
         time.sleep(max(0.0, removed + SILENT - time.monotonic()))
@@ -405,7 +407,7 @@ def capture_assets(version: str, lake: Path, folder: Path) -> None:
 
 
 def capture_servers(version: str, lake: Path, folder: Path) -> None:
-    """Fleets with a fault of a server each, one after another in the same cluster."""
+    """Capture fleets that each have one server fault, one after another in the same cluster."""
     with ExitStack() as stack:
         cluster = _started(stack, version, folder)
         collector = Collector(cluster, lake)
@@ -456,7 +458,7 @@ def capture_servers(version: str, lake: Path, folder: Path) -> None:
 
 
 def capture_upgrade(versions: Sequence[str], lake: Path, folder: Path) -> None:
-    """A fleet whose servers are upgraded one after another."""
+    """Capture a fleet whose servers are upgraded one after another."""
     before, after = versions[0], versions[-1]
     with ExitStack() as stack:
         cluster = _started(stack, before, folder)

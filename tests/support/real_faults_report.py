@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The score of a report about real faults: found, named, cause, and first action."""
+"""Scores a report about real faults: was each fault found and named, with the right cause and first action?"""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Score:
-    """The result for a fault of a fleet. `fault` is None for the fleet itself, whose `false` are its critical causes that no
-    fault explains. `title`, `command` and `severity` are those of the cause that names the fault."""
+    """The result for a fault of a fleet. `fault` is None for the fleet itself; `false` then lists the critical causes
+    that no fault explains. `title`, `command` and `severity` are those of the cause that names the fault."""
 
     capture: Capture
     fault: Fault | None
@@ -45,8 +45,8 @@ class Score:
 
 def capture_and_judge(versions: Sequence[str], kept: Path | None = None) -> list[Score]:
     """Capture all fleets and return the scores of their report. `kept`: keep the lake and the report in this folder; an
-    existing lake is only judged again."""
-    # Not in /tmp, which is a finding about the servers' stores.
+    existing lake is not captured again, only judged."""
+    # Do not use /tmp: a store there is reported as a finding.
     with tempfile.TemporaryDirectory(dir=ROOT / ".cache") as folder:
         place = kept or Path(folder)
         if not (place / "lake").is_dir():
@@ -98,7 +98,7 @@ def _score(capture: Capture, fault: Fault, causes: Sequence[Row], findings: Sequ
     naming = [row for row in causes if _names(fault, " ".join([row["title"], *row["servers"], *row["evidence"]]))]
     if not naming:
         return Score(capture, fault, found, False, False, False, False)
-    # Advice about the configuration may name the same subject.
+    # Another cause, such as advice about the configuration, may name the same subject.
     first = next((row for row in naming if re.search(fault.cause, row["title"])), naming[0])
     command = (first["commands"] or [""])[0]
     return Score(

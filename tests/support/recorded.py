@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports of the insights in the form that the modules read."""
+"""Writes insights reports in the format that the modules read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def write_report(path: Path, rates: Mapping[tuple[str, str], float]) -> str:
-    """Write a report.json of today with the write rates of account APP's streams, (fleet, stream) → bytes a second;
-    return the day."""
+    """Write a report.json of today with the write rates of account APP's streams: (fleet, stream) → bytes per second.
+    Return the day."""
     rows = [[fleet, "APP", stream, rate] for (fleet, stream), rate in rates.items()]
     columns = [[name, name, "text"] for name in ("fleet", "account", "stream", "write_bytes")]
     day = str(datetime.now(timezone.utc).date())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster that the role deploys by the collection's own playbooks: each host a folder, its server a process on loopback."""
+"""A cluster that the collection's own playbooks deploy: each host is a folder, its server a process on loopback."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RoleCluster:
     def __init__(self, root: Path, names: Sequence[str], version: str = "2.15.1") -> None:
         self.root = root
         self.hosts: dict[str, dict[str, Any]] = {}
-        #: Groups below `nats`, with their hosts.
+        #: Child groups of `nats`, with their hosts.
         self.groups: dict[str, list[str]] = {}
         self.variables: dict[str, Any] = {
             "ansible_connection": "local",
@@ -86,7 +86,8 @@ class RoleCluster:
         return {"nats_server_version": version, "nats_server_file_src": binary(version)}
 
     def add(self, name: str, folder: str = "") -> None:
-        """Add a host to the inventory; `folder` instead of its name: another disk."""
+        """Add a host to the inventory. `folder`: used instead of a folder of the host's name, as for a different
+        disk."""
         client, route, monitor, gateway = free_ports(4)
         root = self.root / (folder or name)
         self.hosts[name] = {
@@ -112,7 +113,7 @@ class RoleCluster:
         return f"{scheme}://127.0.0.1:{self.hosts[name]['nats_server_port']}"
 
     def system(self) -> dict[str, Any]:
-        """Return the modules' connection as the system user."""
+        """Return the modules' connection options for the system user."""
         return {"servers": self.urls, "user": "sys", "password": SYSTEM_PASSWORD}
 
     def inventory(self) -> Path:
@@ -131,7 +132,7 @@ class RoleCluster:
         }
 
     def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
-        """Start a playbook of the collection, or a file; `extra` are extra variables."""
+        """Start a playbook of the collection, or a playbook file; `extra` are extra variables."""
         playbook = name if "/" in name else f"natsops.jetstream.{name}"
         command, environment = self.controller()
         environment = {
@@ -150,16 +151,17 @@ class RoleCluster:
         )
 
     def playbook(self, name: str, *arguments: str, fails: bool = False, **extra: Any) -> Run:
-        """Run a playbook to its end; `fails`: it must."""
+        """Run a playbook to its end; `fails`: whether it must fail."""
         process = self.start_playbook(name, *arguments, **extra)
-        # Under load, next to other tests, a restart of three servers takes half of it, each with a gate of up to 120 s.
+        # On a busy machine, a restart of three servers takes half of this time, with a gate of up to 120 s for each
+        # server.
         output, _nothing = process.communicate(timeout=300)
         assert (process.returncode != 0) == fails, output
         return Run(process.returncode, clean(output))
 
     @contextlib.contextmanager
     def deployed(self) -> Iterator[Self]:
-        """Deploy, and kill all servers in the end."""
+        """Deploy, and kill all servers at the end."""
         try:
             self.playbook("deploy")
             yield self
@@ -167,7 +169,7 @@ class RoleCluster:
             self.kill()
 
     def deploy_changes_nothing(self, **extra: Any) -> None:
-        """Deploy, and see that no task changed anything, no server was restarted, and the smoke test was left out."""
+        """Deploy, and check that no task changed anything, no server was restarted, and the smoke test was skipped."""
         pids = self.pids()
         output = self.playbook("deploy", **extra).output
         assert SMOKE_TEST not in output
@@ -175,7 +177,7 @@ class RoleCluster:
         assert self.pids() == pids
 
     def pid(self, name: str) -> int:
-        """Return the process of a host's server; 0 when it does not run."""
+        """Return the process id of a host's server; 0 if it is not running."""
         try:
             pid = int((Path(self.hosts[name]["nats_server_run_dir"]) / "nats-server.pid").read_text())
             return pid if b"nats-server" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
@@ -203,7 +205,7 @@ def load(
 ) -> Iterator[list[LoadReport]]:
     """Produce, consume and request inside the context, then check that every acknowledged message is stored.
 
-    The yielded list contains the report then. `streams`: name → replicas, by default one with three.
+    Afterwards, the yielded list contains the report. `streams`: name → replicas, by default one with three.
     """
     plan = LoadPlan(streams=dict(streams or {"LOAD3": 3}), rate=20)
     work = Load(cluster.urls, user, password, plan, **login)
@@ -223,7 +225,7 @@ def load(
 
 
 def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) -> LoadReport:
-    """Do the work under that load."""
+    """Run the work under such a load."""
     with load(cluster, streams=streams) as reports:
         work()
     return reports[0]
@@ -260,7 +262,7 @@ def publish(cluster: RoleCluster, subject: str, count: int, size: int) -> None:
 
 
 def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
-    """Return the members of the meta group as its leader counts them."""
+    """Return the members of the meta group as its leader lists them."""
     return sorted(run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["members"])
 
 

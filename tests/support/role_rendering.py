@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of role nats_server, rendered by a real ansible-playbook from variables alone."""
+"""Renders the files of role nats_server with a real ansible-playbook, from variables alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAY = """
   roles:
     - role: rendering
 """
-# The role's own defaults, variables, specification and templates, with tasks that only render.
+# The role's own defaults, variables, specification and templates are copied, with tasks that only render.
 TASKS = """
 - name: Settle
   ansible.builtin.set_fact:
@@ -55,7 +55,7 @@ TASKS = """
 def render(
     directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Render the files of the hosts of group nats, which may have groups below it."""
+    """Render the files of the hosts of group nats, which may have child groups."""
     role = directory / "roles" / "rendering"
     (role / "tasks").mkdir(parents=True)
     for part in ("defaults", "vars", "templates", "meta"):

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three servers whose credentials and certificates change, clients that log in all the time, and runs that are cut short."""
+"""Three servers whose credentials and certificates are rotated, clients that log in continuously, and runs that are
+interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Site(RoleCluster):
         return {str(path): path.read_bytes() for path in paths}
 
     def cut_short(self, name: str, task: str, times: int = 1, **extra: Any) -> None:
-        """Run a playbook and kill it when it has begun a task of a role so many times; modules under way come to their end."""
+        """Run a playbook and kill it when a task of a role has begun this many times; modules that are running
+        finish."""
         process = self.start_playbook(name, **extra)
         printed = []
         for line in process.stdout or ():
@@ -125,7 +127,7 @@ class Watch:
 
 
 def login(port: int, user: str, password: str, tls: ssl.SSLContext | None = None) -> str:
-    """Log in once; return PONG or the refusal of the server or the system."""
+    """Log in once; return PONG, or the error of the server or the operating system."""
     try:
         connection = socket.create_connection(("127.0.0.1", port), timeout=5)
         with connection:

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from support.nats_processes import collections_path
 
-#: Seconds that something may take on a machine with other things to do.
+#: Seconds that an event or a playbook may take on a busy machine.
 PATIENCE = 120
 
-#: Prints each event as a line of JSON after this mark.
+#: Prints each event as a line of JSON after this marker.
 MARK = "EVENT "
 
 
@@ -76,7 +76,7 @@ class Rulebook:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Return the values of `event`, in order, that the rulebook of `printing` printed."""
+        """Return the values of `event`, in order, that the rulebook from `printing` printed."""
         return [json.loads(line) for line in re.findall(f"{MARK}(.*) END", self.output)]
 
     def wait_until(self, what: Callable[[], Any], why: str) -> None:
@@ -92,7 +92,7 @@ class Rulebook:
         )
 
     def end(self) -> int:
-        """Wait until it ends by itself; return its exit status."""
+        """Wait until ansible-rulebook ends without a signal; return its exit status."""
         return self.process.wait(PATIENCE)
 
     def kill(self) -> None:

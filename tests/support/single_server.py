@@ -33,7 +33,7 @@ class Server:
         self.pid = 0
 
     def reload(self, config: dict[str, Any]) -> None:
-        """Write the configuration, and return once the server has loaded it: it reports a later time."""
+        """Write the configuration, and return once the server has loaded it and reports a later load time."""
         loaded = self.get("varz")["config_load_time"]
         self.write(config)
         os.kill(self.pid, signal.SIGHUP)
@@ -51,7 +51,7 @@ class Server:
             return dict(json.load(answer))
 
     def login(self, **credentials: str) -> bool:
-        """Whether the server lets these credentials in, over the bare protocol."""
+        """Return whether the server accepts these credentials, using the bare protocol."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             stream = connection.makefile("rwb")
             stream.readline()
@@ -81,8 +81,8 @@ def running(version: str, config: dict[str, Any], directory: Path | None = None)
             deadline = time.monotonic() + 15
             while True:
                 try:
-                    # First the client port, which opens after JetStream has started: a server that reports VARZ
-                    # earlier never adds the configuration of JetStream to it.
+                    # Wait for the client port first, which opens after JetStream has started. If VARZ is requested
+                    # earlier, the server never adds the configuration of JetStream to it.
                     socket.create_connection(("127.0.0.1", server.port), timeout=1).close()
                     server.get("varz")
                     break

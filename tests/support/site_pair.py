@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two sites: the domain `east`, where streams are written, and `west`, whose leafnode connects to it and which copies them."""
+"""Two sites: the domain `east`, whose streams receive the messages, and the domain `west`, which connects to it as a
+leafnode and mirrors the streams."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ STREAM, SUBJECT = "ORDERS", "orders"
 
 @dataclass
 class Producer:
-    """A producer's record: by message id, the sequence of each acknowledgement."""
+    """A producer's record: the acknowledged sequence by message id."""
 
     url: str
     acknowledged: dict[str, int] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Producer:
     _thread: threading.Thread | None = None
 
     def start(self, prefix: str = "m") -> None:
-        """Publish one message after another, 16 at once, until stopped or the server is gone."""
+        """Publish one message after another, 16 at once, until it is stopped or the server is down."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._work(prefix)))
         self._thread.start()
 
@@ -54,7 +55,7 @@ class Producer:
 
     async def _work(self, prefix: str) -> None:
         async def ignore(_error: Exception) -> None:
-            """The origin is killed in the middle of it."""
+            """The origin is killed while messages are being published."""
 
         connection = await nats.connect(
             self.url, user=APP_USER, password=APP_PASSWORD, error_cb=ignore, allow_reconnect=False
@@ -79,7 +80,7 @@ class Producer:
 
 
 class Link:
-    """The network between the sites: connections to `port` reach the other one, unless it is cut."""
+    """The network between the sites: connections to `port` are forwarded to the other site unless the link is cut."""
 
     def __init__(self, port: int, other: int) -> None:
         self._other = other
@@ -131,7 +132,7 @@ def _close(one: socket.socket) -> None:
 
 
 class SitePair:
-    """Origin and site, and the modules that are run on them."""
+    """The origin and the second site, and the modules that tests run on them."""
 
     def __init__(self, version: str, directory: Path, run_module: Run) -> None:
         port, link = free_ports(2)
@@ -179,7 +180,7 @@ class SitePair:
         return JetStreamApi(self._client(side), "APP")
 
     def add_stream(self, **config: Any) -> None:
-        """Create the stream, and its mirror of the same name."""
+        """Create the stream, and a mirror of the same name at the second site."""
         base = {"name": STREAM, "storage": "file", "retention": "limits", "discard": "old", "num_replicas": 1}
         wanted = {**base, "subjects": [f"{SUBJECT}.>"], **config}
         wait_until(lambda: self.east_api.create_stream(wanted), bool, 20)
@@ -199,7 +200,7 @@ class SitePair:
         site: NatsProcesses | None = None,
         stream: str = STREAM,
     ) -> None:
-        """Fetch messages of a consumer, at the origin by default, and acknowledge those whose sequence `ack`
+        """Fetch messages of a consumer, at the origin by default, and acknowledge each message whose sequence `ack`
         accepts."""
 
         async def work() -> None:
@@ -229,7 +230,7 @@ class SitePair:
 
     @contextlib.contextmanager
     def listening(self, side: NatsProcesses, *subjects: str) -> Iterator[list[str]]:
-        """Yield the subjects of the messages that an application at that side receives inside the context."""
+        """Yield a list of the subjects of all messages that an application at this site receives inside the context."""
         received: list[str] = []
         ready, stop = threading.Event(), threading.Event()
 
@@ -258,7 +259,7 @@ class SitePair:
             thread.join(20)
 
     def in_step(self) -> None:
-        """Wait until the mirror has all that its origin has."""
+        """Wait until the mirror has all messages of its origin."""
 
         def lacking() -> int:
             last = self.east_api.stream(STREAM)["state"]["last_seq"]
@@ -281,7 +282,7 @@ class SitePair:
         return result
 
     def refused(self, name: str, code: str, **options: Any) -> str:
-        """Run a module in check mode and for real, see that both refuse, and return the message."""
+        """Run a module in check mode and for real, check that both runs refuse, and return the message."""
         results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
         for result in results:
             assert result.get("failed"), result

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lakes with the replies that were recorded from real clusters."""
+"""Writes lakes from replies that were recorded from real clusters."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ MORE: dict[str, Any] = {
 
 
 def raft_member(leader: str, others: Sequence[str], last: int) -> dict[str, Any]:
-    """Return a member's entry for its Raft group in RAFTZ (monitor.go RaftzGroup of 2.15). `others`: the other
-    members; `last`: its last entry."""
+    """Return a member's RAFTZ entry for its Raft group (monitor.go RaftzGroup of 2.15). `others`: the other members;
+    `last`: its last entry."""
     moment = "2026-11-21T07:47:35.447895516Z"
     return {
         "id": peer_id(leader),

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 
 @contextmanager
 def daemon(log: Path, *arguments: str, memory: str = "256m") -> Iterator[None]:
-    """A process of Spark, in a session of its own, with so much memory."""
+    """Start a Spark process with this much memory, in a session of its own."""
     with log.open("w") as output:
         command = [str(BIN / "spark-class"), *arguments]
         environment = {**ENVIRONMENT, "SPARK_DAEMON_MEMORY": memory}
@@ -58,7 +58,8 @@ def wait(what: Callable[[], bool], log: Path) -> None:
 
 @contextmanager
 def standalone(folder: Path, workers: int, memory: str) -> Iterator[str]:
-    """Yield the URL of a master that has workers with one core and so much memory each; `folder` gets their logs and files."""
+    """Yield the URL of a master whose workers have one core and this much memory each; `folder` receives their logs and
+    files."""
     (port,) = free_ports(1)
     log = folder / "master.log"
     with ExitStack() as running:

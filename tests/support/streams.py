@@ -20,13 +20,14 @@ from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
-#: The subjects of the messages, below the stream's name, one after the other.
+#: The subjects of the messages, below the stream's name, used in turn.
 SUBJECTS = ("kept.a", "kept.b", "kept.c.deep", "kept.d")
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message; `headers` as they are stored, `time` in microseconds since 1970 whichever way it was reported."""
+    """A message; `headers` as they are stored, `time` in microseconds since 1970, regardless of the format in which it
+    was reported."""
 
     subject: str
     sequence: int
@@ -51,7 +52,7 @@ SEED = bytes(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER))
 
 
 class _WithKey(NatsProcesses):
-    """Servers whose account APP has a user with an nkey, too."""
+    """Servers whose account APP also has a user with an nkey."""
 
     def write_config(self, name: str, extra: str = "") -> None:
         super().write_config(name, extra)
@@ -62,7 +63,7 @@ class _WithKey(NatsProcesses):
 
 
 class Site:
-    """Servers, with a user who may do everything and one who may do nothing."""
+    """Servers with one user who may do everything and one who may do nothing."""
 
     def __init__(self, version: str, servers: NatsProcesses) -> None:
         self.version = version
@@ -82,18 +83,18 @@ class Site:
         return int(self.api(f"STREAM.INFO.{stream}")["state"]["consumer_count"])
 
     def remove(self, stream: str, sequences: Sequence[int], purge: str = "") -> None:
-        """Delete messages, and those of a subject."""
+        """Delete these messages, and all messages of a subject."""
         for sequence in sequences:
             self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
         if purge:
             self.api(f"STREAM.PURGE.{stream}", {"filter": purge})
 
     def publish(self, stream: str, many: int, begin: int = 1, headers: bool = False) -> None:
-        """Publish messages numbered from `begin` on, and wait until the stream has them."""
+        """Publish messages numbered from `begin`, and wait until the stream has them."""
         asyncio.run(self._publish(stream, many, begin, headers))
 
     def publish_sizes(self, stream: str, sizes: Sequence[int]) -> None:
-        """Publish messages of so many bytes, one after the other."""
+        """Publish messages of these sizes in bytes, one after another."""
 
         async def publish() -> None:
             connection = await self.connect()
@@ -105,7 +106,7 @@ class Site:
         asyncio.run(publish())
 
     def only(self, server: str) -> None:
-        """Talk to one server from now on."""
+        """Connect only to this server from now on."""
         self.servers.processes = {
             server: self.servers.processes.pop(server),
             **self.servers.processes,
@@ -166,7 +167,7 @@ def running_site(version: str, directory: Path, servers: int = 1, extra: str = "
         [f"n{number}" for number in range(1, servers + 1)],
         cluster="C1" if servers > 1 else "",
         extra=extra,
-        # The text goes into the configuration as it is.
+        # The text is copied unchanged into the configuration.
         plain_accounts={"PLAIN": "plain", "POOR": 'poor, permissions: {publish: {deny: ["$JS.API.>"]}}'},
     )
     processes.start()

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A synthetic fleet with complete truth: its planted faults, and therefore the findings that must exist, and no others.
+"""A synthetic fleet whose true state is completely known: its planted faults determine which findings must exist, and
+no others may.
 
-It also has conditions that are not faults (`STREAM_CONDITIONS`, `SERVER_CONDITIONS`, `Part`): servers that answer up
-to half a minute apart, elections between two answers, streams that are recreated or purged, bursts, messages with their
-own TTL, overwritten keys, sealed streams, consumers with filters or that live for a moment, restarts that the journal
+It also has conditions that are not faults (`STREAM_CONDITIONS`, `SERVER_CONDITIONS`, `Part`): servers that respond up
+to half a minute apart, elections between two replies, streams that are recreated or purged, bursts, messages with their
+own TTL, overwritten keys, sealed streams, consumers with filters, short-lived consumers, restarts that the journal
 announces, an upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete replies, a
 collector whose clock was set back, several JetStream domains.
 """
@@ -26,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Row, timestamp
 from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 
-#: Seconds after the fleet's start: the first snapshot, and how far apart they are.
+#: When the first snapshot is taken, in seconds after the fleet's start, and the interval between snapshots.
 BEGIN, STEP = 6 * 3600.0, 600.0
 FLEET = "truth"
 GIB = 1 << 30
@@ -43,8 +44,8 @@ Subject = Mapping[str, str]
 @dataclass(frozen=True)
 class Fault:
     """A fault of a server or a stream. `checks`: those that must find it; `also`: those that may, as a consequence.
-    `tables`: changes the servers' replies, given these and the seconds since the first snapshot. `becomes`: the
-    changes of the stream. `consumer`: whether it is a fault of the stream's consumer."""
+    `tables`: a function that changes the servers' replies, given the replies and the seconds since the first snapshot.
+    `becomes`: the changes to the stream. `consumer`: whether it is a fault of the stream's consumer."""
 
     name: str
     checks: tuple[str, ...]
@@ -110,8 +111,8 @@ def _lacks_a_peer(data: Data, _age: float) -> None:
 
 
 def _goes_back(data: Data, age: float) -> None:
-    """The sequence goes back by more than is written before the last of fifteen snapshots, which therefore still
-    shows it."""
+    """The sequence goes back by more than is written until the last of fifteen snapshots, so this snapshot still shows
+    the fault."""
     if age >= 3 * STEP:
         data["state"]["last_seq"] -= 300_000
         data["state"]["messages"] -= 300_000
@@ -156,7 +157,8 @@ def _more_messages(data: Data, messages: int) -> None:
 
 
 def _burst(begin: float) -> Patch:
-    """A stream with few messages a second since last year gets 5,000 a second, and its consumer keeps up."""
+    """A stream that has received a few messages a second since last year now receives 5,000 a second, and its consumer
+    keeps up."""
 
     def patch(data: Data, age: float) -> None:
         _more_messages(data, 30_000_000 + int(5000 * max(0.0, age - begin)))
@@ -197,7 +199,7 @@ def _read_sealed(data: Data, _age: float) -> None:
         data[place].update({"stream_seq": 1000, "consumer_seq": 1000, "last_active": timestamp(START)})
 
 
-#: Messages a second that match the filter of a consumer, and that it acknowledges, since an hour before the first
+#: Messages per second that match a consumer's filter and that it has acknowledged since an hour before the first
 #: snapshot.
 _MATCHING, _ACKNOWLEDGED, _BEFORE = 1.0, 0.5, 3600.0
 
@@ -309,7 +311,7 @@ STREAM_CONDITIONS = (
     Fault("created a minute ago", (), {}, becomes={"rate": 1000.0, "born": True}),
     Fault("consumers that live for a moment", (), {}, becomes={"ephemerals": 3}),
 )
-#: Findings that streams and consumers may have because of an unavailable replica.
+#: Checks that may fail for streams and consumers because of an unavailable replica.
 _DEGRADED = (
     *(
         "JETSTREAM_001",
@@ -328,14 +330,15 @@ _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META
 
 #: The name that two accounts share in operator mode.
 _TAG = "ORDERS"
-#: How the names of consumers begin that live for a moment. Nothing is known of them over a time, and nothing is reported.
+#: The names of short-lived consumers begin with this prefix. The checks know no history of these consumers and report
+#: nothing.
 _BRIEF = "brief"
 
 
 @dataclass(frozen=True)
 class Asset(Stream):
-    """A stream of the truth. `born`: when it was created, in seconds after the fleet's start; `ephemerals`: new
-    consumers in each snapshot that live for a moment."""
+    """A stream of the truth. `born`: when it was created, in seconds after the fleet's start; `ephemerals`: the number
+    of short-lived consumers that are new in each snapshot."""
 
     born: float = 0.0
     ephemerals: int = 0
@@ -343,14 +346,16 @@ class Asset(Stream):
 
 @dataclass(frozen=True)
 class Part(Fleet):
-    """A cluster with a JetStream domain of its own.
+    """A cluster with its own JetStream domain.
 
-    `wrong_servers`, `wrong_streams`: faults and conditions, by the number of the server or stream. Streams: `recreated`
-    in between, `electing` another leader between two answers, `filtered`: their consumer reads few messages. Servers:
-    `dead` stay down, `crashed` are up again, `rolled` were restarted as the journal records. Servers and the times
-    since: `disabled` were restarted without JetStream, `partial` report one account only, `removed` left the cluster,
-    `added` joined it. The last two have no streams and are the last servers; a server that gets another name appears as
-    both. `operator`: accounts have public keys, and one name. `last_snapshots`: the times of the hours' last snapshots."""
+    `wrong_servers`, `wrong_streams`: faults and conditions, by the number of the server or stream. Streams that are
+    `recreated` between snapshots, that elect a new leader between two replies (`electing`), and whose consumer reads
+    few messages (`filtered`). Servers that stay down (`dead`), that are up again (`crashed`), and that were restarted
+    as the journal records (`rolled`). Servers with the time of the change: they were restarted without JetStream
+    (`disabled`), report only one account (`partial`), left the cluster (`removed`), or joined it (`added`). Removed and
+    added servers have no streams and are the last servers; a renamed server appears as both. `operator`: accounts have
+    public keys and share one name. `last_snapshots`: the times of the hours' last snapshots.
+    """
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()
@@ -412,11 +417,11 @@ class Part(Fleet):
         }
         made = super()._stream(number)
         faults = [fault for wrong, fault in self.wrong_streams if wrong == number]
-        # Purges are not faults, and neither are many writes while the servers answer one after the other.
+        # Neither purges nor many writes between the servers' replies are faults.
         rate = 20.0 if faults else _FAST if number % 7 == 1 else made.rate
         purged = BEGIN + 1.5 * STEP if number % 7 == 2 and not faults else 0.0
         more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
-        # Evenly spread, so only intended imbalances exist.
+        # Streams are evenly spread, so only deliberate imbalances exist.
         replicas = tuple((number + other) % self.carriers for other in range(1 if number % 7 == 3 else 3))
         own = {"rate": rate, "purged": purged, "replicas": replicas, "size": 200}
         if more.get("born"):
@@ -449,7 +454,7 @@ class Part(Fleet):
             yield self._in_operator_mode(told)
 
     def _of_row(self, row: Row) -> Asset | None:
-        """Return the stream of a row of JSZ."""
+        """Return the stream that a JSZ row belongs to."""
         if row.table not in ("jsz_streams", "jsz_consumers"):
             return None
         stream = self.assets[self.numbers[row.data.get("stream_name", row.data["name"])]]
@@ -457,7 +462,8 @@ class Part(Fleet):
         return stream
 
     def _ephemerals(self, row: Row, stream: Asset | None, server: int, at: float) -> Iterator[Row]:
-        """Yield the consumers of a stream that were created for one snapshot, as their only server reports them."""
+        """Yield the consumers of a stream that were created for one snapshot, as reported by the only server that has
+        them."""
         if row.table != "jsz_consumers" or not stream or self.leader(stream, at) != server:
             return
         for number in range(stream.ephemerals):
@@ -477,7 +483,7 @@ class Part(Fleet):
         return "A" + account.replace("0", "C").replace("1", "D") * 27 + "A"
 
     def _in_operator_mode(self, row: Row) -> Row:
-        """Return the row as the collector makes it of accounts that share a name: by their public keys."""
+        """Return the row as the collector writes it for accounts that share a name: with the account's public key."""
         if not self.operator or "account" not in {**row.keys, **row.data}:
             return row
         account = row.keys.get("account", row.data.get("account"))
@@ -493,7 +499,7 @@ class Part(Fleet):
         return Row(row.table, keys, row.data)
 
     def _name(self, stream: Stream) -> str:
-        """Return the name of a stream: in operator mode each account has streams of the same names."""
+        """Return the name of a stream; in operator mode all accounts have streams of the same names."""
         return f"STREAM-{self.numbers[stream.name] // self.accounts:06}" if self.operator else stream.name
 
     def _more(self, server: int, at: float) -> Iterator[Row]:
@@ -547,7 +553,7 @@ class Part(Fleet):
                 "http_host": "127.0.0.1",
                 "tls_cert_not_after": "2029-01-01T00:00:00Z",
                 "config_digest": "sha256:1",
-                # Caches fill after a start.
+                # Caches fill up after a start.
                 "mem": int(1e8 + min(up, 7200) * 1e4),
                 "now": timestamp(START + timedelta(seconds=at)),
                 "total_connections": 100,
@@ -597,7 +603,7 @@ class Part(Fleet):
         }
         data["state"].update({**times, "num_subjects": 10, "num_deleted": 0, "consumer_count": 1})
         if not self._is_old(server, at):
-            # 2.10 knows none of these.
+            # 2.10 does not report any of these.
             fields = ("allow_msg_ttl", "allow_atomic", "allow_msg_counter", "allow_msg_schedules")
             data["config"].update(dict.fromkeys(fields, False))
         born = self._born(number)
@@ -606,7 +612,7 @@ class Part(Fleet):
         if number in self.recreated and at >= BEGIN + 3 * STEP:
             self._begin_at(data, BEGIN + 3 * STEP, self.written(stream, BEGIN + 3 * STEP), stream.size)
         if number in self.filtered:
-            # Limits remove messages that its consumer's filter skips.
+            # The stream's limits remove messages that its consumer's filter skips.
             data["state"]["first_seq"] = max(1, data["state"]["last_seq"] - 100)
             data["state"]["messages"] = data["state"]["last_seq"] - data["state"]["first_seq"] + 1
             data["state"]["first_ts"] = timestamp(START + timedelta(seconds=max(0.0, at - 100 / stream.rate)))
@@ -617,7 +623,7 @@ class Part(Fleet):
 
     @staticmethod
     def _begin_at(data: Data, at: float, before: int, size: int) -> None:
-        """Let a stream begin at a moment, without the messages written `before`."""
+        """Make a stream begin at this moment, without the messages written `before`."""
         data["created"] = timestamp(START + timedelta(seconds=at))
         data["state"]["last_seq"] -= before
         data["state"].update(messages=data["state"]["last_seq"], bytes=data["state"]["last_seq"] * size)
@@ -633,7 +639,7 @@ class Part(Fleet):
             data[place]["last_active"] = last
         data["num_waiting"] = 1
         if self.first_version.startswith("2.10") and not self._is_old(server, at):
-            # Each server that recovers a consumer of 2.10 has its own time of creation.
+            # Each server that recovers a consumer of 2.10 sets its own creation time.
             data["created"] = timestamp(START + timedelta(milliseconds=3 * (server + 1)))
         born = self._born(number)
         if born:
@@ -717,7 +723,7 @@ class Part(Fleet):
             yield "CLUSTER_107", {"server": self.name(server)}
 
     def _overfull(self) -> Iterator[int]:
-        """Yield servers on which, by chance, more than twice the mean is stored when the last snapshot of an hour is taken."""
+        """Yield servers that by chance store more than twice the mean when the last snapshot of an hour is taken."""
         for look in self.last_snapshots:
             stored = dict.fromkeys(range(self.carriers), 0)
             for stream in self.assets:
@@ -742,8 +748,8 @@ def _by_number(wrong: Iterable[tuple[int, Fault]]) -> dict[int, list[Fault]]:
 
 @dataclass(frozen=True)
 class Other:
-    """Another fleet of the same lake, and when its collector takes snapshots. `gap`: whether it stops for a time;
-    otherwise it dies, and all findings stay open."""
+    """Another fleet of the same lake, and when its collector takes snapshots. `gap`: the collector stops for a time;
+    otherwise it stops forever, and all findings stay open."""
 
     fleet: str
     part: Part
@@ -806,8 +812,8 @@ class Truth:
 
 
 def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: int = 1) -> Truth:
-    """Return a fleet of so many servers, three quarters of them in a hub and the others at an edge, with each fault once for 40
-    servers, at least once."""
+    """Return a fleet of so many servers, three quarters of them in a hub and the others at an edge, with each fault
+    once per 40 servers, but at least once."""
     moments = tuple(BEGIN + number * STEP for number in range(snapshots))
     last_snapshots = tuple(
         at for at, following in zip(moments, (*moments[1:], moments[-1] + 3600)) if at // 3600 < following // 3600
@@ -832,7 +838,7 @@ def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: i
 
 
 def _upgraded(apart: float, seed: int, last_snapshots: tuple[float, ...]) -> Part:
-    """Return a cluster of three in operator mode that is upgraded from 2.10, one server after the other."""
+    """Return a cluster of three in operator mode that is upgraded from 2.10, one server after another."""
     times = [BEGIN + (1.3 + 2 * server) * STEP for server in range(3)]
     outages = tuple(Outage(server, at, at + 60, VERSION) for server, at in enumerate(times))
     return Part(
@@ -855,21 +861,22 @@ def _part(
     hub: bool,
 ) -> Part:
     """Return a part. In the hub, one server dies, one crashes, two are restarted on purpose, one loses JetStream, one
-    reports half of its accounts at the end, and one more is removed at the beginning, and one is added."""
+    reports half of its accounts at the end, one is removed at the beginning, and one is added."""
     dead, rolled, crashed = ((size - 1,), (size - 2, size - 3), (size - 4,)) if hub else ((), (), ())
     disabled = ((size - 5, last_snapshots[-1] - 1800),) if hub else ()
     partial = ((size - 6, last_snapshots[-1] - 900),) if hub else ()
     removed = ((size, BEGIN + 1.5 * STEP),) if hub else ()
     added = ((size + 1, BEGIN + 2.5 * STEP),) if hub else ()
     outages = [Outage(server, BEGIN + STEP / 2, 1e9) for server in dead]
-    # One is down while the last snapshot of an hour is taken, the other between two snapshots.
+    # One server is down while the last snapshot of an hour is taken, the other between two snapshots.
     outages += [
         Outage(server, at, at + 90, "2.15.2")
         for server, at in zip(rolled, (last_snapshots[0] - 20, last_snapshots[-1] - 300))
     ]
     outages += [Outage(server, last_snapshots[-1] - 900, last_snapshots[-1] - 810) for server in crashed]
     outages += [Outage(server, at - 60, at) for server, at in disabled]
-    # Half of the servers of a small hub are not healthy all the time, and faults need streams elsewhere.
+    # Half of the servers of a small hub are unhealthy at some time, so streams with planted faults must be on the other
+    # half.
     streams = max((4 if hub else 2) * len(STREAM_FAULTS) * times, size * 3)
     bare = Part(
         *(size + len(removed) + len(added), streams, seed, 4, tuple(outages)),
@@ -989,7 +996,7 @@ def _names(row: Mapping[str, Any], subject: Subject) -> bool:
 
 
 def table(scores: Mapping[str, Score]) -> Iterator[str]:
-    """Yield a Markdown table of the checks for which something was planted, or is false, with their sums."""
+    """Yield a Markdown table, with sums, of the checks that have planted or false findings."""
     yield "| check | planted | found | follows | false | precision | recall |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     shown = {check: score for check, score in scores.items() if score.planted or score.false}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Updates of the operating system for hosts of a lab: a package, and a repository of its own on each host with newer versions."""
+"""Operating system updates for lab hosts: a package, and a repository on each host that offers newer versions of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from support.controller import Controller
 
 PACKAGE = "lab-update"
-#: Runs in the newer package's installation to request a reboot.
+#: Runs during the installation of the newer package to request a reboot.
 ASK_FOR_REBOOT = "touch /run/reboot-required"
 
 _CONTROL = (
@@ -37,7 +37,7 @@ def have_package(controller: Controller, hosts: Sequence[str]) -> None:
 def offer_update(
     controller: Controller, hosts: Sequence[str], folder: Path, version: int, script: str = ASK_FOR_REBOOT
 ) -> None:
-    """Offer this version to the hosts. `script`: runs during its installation; `folder`: where the package is built."""
+    """Offer this version to the hosts. `script`: run during its installation; `folder`: where the package is built."""
     package = folder / f"package-{version}" / "DEBIAN"
     package.mkdir(parents=True)
     (package / "control").write_text(_CONTROL.format(version))

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures the cost of a snapshot for the collector, by the number of servers: ``make bench BENCH=insights/collector``.
+"""Measures the collector's cost of a snapshot, by the number of servers: ``make bench BENCH=insights/collector``.
 
-Clusters of five servers, with 250 streams of three replicas and a consumer each. Their replies are those recorded from
-nats-server 2.15.1, with other names and figures, compressed as the server does. The collector reads them from disk
-instead of a connection; all further work is that of a real snapshot: decompress, parse, cut, write, publish. CPU is
-that of the process, without the simulation. Each snapshot is taken by a process of its own, whose memory is reported.
+The clusters have five servers each, with 250 streams of three replicas and a consumer each. Their replies were recorded
+from nats-server 2.15.1, with different names and figures, and are compressed as the server does. The collector reads
+them from disk instead of a connection; everything else is as in a real snapshot: it decompresses, parses, trims, writes
+and publishes them. CPU is the CPU time of the process, without the simulation. Each snapshot is taken by a separate
+process, whose memory is reported.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 from support.snapshots import raft_member, recorded
 
 VERSION = "2.15.1"
-#: Servers of a cluster, streams of a cluster, and replicas of each of them.
+#: Number of servers in a cluster, of streams in a cluster, and of replicas of each stream.
 SERVERS, STREAMS, REPLICAS = 5, 250, 3
 HEADERS = {"Content-Encoding": "gzip"}
-#: JSON lines by the standard library alone.
+#: JSON lines, written with the standard library alone.
 PLAIN = "plain"
 ENDPOINTS = ("jsz", "raftz", "varz", "healthz")
 
@@ -49,7 +50,7 @@ ENDPOINTS = ("jsz", "raftz", "varz", "healthz")
 
 
 def _renamed(stream: dict[str, Any], name: str, dice: random.Random) -> dict[str, Any]:
-    """Return a recorded stream with its consumer by another name, with figures of one that is used."""
+    """Return a recorded stream and its consumer under another name, with the figures of a stream in use."""
     made: dict[str, Any] = json.loads(json.dumps(stream).replace("ORDERS", name))
     last = dice.randrange(10**8)
     moment = f"2026-11-21T07:{dice.randrange(60):02}:35.{dice.randrange(10**9):09}Z"
@@ -68,7 +69,8 @@ def _compact(document: Any) -> bytes:
 
 
 def write_replies(folder: Path, cluster: int) -> int:
-    """Write the replies of a cluster's servers; return how many rows of streams, consumers and Raft groups they have."""
+    """Write the replies of a cluster's servers; return how many rows of streams, consumers and Raft groups they
+    contain."""
     replies = recorded(VERSION)
     dice = random.Random(cluster)
     (statsz, *_others) = replies["statsz"]
@@ -111,7 +113,7 @@ def write_replies(folder: Path, cluster: int) -> int:
 
 
 class Simulated:
-    """Hands out the replies that lie in a folder, as a Client does. `spent`: CPU seconds that this took."""
+    """Returns the replies that are stored in a folder, as a Client does. `spent`: CPU seconds that this took."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

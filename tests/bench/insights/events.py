@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cost of a lake's tables, from the event logs of Spark's jobs."""
+"""Reads the cost of a lake's tables from the event logs of Spark's jobs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ID = "spark.sql.execution.id"
 
 @dataclass
 class Work:
-    """The work of the tasks for one table: seconds of CPU time, bytes shuffled and spilled to disk. Spark counts
-    only a part of the bytes read from a local disk."""
+    """The work of the tasks for one table: seconds of CPU time, bytes shuffled and spilled to disk. The bytes read are
+    not included, because Spark counts only some of the bytes read from a local disk."""
 
     cpu: float = 0.0
     shuffled: int = 0
@@ -29,7 +29,7 @@ class Work:
 
 
 def settings(folder: Path) -> list[str]:
-    """Return the options of a job that writes its events here."""
+    """Return the options with which a job writes its event log to this folder."""
     values = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
     return [part for key, value in values.items() for part in ("--conf", f"spark.eventLog.{key}={value}")]
 
@@ -42,8 +42,8 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def by_table(folder: Path) -> dict[str, Work]:
-    """Return the tasks' work by the table that they wrote, `other` for tasks that wrote none, the most expensive
-    first."""
+    """Return the tasks' work by the table that they wrote, the most expensive table first; `other` is for tasks that
+    wrote none."""
     tables: dict[str, str] = {}
     stages: dict[int, str] = {}
     found: dict[str, Work] = defaultdict(Work)

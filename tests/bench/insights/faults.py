@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real faults on real clusters of each server version, judged by the jobs that users run.
+"""Runs the jobs that users run on real faults of real clusters of each server version.
 
 ``make bench BENCH=insights/faults``. The faults are those of tests/support/real_faults.py. Ends with status 1 if a
 fault was not found, its report is wrong, or a critical cause has no fault.

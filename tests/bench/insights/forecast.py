@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How right the forecasts of capacity are, on series whose growth is known.
+"""Measures how accurate the capacity forecasts are on series whose growth is known.
 
 ``make bench BENCH=insights/forecast ARGS='--assets 20'``. Each scenario is a fleet, calibrated by its own backtests of four
 weeks; `mixed` is a fleet of all of them. The tables are made by the pipeline's functions, the series from fixed seeds.
@@ -20,24 +20,26 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from support.forecasting import SCENARIOS, START, Days, Series, all_series, usage
 
-#: Days of data before the first calibrated 30-day forecast; the days of the evaluated forecasts, which include all
-#: weekdays.
+#: Days of data before the first calibrated 30-day forecast; the number of days with evaluated forecasts, which include
+#: all weekdays.
 WARM = LONG + max(HORIZONS) + JUDGED
 JUDGED_DAYS = range(WARM, WARM + 35, 3)
 DAYS = JUDGED_DAYS[-1] + max(HORIZONS) + 1
 
-#: How long after an event forecasts may be wrong.
+#: How long after an event the forecasts may be wrong.
 SETTLED = 14
 
 
 def known(row: Row, series: Series) -> bool:
-    """Return whether the forecast was possible: no event comes before it is due, none came just before."""
+    """Return whether the forecast was possible: no event comes before it is due, and there was none just before it was
+    made."""
     made = (row["origin"] - START).days
     return series.event is None or not made - SETTLED < series.event <= made + row["horizon"]
 
 
 def cells(rows: Sequence[Row], grows: bool) -> Iterator[str]:
-    """Return bias, error against naive and coverage of some forecasts over one horizon."""
+    """Return the bias, the error relative to the naive forecast, and the coverage of some forecasts over one
+    horizon."""
     wrong = sum(row["forecast_p50"] - row["actual"] for row in rows)
     held = sum(row["actual"] for row in rows)
     grown = held - sum(row["actual"] * (1 + row["naive_error"]) for row in rows)

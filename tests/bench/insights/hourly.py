@@ -1,13 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures the cost of a further hour of gold and findings, as a part of the cost of a day.
+"""Measures the cost of one more hour of gold and findings, as a fraction of the cost of a day.
 
-``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day. The
-figure is the CPU time of a job that has computed all hours but the last when silver of that arrives, divided by that of
-the same job when it computes all of them (`--force`). Each is the command that users run, including Spark's start,
-which a run without work measures; with ``--together`` one command runs all jobs, as the role does. With ``--lake`` the
-snapshots are kept, and a later run uses them.
+``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes the snapshots of a day. A
+job computes the last hour after all others have been computed; the figure is its CPU time divided by that of the same
+job when it computes all hours (`--force`). Each run is the command that users run, including Spark's startup, which is
+measured by a run that has nothing to do; with ``--together`` one command runs all jobs, as the role does. With
+``--lake`` the snapshots are kept, and a later run uses them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _write(fleet: Fleet, lake: Path, minute: int) -> None:
 
 
 def write(fleet: Fleet, lake: Path, minutes: Iterable[int]) -> None:
-    """Write the snapshots of these minutes."""
+    """Write the snapshots that are taken at these minutes."""
     with Pool(2) as pool:
         pool.map(partial(_write, fleet, lake), minutes, chunksize=4)
 

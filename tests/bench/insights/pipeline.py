@@ -1,16 +1,17 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of stream replicas per second and core from bronze to the report, at growing sizes.
+"""Measures the rows of stream replicas per second and core from bronze to the report, at growing sizes.
 
 ``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute
-until it has as many rows, in as many files as a real one; that is not measured. Each job is the command that users run,
-on one and on two cores, with its start: wall time, CPU time, largest memory of all its processes, and Spark's peak use
-of disk outside the lake. It has only the cores of its master: otherwise the JVM's compiler and garbage collector would
-use the second one. With `--realistic` documents are as large as recorded ones, and members of Raft groups are reported,
-two for each row. With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that
-they wrote. At the end one aggregate is computed from the same bronze files plainly in Spark, DuckDB and pandas, and
-must be the same. The figures are ratios. With ``--lakes`` the bronze files are kept, and a later run uses them.
+until it has that many rows, in as many files as a real fleet; writing is not measured. Each job is the command that
+users run, on one core and on two, including its startup; the figures are wall time, CPU time, the peak memory of all
+its processes, and Spark's peak disk use outside the lake. A job may use only the cores of its master: otherwise the
+JVM's compiler and garbage collector would use the second core. With `--realistic`, documents are as large as recorded
+ones, and two members of Raft groups are reported for each row. With ``--together``, the jobs share a session. With
+``--tables``, the tasks' work is shown by the table that they wrote. At the end, Spark, DuckDB and pandas compute one
+aggregate from the same bronze files, and their results must be equal. The figures are ratios. With ``--lakes`` the
+bronze files are kept, and a later run uses them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
 
-#: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
+#: Rows that 1,000 servers with 50,000 streams write in a day, with a snapshot every minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
 PLAIN = Path(__file__).with_name("plain.py")
 JOBS = ("silver", "gold", "findings", "report", "maintain")
@@ -46,7 +47,7 @@ ENGINES = ("spark", "duckdb", "pandas")
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command: elapsed seconds, seconds of CPU time, and peak bytes of memory and in the watched
+    """The cost of a command: elapsed seconds, seconds of CPU time, and the peak bytes in memory and in the watched
     folder."""
 
     wall: float
@@ -67,7 +68,7 @@ def folder_size(folder: Path) -> int:
 
 
 def measure(command: Sequence[str], cores: int | None = None, watched: Path | None = None) -> Cost:
-    """Run a command to its end, on no more than so many cores."""
+    """Run a command to its end on at most this many cores."""
     own = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started = time.perf_counter()
@@ -90,7 +91,7 @@ def measure(command: Sequence[str], cores: int | None = None, watched: Path | No
 
 
 def _cores(master: str) -> int | None:
-    """Return how many cores a local master has, None for all."""
+    """Return how many cores a local master has, or None for all cores."""
     found = re.fullmatch(r"local\[(\d+)\]", master)
     return int(found[1]) if found else None
 
@@ -100,7 +101,7 @@ def _write(fleet: Fleet, lake: Path, form: str, minute: int) -> int:
 
 
 def generate(fleet: Fleet, lake: Path, rows: int, form: str) -> tuple[int, int]:
-    """Write a lake of at least so many rows, or find it; return how many there are, and of how many minutes."""
+    """Write a lake of at least this many rows, or reuse an existing one; return its number of rows, and of minutes."""
     written = lake.with_suffix(".json")
     if not written.exists():
         shutil.rmtree(lake, ignore_errors=True)
@@ -121,7 +122,7 @@ def show(what: str, rows: int, cost: Cost) -> str:
 
 
 def show_tables(logs: Path) -> None:
-    """Print the work of a job's tasks by the table that they wrote, as parts of their CPU time."""
+    """Print the work of a job's tasks by the table that they wrote, as percentages of their CPU time."""
     work = by_table(logs)
     whole = sum(one.cpu for one in work.values())
     print(f"\n| table, of {whole:.0f} CPU s of the tasks | part | MB shuffled | MB spilled |\n|---|---:|---:|---:|")
@@ -132,7 +133,8 @@ def show_tables(logs: Path) -> None:
 
 
 def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
-    """Run the jobs; return of how many rows, and the CPU seconds of all by the first master."""
+    """Run the jobs; return the number of rows that they processed, and the CPU seconds of all jobs with the first
+    master."""
     rows, minutes = generate(Fleet(given.servers, given.streams, realistic=given.realistic), lake, rows, given.format)
     size = folder_size(lake / "bronze")
     files = sum(1 for path in (lake / "bronze").rglob("*") if path.is_file() and path.suffix != ".json")
@@ -148,7 +150,7 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
             with tempfile.TemporaryDirectory(prefix="bench-", dir=lake.parent) as folder:
                 logs, local, report = (Path(folder) / name for name in ("events", "local", "report"))
                 logs.mkdir()
-                # Only days that are over are put together.
+                # Only the files of completed days are compacted.
                 until = f"{START + timedelta(days=3):%Y-%m-%d}" if "maintain" in jobs else to
                 of = ["--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", until]
                 how = ["--master", master, "--memory", given.memory, "--conf", f"spark.local.dir={local}"]

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One aggregate from bronze as each engine's manual would write it: of each server the reported replicas, their bytes and
-highest sequence. ``plain.py spark|duckdb|pandas LAKE [MASTER MEMORY]`` prints it as JSON."""
+"""Computes one aggregate from bronze as each engine's manual would: the replicas that each server reported, their bytes
+and their highest sequence. ``plain.py spark|duckdb|pandas LAKE [MASTER MEMORY]`` prints it as JSON."""
 
 from __future__ import annotations
 

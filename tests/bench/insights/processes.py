@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cost of a process and all of its children, such as the JVM and its workers."""
+"""Measures the cost of a process and all of its children, such as the JVM and its workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tree(root: int) -> dict[int, Spent]:
             except OSError:  # it has ended
                 continue
             parents[int(entry.name)] = int(values[1])
-            memory[int(entry.name)] = values[23:26]  # where its code and stack are: chosen anew by each exec
+            memory[int(entry.name)] = values[23:26]  # the addresses of its code and stack, which each exec changes
             found[int(entry.name)] = Spent(sum(map(int, values[11:13])) / TICKS, int(values[21]) * PAGE)
 
     def below(process: int) -> bool:
@@ -40,8 +40,9 @@ def tree(root: int) -> dict[int, Spent]:
         return process == root
 
     def own(process: int, spent: Spent) -> Spent:
-        # Between vfork and exec a child has the memory of its parent, which would count twice. Nor counts that of a child which
-        # was forked and executes nothing else, such as a worker of PySpark; the measured jobs have none.
+        # Between vfork and exec, a child shares the memory of its parent, which would be counted twice. The memory of a
+        # child that was forked and never calls exec, such as a PySpark worker, is not counted either; the measured jobs
+        # have no such child.
         return spent._replace(resident=0) if memory[process] == memory.get(parents[process]) else spent
 
     return {process: own(process, spent) for process, spent in found.items() if below(process)}

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of a stream per second of CPU time: the data source in Spark, its reader alone, and nats-py alone.
+"""Measures the rows read from a stream per second of CPU time by the data source in Spark, by its reader alone, and by
+nats-py alone.
 
 ``make bench BENCH=insights/source ARGS='--messages 200000'``. One server on loopback; only the readers' own CPU time
-counts (with Spark: of the JVM and its workers), since the server shares the machine. The figure is the ratio to
+counts (with Spark: of the JVM and its workers), because the server shares the machine. The figure is the ratio to
 nats-py.
 """
 
@@ -30,12 +31,13 @@ from support.streams import Site, running_site
 
 
 def cpu_of_tree(root: int, without: int) -> float:
-    """Return the CPU seconds of a process and all below it, but for one with all below that."""
+    """Return the CPU seconds of a process and all its descendants, without one of them and the descendants of that
+    one."""
     return sum(cost.cpu for cost in tree(root).values()) - sum(cost.cpu for cost in tree(without).values())
 
 
 def measure(what: str, server: int, repeat: int, work: Callable[[], int]) -> float:
-    """Print and return the best rows per CPU second of some runs."""
+    """Print and return the best rows per CPU second of several runs."""
     best = wall = 0.0
     for _run in range(repeat):
         cpu, started = cpu_of_tree(os.getpid(), server), time.perf_counter()
@@ -49,7 +51,7 @@ def measure(what: str, server: int, repeat: int, work: Callable[[], int]) -> flo
 async def nats_py(site: Site, stream: str, messages: int) -> int:
     """Read a stream with nats-py's own pull subscription, and access the fields of a row."""
     connection = await site.connect()
-    # As the reader does; with acknowledgements the server would stop at max_ack_pending.
+    # Like the reader, it does not acknowledge; with acknowledgements the server would stop at max_ack_pending.
     config = ConsumerConfig(ack_policy=AckPolicy.NONE)
     subscription = await connection.jetstream().pull_subscribe(f"{stream}.>", stream=stream, config=config)
     rows = 0
@@ -83,7 +85,7 @@ def rows(site: Site, stream: str, whole: Range) -> int:
 
 
 def table(spark: SparkSession, site: Site, stream: str, messages: int) -> int:
-    """Read a stream with Spark, to nowhere."""
+    """Read a stream with Spark, and discard the rows."""
     options = {
         "servers": site.servers.urls[0],
         "stream": stream,

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Precision and recall of the checks on fleets with complete truth.
+"""Measures the precision and recall of the checks on fleets whose true state is completely known.
 
 ``make bench BENCH=insights/truth ARGS='--servers 40 300'``. Each fleet has the faults of tests/support/truth.py, and
-many conditions that are not faults. `planted`: findings that must exist; `found`: those that do; `follows`: others that
-are true because of a fault; `false`: the rest. Ends with status 1 if a critical finding is false or a planted fault was
-not found.
+many conditions that are not faults. `planted`: findings that must exist; `found`: planted findings that exist;
+`follows`: other findings that are true because of a fault; `false`: all other findings. Ends with status 1 if a
+critical finding is false or a planted fault was not found.
 """
 
 from __future__ import annotations

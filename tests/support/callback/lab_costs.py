@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the cost of a run as JSON lines to the file LAB_COSTS: each task, each host of it, each module execution.
+"""Writes the cost of a run as JSON lines to the file LAB_COSTS: a line for each task, for each host of the task, and
+for each module execution.
 
 Ansible starts a process for each task and host, including skipped tasks and includes, but not `meta`. A module
 execution counts when a module is executed, on the host or delegated. An action with two modules, such as `copy`, counts
@@ -32,7 +33,7 @@ _execute_module = ActionBase._execute_module
 
 
 def _write(**entry: Any) -> None:
-    # Workers write too: one short line in append mode stays in one piece.
+    # Worker processes also write: one short line in append mode is written in one piece.
     with open(os.environ["LAB_COSTS"], "a", encoding="utf-8") as record:
         record.write(json.dumps(entry) + "\n")
 
