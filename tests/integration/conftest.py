@@ -13,7 +13,7 @@ import pytest
 from support.module_runs import Runner, form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
 
-# Files whose tests share nothing that is costly, and take long.
+# Tests in these files share nothing that is expensive to set up, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
 
 
@@ -39,7 +39,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_cluster(version: str, tmp_path: Path) -> Iterator[Callable[..., NatsProcesses]]:
-    """Start a cluster of the test's own, which the test may break."""
+    """Start a separate cluster for one test, which the test may break."""
     made: list[NatsProcesses] = []
 
     def make(names: list[str], **options: Any) -> NatsProcesses:
@@ -63,7 +63,7 @@ def run_module() -> Runner:
 
 @pytest.fixture(scope="session")
 def healthy(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[NatsProcesses]:
-    """The three servers of a healthy cluster C1 with streams and consumers; tests leave it as it is."""
+    """The three servers of a healthy cluster C1 with streams and consumers; tests leave it unchanged."""
     accounts = {"APP": "app", **{f"EXTRA{number}": f"extra{number}" for number in range(4)}}
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("c1"), ["n1", "n2", "n10"], accounts=accounts)
     cluster.start()
@@ -81,8 +81,8 @@ def healthy(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: 
 
 @pytest.fixture(scope="session")
 def five(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[NatsProcesses]:
-    """Five healthy servers, each with a tag of its own, for tests that move leaders and replicas; a test removes the assets that
-    it made."""
+    """Five healthy servers, each with its own tag, for tests that move leaders and replicas; a test removes the assets
+    that it created."""
     names = [f"n{number}" for number in range(1, 6)]
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("five"), names, accounts={"APP": "app", "OTHER": "other"})
     for name in names:

@@ -49,12 +49,12 @@ class Site:
             await connection.close()
 
     def push(self, token: str) -> None:
-        """Send an account's JWT to the running servers, which all answer that they have updated it."""
+        """Send an account's JWT to the running servers, and check that all of them confirm the update."""
         replies = asyncio.run(self._push(token))
         assert {reply["data"]["code"] for reply in replies} == {200}, replies
 
     def use(self, account: str) -> None:
-        """Let a user of the account log in to each server, which then loads the account."""
+        """Make a user of the account log in to each server, which makes the server load the account."""
 
         async def log_in(name: str) -> None:
             creds = str(self.operator.creds[account])
@@ -139,7 +139,8 @@ def test_returning_server_copies_the_newer_claims(make_site: Callable[[str], Sit
 
 
 def test_copies_of_the_same_second_disagree(make_site: Callable[[str], Site], run_module: Runner) -> None:
-    """A server that was stopped keeps its copy if the others got one with the same jti (dirstore.go saveIfNewer)."""
+    """A server that was stopped keeps its copy if the other servers received a copy with the same jti (dirstore.go
+    saveIfNewer)."""
     site = make_site("full")
     file = site.servers.directory / "n3-jwt" / f"{site.operator.keys['OTHER']}.jwt"
     site.servers.stop("n3")
@@ -219,7 +220,7 @@ class Users:
         self._clients: list[NatsClient] = []
 
     async def log_in(self, signer: Key, **nats_claims: Any) -> str:
-        """Let a user whose JWT the key signed log in to a server; return its public key."""
+        """Log in to a server as a user whose JWT was signed with this key; return the user's public key."""
         user = new_user()
         claims = {"type": "user", "issuer_account": self._site.operator.keys["APP"], **nats_claims}
         path = self._directory / f"{user.public}.creds"
@@ -236,7 +237,7 @@ class Users:
         self._clients.append(client)
 
     async def left(self) -> int:
-        """Return the number of users who are still logged in, after each has sent a ping."""
+        """Return the number of users who are still logged in, after each of them has sent a ping."""
         for client in self._clients:
             if not client.is_closed:
                 with contextlib.suppress(nats.errors.Error):
@@ -268,7 +269,7 @@ def test_plan_predicts_the_connections_that_each_change_closes(
     second = iter(range(1, 100))
 
     def change(**declared: Any) -> tuple[int, dict[str, Any]]:
-        """Plan these accounts, carry the plan out, and return the predicted number and the account of the plan."""
+        """Plan these accounts, carry out the plan, and return the predicted number and the account from the plan."""
         given = {"accounts": {"APP": {**own, **declared}}}
         found = run_module("nats_accounts_plan", site.servers.sys_connection(), expected_servers=NAMES, document=given)
         assert not found.get("failed") and found["plan"]["problems"] == [], found

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operators that the role makes in JetStream accounts, at a real server."""
+"""The operator users that the role creates in JetStream accounts, on a real server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_operator_manages_streams_of_its_account_and_nothing_else(version: st
 
 
 def subjects_seen(client: Client, act: Callable[[], object]) -> set[str]:
-    """Return the subjects that a client sees on `>` while `act` is done at least once."""
+    """Return the subjects that a client subscribed to `>` receives while `act` runs at least once."""
     seen: list[str] = []
 
     def on_message(message: Observed) -> bool:
@@ -79,7 +79,8 @@ def subjects_seen(client: Client, act: Callable[[], object]) -> set[str]:
 def test_applications_see_an_operator_work_unless_they_are_denied_it(
     version: str, tmp_path: Path, guarded: bool
 ) -> None:
-    """docs/security.md: requests, which they could answer, and replies."""
+    """See docs/security.md: applications receive the operator's requests, to which they could reply, and the
+    replies."""
     denied = {"default_permissions": {"subscribe": {"deny": ["$JS.API.>", f"{INBOX_PREFIX}.>"]}}}
     accounts = {**ACCOUNTS, "APP": {**ACCOUNTS["APP"], **(denied if guarded else {})}}
     config = {
@@ -101,7 +102,7 @@ def test_applications_see_an_operator_work_unless_they_are_denied_it(
             seen = subjects_seen(watcher, act)
             assert ("$JS.API.STREAM.NAMES" in seen) != guarded
             assert any(subject.startswith(f"{INBOX_PREFIX}.") for subject in seen) != guarded
-            # The application can still use JetStream.
+            # The application can still use JetStream after the denial.
             own = JetStreamApi(application, "APP")
             own.create_stream({"name": "OWN", "subjects": ["own"]})
             assert api.stream_names() == own.stream_names() == ["OWN"]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.playbook
 GUIDE = Document("docs/administration.md")
 NAMES = ["n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1"]
 
-#: Tasks that must have something to do the first time.
+#: Tasks that must report a change on the first run.
 CHANGE = {
     "Orders are on three servers",
     "Their consumer too",
@@ -58,8 +58,8 @@ def c1(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator
 
 
 def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -> dict[str, dict[str, Any]]:
-    """Run blocks, and tasks that can change something twice; return each task's result, the second one under "again:
-    …"."""
+    """Run the blocks, and run tasks that can make a second change twice; return each task's result, the second one as
+    "again: …"."""
     tasks: Tasks = []
     for block in chosen:
         tasks += block
@@ -96,7 +96,7 @@ def test_every_block_of_tasks_works_and_changes_nothing_the_second_time(c1: Nats
     frame, chosen = frame_and_tasks()
     last = next(index for index, block in enumerate(chosen) if "natsops.jetstream.nats_meta_peer" in block[0])
     done = run(c1, tmp_path / "living", frame, chosen[:last])
-    # The last one is for a server that was stopped for good.
+    # The last task is for a server that was permanently stopped.
     c1.stop("n4-c1")
     done.update(run(c1, tmp_path / "leaving", frame, chosen[last:]))
     assert {name for name, entry in done.items() if entry["status"] != "ok"} == set()

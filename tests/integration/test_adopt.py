@@ -1,8 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adoption of clusters that the collection did not set up, on real servers: adopted under load without a restart,
-then taken over one by one. The playbook adopt covers nats_server_discovery_info and nats_adoption."""
+"""Adoption of clusters that the collection did not set up, on real servers: clusters are adopted under load without a
+restart, then taken over one server at a time. The playbook adopt also tests nats_server_discovery_info and
+nats_adoption."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from support.role_cluster import SYSTEM_PASSWORD, load, words
 pytestmark = pytest.mark.playbook
 
 
-# The newer versions are adopted on the hosts of the lab in each `make test` (tests/lab/test_adopt.py), the oldest only here.
-# Check mode and a second run before the servers are taken over are in test_adopt_linked.py.
+# The newer versions are adopted on the hosts of the lab in each `make test` (tests/lab/test_adopt.py), the oldest
+# version only here. Check mode and a second run before the servers are taken over are in test_adopt_linked.py.
 @pytest.mark.parametrize("version", ["2.9.10", *(pytest.param(newer, marks=pytest.mark.chaos) for newer in VERSIONS)])
 def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path, version: str) -> None:
     cluster = Foreign(tmp_path, version)

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A foreign cluster with mutual TLS, gateways and leafnodes is adopted and deployed without losing a process or a
-connection, and each server's loaded configuration stays the same. Then it is taken over, and all of its links come
-back."""
+connection, and each server's loaded configuration stays the same. Then it is taken over, and all of its links are
+established again."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
 
 def linked(cluster: Linked) -> dict[str, list[Any]]:
     """Return the connections between the servers once all exist: to FAR in both directions, from each server to the
-    hub, and from the edge to one server. The edge learned the others' addresses, and uses them when its own server
-    stops."""
+    hub, and from the edge to one server. The edge has learned the addresses of the other servers, and uses them when
+    its server stops."""
     deadline = time.monotonic() + 30
     while True:
         links = cluster.links()
@@ -68,7 +68,7 @@ def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None
     assert b"$2b$" not in saved
 
 
-# The lab adopts a 2.10.27 in each `make test`, and test_discovery.py reads its loaded configuration.
+# The lab adopts a 2.10.27 server in each `make test`, and test_discovery.py reads its loaded configuration.
 @pytest.mark.parametrize("version", [pytest.param("2.10.27", marks=pytest.mark.chaos), "2.15.1"])
 def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, version: str) -> None:
     cluster = Linked(tmp_path, version)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The alert rules in Prometheus' own promtool: each fires for its condition, and none for a healthy fleet."""
+"""Runs the alert rules in Prometheus' own promtool: each rule fires for its condition, and none fires for a healthy
+fleet."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from typing import Any
 import yaml
 from support.alerts import ALERTS, CHECK_ALERTS, RULES, promtool, runbook
 
-#: Labels of a server.
+#: The labels of a server's series.
 SERVER = 'fleet="f",cluster="C1",server="n1"'
-#: The moment of the samples is 0 s, in 1970.
+#: The samples are taken at 0 s of Unix time, in 1970.
 DAY = 86400
-#: The series of a healthy fleet; a case replaces or adds some.
+#: The series of a healthy fleet; a test case replaces or adds some.
 HEALTHY = {
     'natsops_findings{fleet="f",cluster="C1",code="config_differs",severity="note"}': 1,
     'natsops_up{fleet="f"}': 1,
@@ -104,7 +105,7 @@ FIRES: dict[str, dict[str, Any]] = {
         for alert in CHECK_ALERTS
     },
 }
-#: A certificate that expires in three days is also good for less than thirty.
+#: A certificate that expires in three days also expires in less than thirty, so both alerts fire.
 ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
 #: The time at which the alerts are evaluated, after the longest `for`, and the distance between two samples.
 MINUTES, STEP = 8 * 60, 10
@@ -116,7 +117,7 @@ def series(changes: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def case(changes: dict[str, Any], *firing: str) -> dict[str, Any]:
-    """Return a test of promtool: with these series, exactly these alerts fire."""
+    """Return a promtool test: with these series, exactly these alerts fire."""
     return {
         "interval": f"{STEP}m",
         "input_series": series(changes),
@@ -131,7 +132,7 @@ def case(changes: dict[str, Any], *firing: str) -> dict[str, Any]:
 
 
 def run(directory: Path, tests: list[dict[str, Any]], step: int = STEP) -> None:
-    """Run tests of the published rules, which are evaluated every so many minutes."""
+    """Run tests of the published rules, which are evaluated at this interval in minutes."""
     (directory / "tests.yml").write_text(
         yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": f"{step}m", "tests": tests})
     )
@@ -152,7 +153,8 @@ def test_each_alert_fires_only_for_its_condition(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_down_for_five_minutes(tmp_path: Path) -> None:
-    """The alert has the texts for the person on call. It is silent during maintenance, and ends with the outage."""
+    """The alert contains the texts for the person on call. It does not fire during maintenance, and ends with the
+    outage."""
     alert = {
         "exp_labels": {"severity": "warning", "fleet": "f", "cluster": "C1", "server": "n1"},
         "exp_annotations": {

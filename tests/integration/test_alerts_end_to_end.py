@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a killed server to the pager: a real cluster, the exporter, Debian's Prometheus and Alertmanager."""
+"""Tests the path from a killed server to the pager with a real cluster, the exporter, and Debian's Prometheus and
+Alertmanager."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.parametrize("version", ["2.15.1"], 
 
 
 class Pager:
-    """Receives Alertmanager's notifications as its webhook."""
+    """Receives Alertmanager's notifications, as a webhook."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -51,7 +52,7 @@ class Pager:
         self._server.server_close()
 
     def wait_for(self, status: str, name: str, log: Callable[[], str], seconds: float = 120) -> dict[str, Any]:
-        """Return the first call with this status about this alert."""
+        """Return the first notification with this status for this alert."""
         deadline = time.monotonic() + seconds
         while True:
             for call in self.calls:
@@ -63,7 +64,7 @@ class Pager:
 
 @contextlib.contextmanager
 def running(command: list[str], port: int, log: Path) -> Iterator[None]:
-    """Run a program until the block ends, from when it listens."""
+    """Run a program until the block ends; the block begins once the program listens."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent)
     try:
@@ -80,7 +81,8 @@ def running(command: list[str], port: int, log: Path) -> Iterator[None]:
 def test_killed_server_pages_with_its_runbook(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    """And is taken back when it runs again. The published rules, but that five minutes are as many seconds."""
+    """The alert is resolved when the server runs again. The rules are the published ones, with five seconds instead of
+    five minutes."""
     names = ["n1", "n2", "n3"]
     cluster = make_cluster(names)
     form(cluster, run_module)
@@ -111,7 +113,8 @@ def test_killed_server_pages_with_its_runbook(
             }
         )
     )
-    # It reads its templates from /usr/share, where nothing of the package is: its own is there in a namespace of its own.
+    # Alertmanager reads its templates from /usr/share, where nothing of the package is installed: in a mount namespace,
+    # its own folder is there.
     share = binaries.programs("prometheus-alertmanager", SUITE) / "usr/share"
     alertmanager = [
         "unshare",

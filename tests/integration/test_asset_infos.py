@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_stream_info, nats_consumer_info and nats_account_info: by every kind of user, and with replicas that are down."""
+"""nats_stream_info, nats_consumer_info and nats_account_info: run as every kind of user, and with replicas that are
+down."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ GROUP_KEYS = {"raft_group", "cluster", "leader", "leader_since", "replicas", "si
 
 @pytest.fixture(scope="module")
 def orders(healthy: NatsProcesses) -> Iterator[NatsProcesses]:
-    """C1 with durations to convert in a stream and a consumer of account APP."""
+    """Cluster C1, with durations that must be converted in a stream and a consumer of account APP."""
     second = 1_000_000_000
     healthy.add_stream("TIMED", 3, max_age=3600 * second, duplicate_window=60 * second, max_bytes=1_000_000)
     healthy.add_consumer("TIMED", "slow", ack_wait=45 * second, max_deliver=4, backoff=[second, 45 * second])
@@ -30,7 +31,8 @@ def orders(healthy: NatsProcesses) -> Iterator[NatsProcesses]:
 
 
 def both_views(cluster: NatsProcesses) -> list[dict[str, Any]]:
-    """Return the connections by which APP's assets can be read: its own user, the system's with its user, the system's."""
+    """Return the connections that can read APP's assets: as APP's user, as the system user with APP's user, and as the
+    system user alone."""
     own, system = cluster.app_connection(), {**cluster.sys_connection(), "account": "APP"}
     return [own, {**system, "account_users": cluster.account_users()}, system]
 
@@ -123,7 +125,7 @@ def test_accounts_as_the_system_sees_them(orders: NatsProcesses, run_module: Run
         return run_module("nats_account_info", orders.sys_connection())
 
     def alone(result: dict[str, Any]) -> bool:
-        """Whether the servers have noticed that all other connections are closed."""
+        """Return whether the servers have noticed that all other connections are closed."""
         return [one["network"]["connections"] for one in result["accounts"] if one["name"] == "$SYS"] == [1]
 
     result = wait_until(read, alone, 30).value
@@ -167,7 +169,7 @@ def test_an_account_as_its_user_sees_it(orders: NatsProcesses, version: str, run
 
 
 def test_accounts_of_a_server_without_a_cluster(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
-    """A lone server has no groups, and its streams have no problems. An account without JetStream is not an error."""
+    """A single server has no groups, and its streams have no problems. An account without JetStream is not an error."""
     cluster = make_cluster(["n1"], cluster="", accounts={"APP": "app"}, plain_accounts={"PLAIN": "plain"})
     cluster.add_stream("ALONE", 1)
     for connection in both_views(cluster):
@@ -186,7 +188,7 @@ def test_replicas_that_are_down_are_reported(make_cluster: Callable[..., NatsPro
     cluster = form(make_cluster(["n1", "n2", "n3", "n4", "n5"]), run_module)
     placed = cluster.add_stream("HALF", 3, placement={"tags": []})["cluster"]
     members = [placed["leader"], *(peer["name"] for peer in placed["replicas"])]
-    # The first to die leads neither of the two.
+    # The first server to stop leads neither of the two groups.
     leader = cluster.add_consumer("HALF", "worker")["cluster"]["leader"]
     members[1:] = sorted(members[1:], key=lambda name: name == leader)
     cluster.kill(members[1])
@@ -194,7 +196,8 @@ def test_replicas_that_are_down_are_reported(make_cluster: Callable[..., NatsPro
     own["servers"] = system["servers"] = [cluster.url(name) for name in cluster.processes]
 
     def wait_for(module: str, connection: dict[str, Any], *codes: str) -> dict[str, Any]:
-        """Return the result once one of the problems is seen; without a meta leader, the JetStream API is silent for a while."""
+        """Return the result once one of the problems is reported; without a meta leader, the JetStream API does not
+        respond for a while."""
         deadline = time.monotonic() + 30
         while True:
             result = run_module(module, connection, timeout=6)
@@ -222,7 +225,7 @@ def test_replicas_that_are_down_are_reported(make_cluster: Callable[..., NatsPro
 
 
 def test_a_duplicate_window_that_outlasts_the_messages_is_refused(healthy: NatsProcesses) -> None:
-    """Therefore no check is needed for this setting."""
+    """Servers refuse such a window, so no check is needed for this setting."""
     config = {"name": "LONG", "subjects": ["long"], "max_age": 60 * 10**9, "duplicate_window": 61 * 10**9}
     with pytest.raises(AssertionError, match="duplicates window can not be larger then max age"):
         healthy.app_request("$JS.API.STREAM.CREATE.LONG", config, seconds=5)

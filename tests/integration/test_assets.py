@@ -37,7 +37,7 @@ MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 
 @pytest.fixture(scope="module")
 def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    """The application's API; the test's assets are removed afterwards."""
+    """The application's API; the assets that the test created are deleted afterwards."""
     app = five.app_connection()
     with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
         yield JetStreamApi(client, "APP")
@@ -61,7 +61,7 @@ def run(five: NatsProcesses, run_module: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def change(run: Run) -> Run:
-    """Run a module in check mode, for real, and again: the prediction matches the change, which happens only once."""
+    """Run a module in check mode, for real, and again: the prediction matches the change, which is made only once."""
 
     def changed(name: str, **options: Any) -> dict[str, Any]:
         predicted = run(name, check_mode=True, **options)
@@ -81,7 +81,7 @@ def change(run: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def refused(run: Run) -> Run:
-    """Run a module in check mode and for real, and return the refusal, which is the same for both."""
+    """Run a module in check mode and for real, and return the message with which both runs refuse."""
 
     def refusal(name: str, code: str, **options: Any) -> dict[str, Any]:
         results = [run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
@@ -95,7 +95,7 @@ def refused(run: Run) -> Run:
 
 
 def publish(api: JetStreamApi, subject: str, count: int = 1) -> None:
-    """Store messages, each once: a stream that was made a moment ago may not be known everywhere."""
+    """Store messages, each only once; not all servers may have the interest of a stream that was just created."""
     for _number in range(count):
         call = Call(subject, b"x" * 100, {"Nats-Msg-Id": uuid.uuid4().hex})
         assert wait_until(partial(api._client.request, call), lambda reply: b'"seq"' in reply.body, 60).done
@@ -182,7 +182,7 @@ def change_absent(run: Run, name: str, **options: Any) -> dict[str, Any]:
 
 def test_a_minimal_stream_gets_the_servers_defaults(change: Run) -> None:
     assert change("stream", stream="PLAIN")["after"]["subjects"] == ["PLAIN"]
-    # A window that would outlast the messages follows them.
+    # A duplicate window that would outlast the messages is shortened with their maximum age.
     assert change("stream", stream="PLAIN", max_age="1m")["diff"]["after"] == {
         "max_age": 60 * 10**9,
         "duplicate_window": 60 * 10**9,
@@ -210,7 +210,7 @@ def test_a_scaling_that_is_not_done_is_waited_for_by_the_next_run(
     readings = 0
 
     def behind(self: JetStreamApi, name: str) -> Any:
-        """A replica is catching up, until the fifth reading."""
+        """A replica that is catching up until the fifth reading."""
         nonlocal readings
         info = find(self, name)
         for peer in (info or {}).get("cluster", {}).get("replicas") or ():
@@ -292,7 +292,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     publish(api, "full.a", 3)
     publish(api, "full.b", 2)
     publish(api, "other", 1)
-    time.sleep(0.1)  # the messages are to be older than the shortest age below
+    time.sleep(0.1)  # the messages must be older than the shortest age below
     for desired, why in (
         ({"max_msgs": 4}, "max_msgs: 4 deletes 2 of 6 messages"),
         ({"max_bytes": 300}, "max_bytes: 300 deletes messages"),
@@ -305,7 +305,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     assert api.stream("FULL")["state"]["messages"] == 6
     change("stream", stream="FULL", max_msgs=6, max_bytes="1MB", max_msgs_per_subject=3, max_age="1h")
     change("stream", stream="FULL", subjects=["full.>", "*"])
-    # A full stream that refuses new messages removes none.
+    # A full stream that refuses new messages does not remove any.
     change("stream", stream="FULL", max_msgs=4, discard="new")
     assert api.stream("FULL")["state"]["messages"] == 6
     change("stream", stream="FULL", discard="old", allow=["data_loss"])
@@ -451,7 +451,7 @@ def test_two_operators_at_once(
     find, update = JetStreamApi.find_stream, JetStreamApi.update_stream
 
     def interfering(self: JetStreamApi, name: str) -> Any:
-        """Another operator is faster each time."""
+        """Another operator changes the asset first each time."""
         info = find(self, name)
         assert info is not None
         update(self, {**info["config"], "max_consumers": -1, "max_msgs": next(theirs)})
@@ -465,7 +465,7 @@ def test_two_operators_at_once(
     assert "description" not in api.stream("SHARED")["config"]
 
     def overwriting(self: JetStreamApi, config: Any) -> Any:
-        """Another operator has the last word."""
+        """Another operator makes the last change."""
         update(self, config)
         return update(self, {**config, "description": "theirs"})
 
@@ -652,7 +652,7 @@ def test_a_key_value_bucket_works_with_the_clients(
             assert theirs[key] == value, key
     assert run("kv_bucket", bucket="theirs", history=3, ttl="60")["changed"] is False
 
-    # The window follows the age, as clients would have it.
+    # The duplicate window changes with the age, as clients would set it.
     assert change("kv_bucket", bucket="config", ttl="1h", history=5)["diff"]["after"] == {
         "max_age": 3600 * 10**9,
         "max_msgs_per_subject": 5,
@@ -674,7 +674,7 @@ def test_a_key_value_bucket_works_with_the_clients(
 
 
 async def _keys(js: Any, bucket: str, expected: int, deadline: float = 10) -> list[str]:
-    """Return a bucket's keys. A watcher may read a replica that has yet to apply acknowledged writes."""
+    """Return a bucket's keys. A watcher may read from a replica that has yet to apply acknowledged writes."""
     end = time.monotonic() + deadline
     while True:
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""playbooks/awx/configure.yml, with the modules of awx.awx, against a server that answers as AWX does."""
+"""playbooks/awx/configure.yml, with the modules of awx.awx, against a server that responds like AWX."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BY_TOKEN: Mapping[str, str] = MappingProxyType({"CONTROLLER_OAUTH_TOKEN": TOKEN}
 def configure(
     awx: AwxServer, *arguments: str, login: Mapping[str, str] = BY_TOKEN, **settings: Any
 ) -> subprocess.CompletedProcess[str]:
-    # An environment holds awx.awx for the tests.
+    # The tests use a separate environment that contains awx.awx.
     (modules,) = ROOT.glob(".cache/venv-awx/lib/python*/site-packages")
     return run_playbook(
         "natsops.jetstream.awx.configure",
@@ -43,7 +43,8 @@ def configure(
         ANSIBLE_COLLECTIONS_PATH=f"{collections_path()}:{modules}",
         ANSIBLE_PIPELINING="true",
         CONTROLLER_HOST=awx.url,
-        # Each of some thousand requests would load all authorities that the machine trusts, also for plain HTTP.
+        # Otherwise each of more than a thousand requests would load all certificate authorities that the machine
+        # trusts, even for plain HTTP.
         SSL_CERT_FILE=os.devnull,
         **login,
     )

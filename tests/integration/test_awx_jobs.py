@@ -53,7 +53,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Itera
 
 @pytest.fixture
 def controller(plain: NatsProcesses, awx: dict[str, list[Object]], tmp_path: Path) -> Controller:
-    """An inventory of that cluster without any secret, and its credential."""
+    """Return an inventory of that cluster that contains no secrets, and its credential."""
     hosts = {
         name: {"ansible_connection": "local", "nats_server_address": "127.0.0.1", "nats_server_port": plain.ports[name]}
         for name in NAMES
@@ -91,7 +91,7 @@ def test_the_live_inventory_comes_from_the_credential(controller: Controller) ->
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     cluster = RoleCluster(tmp_path_factory.mktemp("deployed"), NAMES)
-    # They come from credentials.
+    # These variables come from credentials.
     for name in ("nats_server_system_password", "nats_server_account_operator_password"):
         del cluster.variables[name]
     try:
@@ -104,7 +104,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 def operator(
     deployed: RoleCluster, awx: dict[str, list[Object]], tmp_path_factory: pytest.TempPathFactory
 ) -> Controller:
-    """Launches jobs on those servers, each under a host name of its own; the first job deployed them."""
+    """Launches jobs on those servers, each job under its own host name; the first job deployed them."""
     inventory = {"nats": {"hosts": NAMES, "vars": deployed.variables}, "_meta": {"hostvars": deployed.hosts}}
     credentials = [
         (named(awx, "credential_types", "system"), {"password": SYSTEM_PASSWORD}),
@@ -161,7 +161,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
         assert len(after) >= 2
         assert after[stopped[0]] != before[stopped[0]]
 
-        # AWX runs jobs in containers, so no other process can check whether the job has ended.
+        # AWX runs jobs in containers, so no process outside the container can check whether the job has ended.
         for host in deployed.hosts.values():
             lock = Path(host["nats_server_config_dir"]) / "operation.lock"
             held_by = json.loads(lock.read_text())
@@ -179,7 +179,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     assert stopped[0] not in finished.artifacts["nats_roll"]["restarted"]
     assert all(pid not in (0, before[name]) for name, pid in deployed.pids().items())
     assert secrets_in(canceled.events + finished.events) == []
-    # The deployment records the loaded configuration of such a server.
+    # The deployment records the loaded configuration of a server that supports this.
     assert operator.launch(named(awx, "job_templates", "deploy")).status == "successful"
 
 
@@ -213,7 +213,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
 def test_each_survey_may_be_left_as_it_is(
     operator: Controller, awx: dict[str, list[Object]], name: str, answers: dict[str, Any], artifact: str, why: str
 ) -> None:
-    """In check mode."""
+    """Runs every job template with the default answers, in check mode."""
     job = operator.launch({**named(awx, "job_templates", name), "job_type": "check"}, answers)
     assert job.status == ("failed" if why else "successful"), job.output
     assert why in "\n".join(job.failures)

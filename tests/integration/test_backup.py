@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Complete accounts, saved by `nats_backup` and restored by `nats_restore`, on real servers."""
+"""Saves complete accounts with `nats_backup` and restores them with `nats_restore`, on real servers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_accounts_are_restored_completely(accounts: Accounts, version: str) -> N
         assert row["messages"] == len(records[f"{row['account']}/{row['stream']}"].messages)
         assert (accounts.directory / row["path"] / "backup.json").is_file()
 
-    # One that is in the way keeps all from being restored.
+    # One existing stream prevents all streams from being restored.
     for site in accounts.sites.values():
         site.clear()
     accounts.sites["OTHER"].add("ALL3", 1)
@@ -183,7 +183,7 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
 
 
 def test_a_name_of_255_bytes_keeps_no_stream_from_being_saved(accounts: Accounts) -> None:
-    """A long name ended each run, and none of the streams behind it was ever saved."""
+    """A long name used to end each run, so none of the streams after it was ever saved."""
     app = accounts.sites["APP"]
     names = ["BEFORE", "M" * 255, "NEXT"]
     for stream in names:
@@ -220,7 +220,8 @@ def test_a_long_transfer_shows_its_bytes(
 
 
 def test_an_account_that_does_not_list_its_streams_keeps_no_other_from_being_saved(accounts: Accounts) -> None:
-    """Such as one without JetStream, or one in which a client answers the operator's requests with nonsense."""
+    """Examples are an account without JetStream, and one in which a client replies to the operator's requests with
+    nonsense."""
     app = accounts.sites["APP"]
     app.add("SAVED", 1)
     app.produce(some_messages("SAVED", 5))
@@ -263,7 +264,8 @@ def test_a_backup_that_cannot_be_removed_keeps_no_catalogue_from_being_written(a
         accounts.done("backup")
     paths = [row["path"] for row in accounts.catalogue()["backups"]]
     app.produce([("IMMUTABLE.x", {}, b"last")])
-    # The name that a backup gets while it is removed is taken, as an immutable folder is refused without root's rights.
+    # The temporary name of a backup that is being removed is occupied: without root's rights, an immutable folder
+    # cannot be created.
     folder = accounts.directory / paths[0]
     taken = folder.with_name(f"{REMOVED}{folder.name}")
     (taken / "other").mkdir(parents=True)
@@ -271,9 +273,9 @@ def test_a_backup_that_cannot_be_removed_keeps_no_catalogue_from_being_written(a
     assert "1 of 1 streams are saved, but old backups could not be removed" in result["msg"], result
     assert f"{folder} cannot be removed: Directory not empty" in result["msg"]
     assert [row["path"] for row in accounts.catalogue()["backups"]][:-1] == paths[:1]
-    # The sweep has removed the folder in the way.
+    # The cleanup has removed the obstructing folder.
     assert accounts.done("backup", keep={"last": 1})["removed"] == paths[:1]
-    # Without room for the catalogue the streams are saved, too.
+    # Without space for the catalogue, the streams are still saved.
     app.produce([("IMMUTABLE.x", {}, b"more")])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tempfile, "mkstemp", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
@@ -283,7 +285,8 @@ def test_a_backup_that_cannot_be_removed_keeps_no_catalogue_from_being_written(a
 
 
 def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Accounts) -> None:
-    """The servers keep an empty stream that takes messages; one with metadata of its own is restored once and then unchanged."""
+    """The servers keep an empty stream that accepts messages; a stream with its own metadata is restored once and then
+    left unchanged."""
     app = accounts.sites["APP"]
     for stream in ("TORN", "OWNED"):
         app.add(stream, 1, metadata={"owner": "me"})
@@ -298,7 +301,7 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
         refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing=existing)
         assert "stream TORN exists and ends at sequence 0, before the end of its backup (5)" in refusal
     assert app.api.stream("TORN")["state"]["messages"] == 0
-    # It takes as many messages as the backup has, and more.
+    # The stream receives as many messages as the backup has, and more.
     app.produce(some_messages("TORN", 6))
     refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing="skip")
     assert "stream TORN exists, but its message 1 was stored after the backup, which also has that sequence" in refusal
@@ -306,7 +309,8 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
 
 
 def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accounts) -> None:
-    """The meta group has the name; INFO does not find the stream, and the servers accept no further restore."""
+    """The name exists in the meta group, but INFO does not find the stream, and the servers accept no further
+    restore."""
     app = accounts.sites["APP"]
     app.add("SHELL", 1)
     record = app.produce(some_messages("SHELL", 5))
@@ -323,7 +327,7 @@ def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accou
 
 
 def test_a_stream_with_a_first_sequence_is_restored_completely(accounts: Accounts, version: str) -> None:
-    """nats-server 2.10.27 empties it as soon as it loads it, also in a restore."""
+    """nats-server 2.10.27 empties such a stream whenever it loads it, even during a restore."""
     app = accounts.sites["APP"]
     app.add("COUNTED", 1, first_seq=1000)
     record = app.produce([("COUNTED.x", {}, str(number).encode()) for number in range(9)])
@@ -340,8 +344,8 @@ def test_a_stream_with_a_first_sequence_is_restored_completely(accounts: Account
 
 
 def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:
-    """The clock was ahead once. Each later run would have removed its own new backup, and a restore would have used
-    the old one."""
+    """The clock was once ahead. Without the fix, each later run would remove its own new backup, and a restore would
+    use the old one."""
     app = accounts.sites["APP"]
     app.add("SEC", 1)
     app.produce([("SEC.x", {}, b"old")])
@@ -358,7 +362,7 @@ def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Account
         assert len(result["removed"]) == number
         assert result["future"] == [str(ahead)]
         assert [line for line in result["lines"] if "1 backup is dated in the future" in line]
-    # Unchanged since the newest one, which is not that of the future.
+    # The stream has not changed since the newest backup, which is not the one from the future.
     assert not accounts.done("backup", keep={"last": 1})["changed"]
     assert ahead.is_dir()
     app.api.delete_stream("SEC")
@@ -410,7 +414,7 @@ def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Ac
         assert (result["failed"], result["failure"]["code"]) == (True, "damaged")
         head, hurt, edited = result["msg"].splitlines()
         assert head.startswith("2 of 3 streams ") and str(archive) in hurt
-        # The backup before it is older than the stream was, and is not restored in its place.
+        # The previous backup is older than the stream at that time, so it is not restored as a substitute.
         assert f"APP/EDITED: {manifest}: its seal does not match" in edited and "add its time" in edited
         assert app.api.stream_names() == ([] if check_mode else ["GOOD"])
     taken = json.loads(
@@ -418,12 +422,12 @@ def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Ac
     )
     accounts.done("restore", streams=[f"APP/EDITED@{taken['taken']}"])
     assert app.api.stream("EDITED")["state"]["messages"] == 20
-    # Nothing is unread where it is not requested.
+    # No messages are reported as unread if this was not requested.
     assert not accounts.done("restore", streams=["APP/GOOD"])["changed"]
 
 
 def test_redeliveries_are_counted_beforehand(accounts: Accounts, version: str) -> None:
-    """From 2.15 on a consumer with replicas comes back with its ack floor alone."""
+    """From 2.15 on, only the ack floor of a replicated consumer is restored."""
     app = accounts.sites["APP"]
     app.add("AGAIN", 3)
     app.cluster.add_consumer("AGAIN", "c", app.account)
@@ -442,7 +446,7 @@ def test_redeliveries_are_counted_beforehand(accounts: Accounts, version: str) -
 
 
 def test_duplicates_from_restored_sources_are_counted_beforehand(accounts: Accounts, version: str) -> None:
-    """From 2.15 on a restored source is another stream to those that copy it."""
+    """From 2.15 on, streams that copy a restored source treat it as a different stream."""
     app = accounts.sites["APP"]
     for stream, count in (("PART1", 30), ("PART2", 12)):
         app.add(stream, 1)
@@ -493,7 +497,7 @@ def test_a_replica_whose_server_is_down_is_waited_for_by_no_restore(accounts: Ac
 
 
 def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> None:
-    """Killed while the second stream is saved, slowly; the first one is not saved again."""
+    """The run is killed while it slowly saves the second stream; the first stream is not saved again."""
     app = accounts.sites["APP"]
     app.add("A", 1)
     app.produce(some_messages("A", 5))
@@ -537,7 +541,8 @@ def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> 
 
 
 def test_a_server_that_is_down_takes_only_its_own_streams_along(accounts: Accounts, cluster: NatsProcesses) -> None:
-    """Streams with other replicas elect a leader, for which the run waits; the rest is named without a timeout for each."""
+    """Streams with other replicas elect a leader, for which the run waits; the other streams are reported without a
+    timeout for each."""
     app = accounts.sites["APP"]
     lone = [f"LONE{number}" for number in range(6)]
     for stream in lone:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of real streams, proven by `nats_backup_drill` when their cluster is gone."""
+"""Runs `nats_backup_drill` on backups of real streams whose cluster no longer exists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BRIEF = 6
 
 
 async def fill(cluster: NatsProcesses) -> None:
-    """Store messages, delete some, and let consumers acknowledge some."""
+    """Store messages, delete some of them, and have consumers acknowledge some."""
     connection = await nats.connect(cluster.urls, user="app", password=APP_PASSWORD)
     stream = connection.jetstream(timeout=10)
     try:
@@ -76,7 +76,8 @@ async def fill_briefly(cluster: NatsProcesses, stream: str) -> None:
 
 @pytest.fixture(scope="module")
 def saved(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a backup of every kind of stream, whose cluster is gone and whose brief messages have expired."""
+    """A directory with a backup of every kind of stream; the cluster is gone, and the short-lived messages have
+    expired."""
     root = tmp_path_factory.mktemp("drilled")
     cluster = NatsProcesses(version, root, ["n1", "n2", "n3"])
     cluster.start()
@@ -96,9 +97,9 @@ def saved(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         cluster.add_stream(
             "BRIEF", 1, max_age=BRIEF * 10**9, duplicate_window=10**9, republish={"src": ">", "dest": "copy.>"}
         )
-        # The throw-away server sends such messages, too.
+        # The throw-away server also sends such messages.
         cluster.add_stream("AUDIT", 1, subjects=["$JS.EVENT.ADVISORY.>"])
-        # nats-server 2.10.27 would restore none of its messages (nats-server#6753).
+        # nats-server 2.10.27 would restore none of this stream's messages (nats-server#6753).
         cluster.add_stream("COUNTED", 1, first_seq=1000)
         streams = ["BRIEF", "ORDERS", "COPY", "JOBS", "AUDIT", "COUNTED"]
         if version == NEW:
@@ -131,7 +132,8 @@ def save(cluster: NatsProcesses, stream: str, directory: Path) -> dict[str, Any]
 
 
 def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:
-    """Save expiring messages before they expire, which may take more than one attempt; return the time of storing."""
+    """Save messages before they expire, which may take more than one attempt; return the time at which they were
+    stored."""
     for _attempt in range(10):
         asyncio.run(fill_briefly(cluster, stream))
         filled = time.time()
@@ -144,7 +146,7 @@ def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:
 
 @pytest.fixture
 def backups(saved: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the backup that a test may change. The directory contains nothing else, before and after."""
+    """A copy of the backup, which a test may change. The directory contains nothing else before and after the test."""
     copy = Path(shutil.copytree(saved, tmp_path / "here" / "backup"))
     yield copy
     assert list(copy.parent.iterdir()) == [copy]
@@ -230,7 +232,7 @@ def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, v
 
 
 def test_a_consumer_that_comes_back_elsewhere_is_not_proven(backups: Path, version: str) -> None:
-    """Its position in the archive differs from the manifest's."""
+    """The consumer's position in the archive differs from that in the manifest."""
     path = backup_path(backups, "COPY")
     (entry,) = json.loads((path / "backup.json").read_text())["consumers"]
     assert entry["in_archive"] and entry["ack_floor"]["stream_seq"] == 5
@@ -250,7 +252,7 @@ def test_a_run_that_has_the_directory(backups: Path, version: str) -> None:
 
 
 def wrapped(path: Path, version: str, before: str) -> str:
-    """Write a nats-server that does something in its directory first, and return its path."""
+    """Write a nats-server that first does something in its directory, and return its path."""
     real = binary(version)
     path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {real} --version\n{before}\nexec {real} "$@"\n')
     path.chmod(0o755)
@@ -302,7 +304,7 @@ print(run_in_process("nats_backup_drill", {}, **json.loads(sys.argv[1])))
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_no_server_outlives_the_module(backups: Path, version: str, tmp_path: Path, by: signal.Signals) -> None:
-    """The server runs, and the module waits for the file with its port."""
+    """The server is running, and the module is waiting for the file with its port."""
     noted = tmp_path / "pid"
     mute = wrapped(tmp_path / "nats-server", version, f"sed -i /ports_file_dir/d server.conf; echo $$ > {noted}")
     options = {"directory": str(backups), "binary": mute}

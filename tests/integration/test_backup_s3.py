@@ -123,7 +123,7 @@ def test_accounts_come_back(
     assert results[0]["diff"] == predicted["diff"]
     assert all(row["path"].startswith(f"{PLACE}/") for row in results[0]["streams"])
     assert not accounts.done("backup", **write)["changed"]
-    # No lock and nothing else is left.
+    # Neither a lock nor anything else is left.
     assert {key.rpartition("/")[2] for key in storage.names()} == {
         "catalogue.json",
         "backup.json",
@@ -210,8 +210,7 @@ def test_a_damaged_archive_is_refused(accounts: InStorage, storage: ObjectStorag
     assert "bytes instead of" in accounts.refused("restore", "damaged", streams=["*"])
 
 
-# --- failed uploads
-# -----------------------------------------------------------------------------------------------------
+# --- failed uploads ---------------------------------------------------------------------------------------------------
 
 
 def some_stream(accounts: InStorage) -> None:
@@ -264,7 +263,7 @@ def test_a_bucket_that_is_not_there(accounts: InStorage) -> None:
 
 
 def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) -> None:
-    """The bucket rejects uploads without a checksum. Backups that retention removes stay as older versions."""
+    """The bucket rejects uploads without a checksum. Backups that retention removes remain as older object versions."""
     # The tests with the next version of nats-server use the same storage, and locked objects cannot be removed.
     client, bucket = storage.client, f"locked-{accounts.cluster.version}"
     client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
@@ -274,7 +273,7 @@ def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) 
     )
     site, options = accounts.sites["APP"], {"directory": f"s3://{bucket}/nats", "keep": {"last": 1}}
     site.add("LOCKED", 1)
-    # More than one part.
+    # The archive is larger than one upload part.
     record = site.produce([("LOCKED.x", {}, os.urandom(512 << 10)) for _number in range(20)])
     accounts.done("backup", **options)
     record = site.produce([("LOCKED.x", {}, b"later")], record)
@@ -288,7 +287,7 @@ def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) 
 
 
 class _Web(http.server.BaseHTTPRequestHandler):
-    """A console, or the login page of a network."""
+    """A web console, or the login page of a network."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -309,7 +308,7 @@ def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.M
         web.shutdown()
     assert result["failure"]["code"] == "bad_reply", result
     assert "does not answer like S3" in result["msg"]
-    # It accepts connections and never answers.
+    # The listener accepts connections but never responds.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options["endpoint_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
         started = time.monotonic()
@@ -355,7 +354,7 @@ def test_answers_that_are_not_those_of_s3(accounts: InStorage, status: int, body
 
 
 def test_a_storage_that_leaves_out_the_etag(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answers are those about an object and about the lock that another run holds."""
+    """The storage omits the ETag in responses about an object, and about the lock of another run."""
     call = s3_store._Bucket.call
 
     def without(self: Any, method: str, **arguments: Any) -> Any:
@@ -413,7 +412,7 @@ def test_a_full_storage_leaves_nothing(accounts: InStorage, tmp_path: Path) -> N
 
 
 def start_a_run(accounts: InStorage) -> subprocess.Popen[bytes]:
-    """Start a slow run in a process of its own, and return it once it has begun to upload."""
+    """Start a slow run in a separate process, and return the process once it has begun to upload."""
     script = (
         "import json, sys\n"
         "from ansible_collections.natsops.jetstream.plugins.modules import nats_backup\n"
@@ -452,7 +451,7 @@ def test_a_run_that_was_killed(
         process.wait()
     assert backups_in(storage) == [] == archives_in(storage)
     assert storage.uploads() != []
-    # Its lock holds for some minutes.
+    # The killed run's lock is valid for some minutes.
     assert run_module("nats_backup", own, False, **options)["failure"]["code"] == "locked"
     # The storage's times have a resolution of one second.
     time.sleep(1)
@@ -490,7 +489,7 @@ def test_old_partial_uploads_are_removed(
     storage.write("nats/APP/GONE@20261101T020000.000000Z/stream.tar.s2", b"half")
     storage.client.create_multipart_upload(Bucket=BUCKET, Key="nats/APP/GONE@20261102T020000.000000Z/stream.tar.s2")
     accounts.done("backup")
-    # Another run may be writing it. (moto dates uploads to 2010.)
+    # Another run may be writing the upload. (moto dates uploads to 2010.)
     assert "GONE" in str(storage.names())
     assert "GONE" not in str(accounts.catalogue())
     monkeypatch.setattr(s3_store, "_LEFT_BEHIND", timedelta(0))
@@ -516,7 +515,7 @@ def test_a_lock_is_renewed_and_given_back(storage: ObjectStorage, monkeypatch: p
 def test_a_lock_where_conditions_are_unknown(
     storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, code: str | None
 ) -> None:
-    """Some servers ignore the condition, others refuse it."""
+    """Some servers ignore conditional requests, others reject them."""
     put = s3_store._Lock._put
 
     def without(self: Any, **condition: str) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of real streams that are encrypted."""
+"""Tests encrypted backups of real streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.nats_processes import binary as nats_server
 
 @dataclass(frozen=True)
 class Identity:
-    """A recipient, the file with its identity, and the secret that nothing may show."""
+    """A recipient, the file with its identity, and the secret that must not appear anywhere."""
 
     recipient: str
     path: Path
@@ -74,7 +74,7 @@ def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
         site.cluster.add_consumer(stream, "worker", name)
         record = site.produce([*some_messages(stream, 40), (f"{stream}.secret", {}, SECRET_WORDS)])
         site.consume(stream, "worker", record, fetch=10, ack=6)
-        # For archives up to 2.14 that takes a second reading.
+        # For archives up to 2.14, this requires a second reading.
         site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
         record.remove(20)
         records[f"{name}/{stream}"] = record
@@ -84,7 +84,7 @@ def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
 def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, version: str, tmp_path: Path) -> None:
     records = fill(accounts, "KEPT")
     results = [accounts.done("backup", encrypt_to=[identity.recipient])]
-    # Without an identity it is seen that nothing is new.
+    # Without an identity, the run can still determine that nothing has changed.
     assert not accounts.done("backup", encrypt_to=[identity.recipient])["changed"]
     told = accounts.catalogue()
     assert [row["encryption"] for row in told["backups"]] == 2 * [{"method": "age", "recipients": [identity.recipient]}]
@@ -92,7 +92,7 @@ def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, ver
         assert sorted(os.listdir(accounts.directory / row["path"])) == ["backup.json", "stream.tar.s2.age"]
         archive = (accounts.directory / row["path"] / "stream.tar.s2.age").read_bytes()
         assert archive.startswith(b"age-encryption.org/v1\n")
-        # Any other program for this format extracts the archive itself.
+        # Any other program for this format can extract the archive.
         opened = pyrage.decrypt(archive, [pyrage.x25519.Identity.from_str(identity.secret)])
         assert opened.startswith(b"\xff\x06\x00\x00S2sTwO")
 
@@ -193,7 +193,7 @@ def test_files_of_the_cluster_that_cannot_be_saved_keep_no_stream_from_it(accoun
     saved = accounts.done("backup", cluster_files=files)
     assert saved["changed"] and {row["changed"] for row in saved["streams"]} == {False}
     assert [row["path"] for row in accounts.catalogue()["cluster"]] == [saved["cluster"]["path"]]
-    # A run without them forgets none.
+    # A run without cluster files does not remove any from the catalogue.
     assert not accounts.done("backup")["changed"] and len(accounts.catalogue()["cluster"]) == 1
     accounts.done("backup", cluster_files={**files, "servers.json": "[]"}, keep={"last": 1})
     assert [path.name for path in accounts.directory.glob("cluster@*")] == [accounts.catalogue()["cluster"][0]["path"]]

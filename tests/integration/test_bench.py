@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The benchmarks of reading and of backups run to their end with small data, without judging their figures. For
-those of rolls and operations, which take minutes, the arithmetic is tested."""
+"""Runs the benchmarks for reading and for backups to their end with little data, without judging their figures. The
+benchmarks for rolls and operations take minutes, so only their arithmetic is tested."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_host_time_is_counted_by_task_and_module(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     costs, steps = controller.read_costs(record.read_text().splitlines())
     assert costs == {"a": controller.Cost(module_runs=3, tasks=4), "b": controller.Cost(module_runs=2, tasks=3)}
-    # Ansible reports a `meta` once for each host.
+    # Ansible reports a `meta` task once for each host.
     assert [*dict.fromkeys(step.task for step in steps)] == ["Fact", "Never", "Nothing", "Ping", "Copy"]
     assert all(step.seconds >= 0 for step in steps)
 

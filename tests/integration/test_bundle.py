@@ -97,7 +97,7 @@ def bundle(broken: RoleCluster, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return every file of an archive, also as it is when decompressed."""
+    """Return every file of an archive, and also the content of compressed files."""
     with zipfile.ZipFile(path) as zipped:
         found = {name: zipped.read(name) for name in zipped.namelist()}
     plain = {f"{name} decompressed": gzip.decompress(data) for name, data in found.items() if data[:2] == b"\x1f\x8b"}
@@ -121,7 +121,7 @@ def known_secrets(cluster: RoleCluster) -> dict[str, str]:
         values = re.findall(r'^SECRET_\w+: "(.*)"$', text, re.MULTILINE)
         assert sum(value.startswith("$2") for value in values) >= 3
         found |= {f"{name} {number}": value for number, value in enumerate(values)}
-    # Those of the store are called so, too.
+    # Files of the store also end in .key, so only private keys are selected.
     keys = [path for path in cluster.root.rglob("*.key") if b"PRIVATE KEY" in path.read_bytes()]
     assert len(keys) >= 4
     found |= {f"{key}": key.read_text().splitlines()[1] for key in keys}
@@ -159,7 +159,7 @@ def test_no_secret_of_the_deployment_is_in_it(bundle: tuple[Run, Path], broken: 
         if form.encode() in data
     }
     assert found == set()
-    # The log did contain the secrets.
+    # The original log did contain the secrets.
     log = contents(bundle[1])["host/n1/server.log"].decode()
     assert log.count("[redacted]") >= 4
     assert "[INF]" in log
@@ -194,7 +194,7 @@ def test_natscli_would_read_it(bundle: tuple[Run, Path]) -> None:
 
 
 def answers_for_all(archive: AuditArchive, server: str, version: str) -> None:
-    """See that the archive has an answer of the server for each of its endpoints."""
+    """Check that the archive has the server's reply for each of its endpoints."""
     for kind in ("variables", "health", "jetstream_info", "gateways", "leafs", "connections", "accounts"):
         pages = archive.load(cluster="C1", server=server, kind=kind)
         assert len(pages) == 1, (server, kind)
@@ -305,7 +305,7 @@ def test_bundle_has_no_secret_of_a_manual_configuration(run_module: Runner, tmp_
 def test_size_limit_is_kept_and_omitted_files_are_named(
     run_module: Runner, broken: RoleCluster, tmp_path: Path
 ) -> None:
-    """The host's part alone is larger than all may be, and does not compress."""
+    """The files of one host alone exceed the limit for all, and cannot be compressed."""
     work = tmp_path / "work"
     work.mkdir()
     with tarfile.open(work / "n1.tar.gz", "w:gz") as archive:

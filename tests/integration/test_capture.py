@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.playbook, ONE_VERSION]
 
 
 def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: Any) -> tuple[int, str]:
-    """Return the exit status and the output."""
+    """Run the playbook; return its exit status and output."""
     extra = tmp_path / "variables.json"
     small = {"nats_insights_capture_max_bytes": "8MiB", "nats_insights_capture_replicas": len(healthy.names)}
     extra.write_text(json.dumps({"nats_connection": healthy.sys_connection(), **small, **variables}))
@@ -28,7 +28,7 @@ def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: A
 
 @pytest.fixture
 def without_streams(healthy: NatsProcesses) -> Iterator[None]:
-    """Take the stream away afterwards, since other tests count those of the cluster."""
+    """Remove the stream afterwards, because other tests count the streams of the cluster."""
     yield
     healthy.app_request("$JS.API.STREAM.DELETE.ADVISORIES")
 

@@ -30,7 +30,7 @@ Check = Callable[..., dict[str, Any]]
 
 
 def checker(cluster: NatsProcesses, run_module: Runner) -> Check:
-    """Return a function that runs checks as the system user with a user of each account, and only reports."""
+    """Return a function that runs checks as the system user, with a user of each account, without failing the task."""
 
     def check(*checks: dict[str, Any], **options: Any) -> dict[str, Any]:
         given = {"fail_on": "never", "account_users": cluster.account_users(), **options}
@@ -53,7 +53,7 @@ def app_client(cluster: NatsProcesses) -> Client:
 
 @pytest.fixture
 def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    """Return the API of account APP; streams that a test creates are deleted after it."""
+    """Return the API of account APP; streams that a test creates are deleted afterwards."""
     with app_client(healthy) as client:
         api = JetStreamApi(client)
         before = set(api.stream_names())
@@ -63,14 +63,14 @@ def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
 
 
 def publish(api: JetStreamApi, subject: str, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
-    """Store a message, once: a stream that was made a moment ago may not be known everywhere."""
+    """Store a message only once; not all servers may have the interest of a stream that was just created."""
     call = Call(subject, body, {**(headers or {}), "Nats-Msg-Id": uuid.uuid4().hex})
     stored = wait_until(lambda: json.loads(api._client.request(call).body), lambda reply: "seq" in reply, 60)
     assert stored.done, stored.value
 
 
 def fetch(api: JetStreamApi, stream: str, consumer: str) -> None:
-    """Take one message of a pull consumer, and do not acknowledge it."""
+    """Fetch a message with a pull consumer without acknowledging it."""
     taken: list[bytes] = []
 
     def take(reply: Reply) -> bool:
@@ -204,7 +204,7 @@ def test_a_consumers_work(check: Check, api: JetStreamApi) -> None:
     config = {"durable_name": "w", "ack_policy": "explicit", "metadata": {"io.nats.monitor.last-ack-critical": "1h"}}
     api.call("CONSUMER.DURABLE.CREATE.WORK.w", {"stream_name": "WORK", "config": config})
     consumer = {"account": "APP", "stream": "WORK", "consumer": "w", "last_delivery_critical": "1h"}
-    # The stream's replicas are not immediately in step.
+    # The stream's replicas are not in step immediately.
     seen = wait_until(
         lambda: check({"consumer": consumer})["results"][0]["reasons"]["critical"],
         lambda reasons: reasons == ["No deliveries", "No acks"],

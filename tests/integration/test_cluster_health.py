@@ -32,7 +32,7 @@ NOW = {"wait": False}
 
 
 def passes(result: dict[str, Any]) -> None:
-    """Fail with the gate's own reasons."""
+    """Run the gate; if it does not pass, fail with the gate's own reasons."""
     assert result["healthy"], result["msg"]
 
 
@@ -41,7 +41,7 @@ def codes(result: dict[str, Any], key: str = "problems") -> list[str]:
 
 
 def publish_many(cluster: NatsProcesses, subject: str, count: int, size: int) -> None:
-    """Publish messages one after another, each acknowledged."""
+    """Publish messages one after another, and wait for each acknowledgement."""
 
     async def publish() -> None:
         import nats
@@ -156,8 +156,8 @@ def test_a_long_list_is_in_a_file_and_returned_on_request(
 def test_a_ghost_consumer_is_named_and_blocks_no_server(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """A consumer in the meta group's log that no server can create. nats-server#8123 leaves such consumers behind;
-    here a file blocks the path of its directory on each server."""
+    """The meta group's log contains a consumer that no server can create. nats-server#8123 leaves such consumers
+    behind; here a file blocks the path of the consumer's directory on each server."""
     cluster = make_cluster(["n1", "n2", "n3"])
     connection = {**cluster.sys_connection(), "timeout": 1}
     soon = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.5}
@@ -189,7 +189,7 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server(
     assert set(codes(two)) == {"stop_breaks_quorum"}
     plan = run_module("nats_roll_plan", connection, server_names=cluster.names)
     assert (plan["asset_faults"], plan["refusal"]) == (["consumer APP/ORDERS/worker"], "")
-    # The cause's command deletes the consumer: no member has it, but it is removed from the log.
+    # The command for this cause deletes the consumer: no member has it, but it is removed from the log.
     cluster.app_request("$JS.API.CONSUMER.DELETE.ORDERS.worker")
     recovered = run_module("nats_cluster_health", connection, **soon, wait_timeout=30)
     assert (recovered["healthy"], recovered["warnings_found"]) == (True, [])
@@ -251,7 +251,7 @@ def test_a_single_server_has_no_groups(make_cluster: Callable[..., NatsProcesses
     assert (info["meta"], info["problems"]) == (None, [])
     assert info["streams"][0]["leader"] == "n1"
 
-    # Storage is reserved for a stream's limit, written or not.
+    # Storage is reserved up to a stream's limit, whether or not it is in use.
     cluster.add_stream("WIDE", 1, max_bytes=200 << 20)
     wanted = {"stream": "WIDER", "subjects": ["WIDER"], "max_bytes": 100 << 20, "storage": "file"}
     refused = run_module("nats_stream", cluster.app_connection(), **wanted)
@@ -344,7 +344,7 @@ def test_an_election_that_the_same_server_won_is_seen_from_2_12_on(healthy: Nats
 def test_servers_that_are_up_and_not_in_the_cluster(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """One server was started with a different cluster name; then all servers were renamed."""
+    """First one server is started with a different cluster name; then all servers are renamed."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     config = cluster.config_file("n3").read_text()
@@ -376,8 +376,8 @@ def test_servers_that_are_up_and_not_in_the_cluster(
         "samples": 1,
         "span": 0,
     }
-    # Servers of 2.10 form a meta group of the old and the new members, which lacks a quorum. On a busy machine the first gate may
-    # give up before that.
+    # 2.10 servers form a meta group of the old and the new members, which has no quorum. On a busy machine the first
+    # gate may time out before the group forms.
     old = cluster.version == "2.10.27"
     expected = ("servers_down", []) if old else ("meta_group", renamed)
     end = time.monotonic() + 60
@@ -395,7 +395,8 @@ def test_servers_that_are_up_and_not_in_the_cluster(
 def test_a_server_whose_routes_are_refused(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    """n3 runs with another route password, pool size, no TLS, or an expired certificate; all three addresses are queried."""
+    """n3 runs with a different route password or pool size, without TLS, or with an expired certificate; all three
+    addresses are queried."""
     cluster = make_cluster(["n1", "n2", "n3"])
     for folder in ("current", "expired"):
         (tmp_path / folder).mkdir()
@@ -415,7 +416,7 @@ def test_a_server_whose_routes_are_refused(
     config = cluster.config_file("n3").read_text()
     connection = {**cluster.sys_connection(), "timeout": 1}
     old = cluster.version == "2.10.27"
-    # 2.10 refuses routes of another pool size and reports no end of a certificate.
+    # 2.10 refuses routes with a different pool size and does not report when a certificate expires.
     faults = {
         "password": (config.replace("first-secret", "second-secret"), "route password"),
         "no TLS": (config.replace(f"{tls},", ""), "TLS of cluster is "),
@@ -464,8 +465,8 @@ def test_cluster_that_was_joined_to_a_foreign_one(
 def test_a_replica_that_lost_its_files_and_is_called_current(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """2.10 continues after a failed write: the server answers, and it and its peers report it as current. 2.15
-    reports the failure."""
+    """2.10 continues after a failed write: the server responds, and both it and its peers report the replica as
+    current. 2.15 reports the failure."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     leader = cluster.add_stream("ORDERS", 3, max_msg_size=600_000)["cluster"]["leader"]
     victim = next(name for name in cluster.names if name != leader)
@@ -499,7 +500,7 @@ def test_a_stream_on_servers_at_their_limit(make_cluster: Callable[..., NatsProc
 def test_a_stream_without_quorum_that_healthz_does_not_see(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """R3 on a cluster of five: two of the three peers crash, the meta group keeps its quorum."""
+    """In a cluster of five, two of the three peers of an R3 stream crash, while the meta group keeps its quorum."""
     cluster = make_cluster(["n1", "n2", "n3", "n4", "n5"])
     connection = {**cluster.sys_connection(), "timeout": 1}
     all_of_them = {"expected_servers": cluster.names}
@@ -557,7 +558,7 @@ def test_a_stream_without_quorum_that_healthz_does_not_see(
 def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """East requires TLS of west, which has none, so no connection from east to west is established."""
+    """East requires TLS from west, which does not use it, so no connection from east to west is established."""
     ports = dict(zip(("north", "east", "west"), free_ports(3)))
 
     def gateway(own: str, spoilt: str = "") -> str:
@@ -583,7 +584,7 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
     east.extra = gateway("east")
     east.write_config("east1")
     east.start()
-    # Any server may have been raft-silent from its start, which the earlier problems do not show.
+    # Any server may have been raft-silent from its start, which the earlier problems hid.
     options = {**asked, "wait_timeout": 60}
     passes(gate_restarting_silent(north, north.sys_connection(), options, run_module, others=(east, west)))
 
@@ -591,7 +592,7 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
 def test_leader_that_counts_too_few_members_is_not_a_problem(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """2.10.27 occasionally stays in this state after its first start. A majority is still two of three."""
+    """A 2.10.27 leader occasionally remains in this state after its first start. A majority is still two of three."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     for name in cluster.names:
         cluster.stop(name)

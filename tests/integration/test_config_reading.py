@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "WORD": "8m4dwr",
 }
 
-# Files by name; the first is the configuration.
+# Files by name; the first file is the configuration.
 READ = {
     "Debian's": {"nats-server.conf": "host: 127.0.0.1\nport: 4222\n"},
     "by hand": {
@@ -153,7 +153,7 @@ def lay(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def told(path: Path) -> str:
-    """Return the digest that nats-server reports for a file, or its refusal."""
+    """Return the digest that nats-server reports for a file, or its error message."""
     environment = {**os.environ, **ENVIRONMENT, "ROUND": "$ROUND"}
     command = [binary("2.15.1"), "-t", "-c", str(path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20, env=environment)

@@ -46,7 +46,7 @@ AWKWARD = [
 
 
 def check(version: str, file: Path) -> str:
-    """The output of ``nats-server -t``, empty when it accepts the file."""
+    """Return the output of ``nats-server -t``, which is empty if the server accepts the file."""
     done = subprocess.run(
         [binary(version), "-t", "-c", str(file)], check=False, capture_output=True, text=True, timeout=20
     )
@@ -194,7 +194,7 @@ def test_secrets_resolve_in_blocks_arrays_and_urls(version: str, tmp_path: Path)
 
 @EVERY_VERSION
 def test_routes_are_identified_by_their_certificates(version: str, tmp_path: Path) -> None:
-    """By verify_and_map, with a user that is a name of the certificate, and no password in a URL."""
+    """The servers use verify_and_map and a user named after the certificate; the URLs contain no password."""
     made = make_certificates(tmp_path)
     tls = {"cert_file": str(made.cert), "key_file": str(made.key), "ca_file": str(made.ca), "verify_and_map": True}
     with two_servers(version, tmp_path / "known", {"user": "n1.test"}, {}, tls) as servers:
@@ -222,7 +222,7 @@ SAMPLE = {
     "size": "1MB", "intstr": "x", "switch": "off", "any": True, "map": {}, "block": {}, "float": 1.5,
 }  # fmt: skip
 LISTS = {"users", "remotes", "gateways", "certs", "trusted", "imports", "exports"}
-# Keys that the server, when they are alone, does not distinguish from unknown ones.
+# Keys that the server does not distinguish from unknown keys if they are set alone.
 NOT_TOLD_APART = {
     "resolver.hard_delete", "leafnodes.remotes.jetstream_cluster_migrate.leader_migrate_delay",
     "authorization.auth_callout.allowed_accounts",
@@ -230,7 +230,7 @@ NOT_TOLD_APART = {
 
 
 def single_keys() -> Iterator[tuple[str, Key, dict[str, Any]]]:
-    """Each key of the schema once, in a configuration that holds little else."""
+    """Return each key of the schema, in a minimal configuration that sets it."""
     seen: set[int] = set()
 
     def walk(key: Key, path: tuple[str, ...]) -> Iterator[tuple[str, Key, tuple[str, ...]]]:
@@ -357,7 +357,7 @@ def test_reload_accepts_the_listed_changes(version: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("version", RELOADABLE)
 def test_a_single_user_becomes_one_of_a_list_by_a_reload(version: str, tmp_path: Path) -> None:
-    """The first deployment of an adopted server makes this change, so the system account can have a user."""
+    """The first deployment of an adopted server makes this change to add a user to the system account."""
     single = {"authorization": {"user": "app", "password": "secret", "timeout": 1}}
     system = {"$SYS": {"users": [{"user": "sys", "password": "s"}]}}
     assert "single user" in check(version, write_files({**single, "accounts": system}, tmp_path))
@@ -372,7 +372,7 @@ def test_a_single_user_becomes_one_of_a_list_by_a_reload(version: str, tmp_path:
 
 @pytest.mark.parametrize("version", RELOADABLE)
 def test_a_refused_reload_would_print_the_key_that_we_restart_for(version: str, tmp_path: Path) -> None:
-    """Why config_change never lets a new encryption key reach a reload."""
+    """This is why config_change never allows a reload with a new encryption key."""
     old = {"jetstream": {"store_dir": str(tmp_path / "store"), "encryption_key": "first-key"}}
     new = {"jetstream": {"store_dir": str(tmp_path / "store"), "encryption_key": "second-key"}}
     assert config_change(old, new, version)["action"] == "restart"
@@ -398,7 +398,7 @@ def server_pid(server: Server) -> int:
 
 
 def test_reported_expiry_is_that_of_a_renewed_certificate(tmp_path: Path) -> None:
-    """The files keep their paths, as when a host renews its own certificate."""
+    """The files keep their paths, as they do when a host renews its own certificate."""
     files = make_certificates(tmp_path)
     config = {"tls": {"cert_file": str(files.cert), "key_file": str(files.key)}}
     with running("2.15.1", config) as server:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every way to connect, and the message of every failure."""
+"""Tests every way to connect, and the message of every failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MakeCluster = Callable[..., NatsProcesses]
 
 @pytest.fixture
 def names(run_module: Runner) -> Callable[[dict[str, Any]], list[str]]:
-    """Return the names of the servers that answer over a connection. Waits for the first server to start."""
+    """Return the names of the servers that respond over a connection. Waits for the first server to start."""
 
     def ask(connection: dict[str, Any]) -> list[str]:
         result: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def test_wrong_account(healthy: NatsProcesses, run_module: Runner, module: str) 
 
 
 def test_a_failure_cannot_write_to_the_terminal(healthy: NatsProcesses, run_module: Runner) -> None:
-    """nats-server accepts a stream of this name."""
+    """nats-server accepts a stream whose name contains terminal control characters."""
     result = run_module("nats_stream_stepdown", healthy.app_connection(), stream="X\x1b[31mRED\x07", force=True)
     assert "X\ufffd[31mRED\ufffd" in result["msg"]
     assert result["msg"] == result["failure"]["description"]

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection is lost, or falls silent, while a call waits: each kind of call continues or ends with a NatsFailure.
+"""A connection is lost, or becomes silent, while a call waits: each kind of call continues or ends with a NatsFailure.
 
-A proxy between the client and a real server acts when the client has sent certain bytes, and returns nothing from then
-on, so the client is certainly waiting.
+A proxy between the client and a real server acts once the client has sent certain bytes, and returns nothing from then
+on, so the client is guaranteed to be waiting.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
 
-#: The connection's fate: closed in order, reset as by a host that lost its state, or silent.
+#: The connection's fate: closed properly, reset as by a host that lost its state, or silent.
 CLOSED, RESET, SILENT = "closed", "reset", "silent"
 
 
 class Proxy:
-    """Passes connections on to one server until the client has sent `trigger`; then that connection meets its `fate`.
+    """Forwards connections to one server until the client has sent `trigger`; then the connection meets its `fate`.
 
-    A `gone` server then accepts no connection; any other server does, and further connections are passed on to it.
+    A `gone` server then accepts no more connections; otherwise, new connections are still forwarded to the server.
     """
 
     def __init__(self, port: int) -> None:
@@ -54,7 +54,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, trigger: bytes, fate: str, gone: bool = False) -> None:
-        """Wait for these bytes among those that are sent from now on."""
+        """Wait for these bytes in the data that is sent from now on."""
         self._fate, self._gone, self._armed = fate, gone, self._armed + 1
         self._trigger = trigger
 
@@ -97,7 +97,7 @@ class Proxy:
                 self._server.shutdown(socket.SHUT_RDWR)
             self._server.close()
         if self._fate == RESET:
-            # Closing with SO_LINGER of 0 s sends a reset; a shutdown before it lets the other thread's recv go.
+            # Closing with SO_LINGER of 0 s sends a reset; the shutdown before it ends the other thread's recv.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
         elif self._fate == CLOSED:
@@ -139,7 +139,7 @@ def patient(proxy: Proxy) -> Iterator[Client]:
 
 
 STATSZ = Call("$SYS.REQ.SERVER.PING.STATSZ", idempotent=True)
-#: All servers answer this request, too.
+#: All servers respond to this request.
 ASKED = Call("$SYS.REQ.SERVER.PING.IDZ")
 
 
@@ -163,7 +163,7 @@ def observe(client: Client) -> float:
     return client.observe(["natsops.seen"], 5, lambda _message: False)
 
 
-#: Each kind of call: the bytes that it has sent when it waits, its subject, and the call.
+#: Each kind of call: the bytes that the client has sent when it waits, the subject of the call, and the call.
 CALLS: dict[str, tuple[bytes, str | None, Callable[[Client], Any]]] = {
     "request": (b"PUB $SYS.REQ.SERVER.PING.IDZ", ASKED.subject, request),
     "request with headers": (b"HPUB $SYS.REQ", ASKED.subject, lambda client: request(client, headers={"A": "b"})),
@@ -180,7 +180,7 @@ CALLS: dict[str, tuple[bytes, str | None, Callable[[Client], Any]]] = {
     "latency, its message": (b"PUB _INBOX", None, Client.latency),
 }
 
-#: The calls that may be repeated.
+#: The calls that the client may repeat.
 READS: dict[str, tuple[bytes, Callable[[Client], Any]]] = {
     "request": (b"PUB $SYS.REQ.SERVER.PING.IDZ", lambda client: request(client, idempotent=True)),
     "gather": (b"PUB $SYS.REQ.SERVER.PING.STATSZ", lambda client: gather(client, STATSZ)),
@@ -200,7 +200,7 @@ def raised(outcome: Reply | NatsFailure) -> Reply:
 
 
 def caught_failure(call: Callable[[], Any]) -> tuple[NatsFailure, float]:
-    """Return the failure of a call, and the seconds that it took."""
+    """Return the failure of a call, and how many seconds the call took."""
     began = time.monotonic()
     with pytest.raises(NatsFailure) as failed:
         call()
@@ -330,7 +330,7 @@ def test_observing_ends_with_the_connection(proxy: Proxy, client: Client) -> Non
 def test_gate_continues_after_a_lost_connection(
     proxy: Proxy, healthy: NatsProcesses, run_module: Runner, trigger: bytes, fate: str
 ) -> None:
-    """Also with a single sample, which a lost connection does not make a bad one."""
+    """This also holds with a single sample: a lost connection does not count as a failed sample."""
     proxy.arm(trigger, fate)
     options = {"expected_servers": healthy.names, "samples": 1, "span": 0, "wait": False}
     result = run_module("nats_cluster_health", {**healthy.sys_connection(), "servers": [proxy.url]}, **options)
@@ -342,7 +342,7 @@ def test_gate_continues_after_a_lost_connection(
 
 
 def listen(proxy: Proxy, work: Callable[[Listener], Any], timeout: float = 2) -> tuple[NatsFailure, float]:
-    """Return the failure with which a listener's work ends, and the seconds until it came."""
+    """Return the failure with which a listener's work ends, and the seconds until the failure."""
 
     async def run() -> None:
         async with Listener(ConnectionOptions((proxy.url,), APP_USER, APP_PASSWORD, timeout=timeout)) as listener:
@@ -399,7 +399,8 @@ def consumer(healthy: NatsProcesses) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("fate", [CLOSED, RESET])
 @pytest.mark.parametrize("trigger", [b"MSG.NEXT", b"+WPI", b"$JS.ACK"])
 def test_pulling(proxy: Proxy, consumer: tuple[str, str], trigger: bytes, fate: str) -> None:
-    """Lost while it waits for a message, while it works on one, and while it waits for its acknowledgement to be taken."""
+    """The connection is lost while the listener waits for a message, processes a message, or waits until its
+    acknowledgement is confirmed."""
     proxy.arm(trigger, fate)
 
     async def on_message(_message: Message) -> None:
@@ -416,7 +417,7 @@ def test_unconfirmed_acknowledgement(proxy: Proxy, consumer: tuple[str, str]) ->
     proxy.arm(b"$JS.ACK", SILENT)
 
     async def on_message(_message: Message) -> None:
-        """There is nothing to do."""
+        """Ignore the message."""
 
     failure, _seconds = listen(proxy, lambda listener: listener.pull(*consumer, 30, on_message), timeout=1)
     assert (failure.code, (failure.subject or "").startswith("$JS.ACK.")) == ("timeout", True)
@@ -436,7 +437,7 @@ def test_exception_of_the_work_is_raised_unchanged(proxy: Proxy, consumer: tuple
 
 
 def test_a_reply_that_no_consumer_sent(proxy: Proxy, healthy: NatsProcesses) -> None:
-    """Another client answers the request for a message with its own."""
+    """Another client replies to the request for a message with its own message."""
 
     async def run() -> NatsFailure:
         import nats

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_connection_info and nats_connection_kick with real clients, which come back as clients do."""
+"""nats_connection_info and nats_connection_kick with real clients, which reconnect as clients do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 
 class Clients:
-    """Clients of account APP in a loop of their own, which `alive` runs. Each connects to its first server.
+    """Clients of account APP in a separate event loop, which `alive` runs. Each client connects to its first server.
     `notices` counts the lame duck notices that they received."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
@@ -37,7 +37,7 @@ class Clients:
             closed.set()
 
         async def ignore(_error: Exception) -> None:
-            """Ignore the intended disconnections."""
+            """Ignore the disconnections that the test causes."""
 
         async def all_of_them() -> None:
             for _number in range(count):
@@ -61,11 +61,11 @@ class Clients:
         self.loop.run_until_complete(all_of_them())
 
     def alive(self) -> int:
-        """Return how many clients are connected: their server answers their ping. Everything that it sent before has
-        been read."""
+        """Return how many clients are connected, which means that their server replies to their ping. Everything that
+        the server sent before has been read."""
 
         async def answered(client: NatsPyClient, closed: asyncio.Event) -> bool:
-            # nats-py does not report an answer that never comes.
+            # nats-py does not report a missing reply.
             tries = [asyncio.ensure_future(client.flush(timeout=5)), asyncio.ensure_future(closed.wait())]
             await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
             for attempt in tries:
@@ -88,7 +88,7 @@ class Clients:
 
 @pytest.fixture
 def clients(five: NatsProcesses, run_module: Runner) -> Iterator[Clients]:
-    """Clients for a test, once all servers list each other and no earlier client is left."""
+    """Clients for a test, created once all servers list each other and no earlier client is left."""
     deadline = time.monotonic() + 15
     while True:
         found = run_module("nats_connection_info", five.sys_connection())
@@ -197,13 +197,14 @@ def test_clients_get_a_notice_before_they_are_kicked(five: NatsProcesses, client
 def test_clients_that_come_back_to_the_same_server_are_kicked_again(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """The cluster has no other server, so each round finds the clients again, until the allowed number of rounds."""
+    """The cluster has no other server, so each round finds the clients again until the maximum number of rounds is
+    reached."""
     lone = make_cluster(["lone"], cluster="", jetstream=[])
     clients = Clients(lone)
     asked = {"name": "victim", "rate": 50, "rounds": 3}
 
     def kick(**options: Any) -> dict[str, Any]:
-        """The clients come back only while their loop runs."""
+        """The clients reconnect only while their loop is running."""
         work = clients.loop.run_in_executor(
             None, lambda: run_module("nats_connection_kick", lone.sys_connection(), **asked, **options)
         )
@@ -264,7 +265,7 @@ def test_balance(five: NatsProcesses, clients: Clients, run_module: Runner) -> N
     assert (len(predicted["kicked"]), {row["server"] for row in predicted["kicked"]}) == (9, {"n1"})
     done = run_module("nats_connection_kick", system, balance=True, account="APP", rate=100)
     assert [row["cid"] for row in done["kicked"]] == [row["cid"] for row in predicted["kicked"]]
-    # The clients come back, most of them to other servers: which one is their own choice.
+    # The clients reconnect, most of them to other servers, which they choose themselves.
     deadline = time.monotonic() + 10
     while clients.alive() < 13:
         assert time.monotonic() < deadline

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks as a new user meets them: the demo, and an inventory that names its group otherwise."""
+"""Runs the playbooks as a new user would: the demo, and an inventory whose group has a different name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HERE = Controller()
 
 @pytest.fixture
 def without_network() -> Iterator[tuple[str, ...]]:
-    """Yield a command prefix that leaves only loopback; without root, an empty one."""
+    """Yield a command prefix that leaves a command only the loopback network; without root, an empty prefix."""
     if os.geteuid() != 0:
         yield ()
         return
@@ -59,14 +59,14 @@ def without_network() -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture
 def empty_controller(tmp_path: Path, without_network: tuple[str, ...]) -> Controller:
-    """A user's, into whose home directory nothing but the artifact was installed, and who reaches nothing."""
+    """The controller of a user whose home directory contains only the installed artifact, and who has no network."""
     artifacts = list(ROOT.glob(".cache/dist/*.tar.gz"))
     if not artifacts:
         pytest.skip("there is no artifact: make build")
     home = tmp_path / "home"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8"}
-    # Only for speed, see tests/lab/python.
+    # This only saves time, see tests/lab/python.
     environment.update({name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ})
     controller = Controller(without_network, environment)
     done = controller.call("ansible-galaxy", "collection", "install", "--offline", str(artifacts[0]))
@@ -76,7 +76,7 @@ def empty_controller(tmp_path: Path, without_network: tuple[str, ...]) -> Contro
 
 
 def servers_under(folder: Path) -> list[str]:
-    """Command lines of the processes that run from a folder."""
+    """Return the command lines of the processes that run from a folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -90,7 +90,7 @@ def servers_under(folder: Path) -> list[str]:
 
 @contextmanager
 def demo(name: str, folder: Path, controller: Controller = HERE, **variables: str) -> Iterator[str]:
-    """The report of a demo that runs; afterwards its removal must leave no server."""
+    """The report of a running demo; its removal afterwards must not leave a server running."""
     where = [argument for variable, value in variables.items() for argument in ("-e", f"{variable}={value}")]
     where += ["-e", f"demo_dir={folder}/demo"]
     try:
@@ -145,5 +145,5 @@ def test_an_inventory_without_servers_is_refused(tmp_path: Path) -> None:
     inventory.write_text("messaging: {hosts: {n1: {}}}\n")
     run = HERE.playbook("deploy", "-i", str(inventory))
     assert run.returncode != 0
-    # Before 2.19 the message is in JSON.
+    # Before 2.19, ansible-core prints the message as JSON.
     assert 'no host that matches "nats"' in run.stdout.replace('\\"', '"')

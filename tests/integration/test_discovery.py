@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Discovery on the hosts of single servers: the evidence for the loaded configuration, settings that the host does
-not show, and settings that no server reports."""
+"""Discovery on the hosts of single servers: the evidence for the loaded configuration, settings that cannot be read on
+the host, and settings that no server reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.nats_processes import binary, free_ports
 
 
 class Started:
-    """A server with a configuration file, and flags."""
+    """A server with a configuration file and command-line flags."""
 
     def __init__(self, folder: Path, version: str) -> None:
         self.port, self.monitor = free_ports(2)
@@ -57,7 +57,7 @@ class Started:
             time.sleep(0.05)
 
     def loaded(self) -> bool:
-        """Whether the server has read its file: its client port is open."""
+        """Return whether the server has read its file and opened its client port."""
         if not self.is_there():
             return False
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -148,7 +148,8 @@ def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
 def test_discovery_without_server_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    """The file's digest is the server's until the file is changed. No file contains a password from the environment."""
+    """The file's digest counts as the server's until the file is changed. No file contains a password from the
+    environment."""
     server = Started(tmp_path, version)
     (tmp_path / "data").mkdir()
     hashed = f"$2a$11${'x' * 53}"

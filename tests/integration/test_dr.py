@@ -40,7 +40,7 @@ def test_the_state_of_a_mirror(pair: SitePair) -> None:
     row = pair.status()
     assert (row["state"], row["position"], row["behind"]) == ("following", 20, 0)
     assert row["loss"]["known"] and row["loss"]["messages"] == 0
-    # The consumers' positions are unknown so far.
+    # The consumers' positions have not been recorded yet.
     assert row["consumers"] == [{"name": "worker", "origin": 0, "saved": None}]
     assert not row["in_order"] and "no checkpoint" in row["problems"][0]
 
@@ -54,7 +54,7 @@ def test_the_state_of_a_mirror(pair: SitePair) -> None:
     (message, *_others) = pair.status(max_checkpoint_age=0.001)["problems"]
     assert "checkpoint is" in message
 
-    # The mirror reports a lag of 0 forever.
+    # The mirror reports a lag of 0 indefinitely.
     pair.east.kill()
     wait_until(lambda: pair.west_api.stream(STREAM)["mirror"]["active"], lambda active: active > 2e9, 20)
     assert pair.west_api.stream(STREAM)["mirror"]["lag"] == 0
@@ -98,7 +98,7 @@ def fill(pair: SitePair, **config: Any) -> None:
 
 
 def pair_options(version: str) -> dict[str, Any]:
-    """Return where the messages go: before 2.12 to another stream."""
+    """Return the options for where the messages go: before 2.12, to a different stream."""
     return {"streams": [{"stream": STREAM, **({} if version >= "2.12" else {"promoted": "SERVING"})}]}
 
 
@@ -124,9 +124,9 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert list(pair.stored(pair.west_api, stream).values()) == [f"m-{number}" for number in range(30)]
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (8, 4), "fresh": (30, 0)}
-    # Clients of both sites reach the promoted stream, and the origin's stream receives no more messages.
+    # Clients of both sites reach the promoted stream, and the origin's stream receives no more.
     assert pair.publish(pair.west, "orders.1", ident="m-30") == {"stream": stream, "seq": 31, "duplicate": False}
-    # The site may not have the ids of copied messages, except those of the last moment before the promotion.
+    # The site may lack the ids of copied messages, except of those that arrived immediately before the promotion.
     repeated = pair.publish(pair.west, "orders.1", ident="m-29")
     assert repeated == {
         "stream": stream,
@@ -157,7 +157,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
     at_checkpoint = pair.status()
     producer.wait_for(len(producer.acknowledged) + 300)
     producer.stop()
-    # Both sides still answer, so the loss is known although the mirror has no record of its origin.
+    # Both sites still respond, so the loss is known although the mirror has no record of its origin.
     shown = wait_until(pair.status, lambda row: row["state"] == "disconnected", 30).value
     assert shown["state"] == "disconnected" and shown["loss"]["known"]
     assert "the site receives nothing from the origin, although" in shown["problems"][0]
@@ -174,7 +174,7 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
     done = pair.done("nats_dr_failover", **options)
     (row,) = done["streams"]
 
-    # The producer's record has the last word.
+    # The producer's record is authoritative.
     lost = {seq: ident for ident, seq in producer.acknowledged.items() if seq > row["position"]}
     kept = {seq: ident for ident, seq in producer.acknowledged.items() if seq <= row["position"]}
     stored = pair.stored(pair.west_api, row["stream"])
@@ -192,7 +192,8 @@ def test_predicted_loss_matches_the_producer_record(pair: SitePair, version: str
 
 
 def test_a_consumer_never_starts_after_messages_that_the_site_lost(pair: SitePair, version: str) -> None:
-    """The origin acknowledged messages that the site never received; new messages at the site get the same sequences."""
+    """The origin acknowledged messages that the site never received; new messages at the site receive the same
+    sequences."""
     fill(pair)
     pair.link.cut()
     for number in range(10):
@@ -221,7 +222,7 @@ def test_an_origin_gets_its_subjects_back_when_the_site_does_not_catch_up(pair: 
     assert failed["failure"]["code"] == "not_caught_up" and "has its subjects again (orders.>)" in failed["msg"]
     assert pair.publish(pair.east, "orders.1")["seq"] == 32
     assert pair.west_api.stream(STREAM)["config"]["mirror"]
-    # The refusal leaves nothing behind, and the run succeeds once the link is back.
+    # The refused run leaves nothing behind, and the next run succeeds once the link is restored.
     pair.link.mend()
     (row,) = pair.done("nats_dr_failover", **{**options, "wait_timeout": 30})["streams"]
     assert row["complete"] and row["position"] == 32
@@ -254,7 +255,7 @@ def test_without_a_checkpoint_nothing_is_promoted_on_its_own_name(pair: SitePair
 def test_an_interrupted_failover_resumes(
     pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
-    """Right after each of its steps, before it could record that."""
+    """The failover is interrupted immediately after each of its steps, before it can record the step."""
     fill(pair)
     keep, kept = Records.keep, []
 
@@ -271,9 +272,7 @@ def test_an_interrupted_failover_resumes(
     accepting = "neither side accepts" if records == 2 else "the site accepts"
     problem = f"the failover of stream ORDERS is unfinished, and {accepting} messages: run it again"
     assert problem in pair.status(**pair_options(version))["problems"]
-    assert pair.run("nats_dr_checkpoint", **pair_options(version))[
-        "failed"
-    ]  # of a fenced origin there is nothing to save
+    assert pair.run("nats_dr_checkpoint", **pair_options(version))["failed"]  # a fenced origin has nothing to save
     (row,) = pair.done("nats_dr_failover", **options)["streams"]
     assert row["changed"] and row["complete"] and row["subjects"] == ["orders.>"] and row["last_copied"] == 30
     floors = {one["name"]: one["floor"] for one in row["consumers"]}
@@ -290,13 +289,13 @@ def test_deleted_messages_move_the_floors_of_a_stream_that_takes_over(pair: Site
     stored = pair.stored(pair.west_api, row["stream"])
     assert len(stored) == 26 and "m-8" not in stored.values()
     client = pair.west_api.consumer(row["stream"], "worker")
-    # It acknowledged the first eight. Two of these have been deleted.
+    # The consumer acknowledged the first eight messages. Two of these have been deleted.
     assert client["num_pending"] == 20
     assert row["last_copied"] == (30 if version >= "2.12" else 26)
 
 
 def untouched(pair: SitePair) -> tuple[Any, ...]:
-    """Return everything that a drill must not change: the copy, and the names of streams and subjects."""
+    """Return everything that a drill must not change: the copy, the names of the streams, and their subjects."""
     info = pair.west_api.stream(STREAM)
     names = [name for name in pair.west_api.stream_names() if not name.startswith("NATS_DR_west")]
     return names, info["config"], info["state"]["messages"], info["state"]["consumer_count"]
@@ -331,7 +330,7 @@ def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: s
     assert shown["drill"] == drill and shown["drill_age"] < 600
     assert not [one for one in shown["problems"] if "drill" in one]
     assert "the last drill was" in pair.status(max_drill_age=0.001, **options)["problems"][-1]
-    # The failover itself behaves as before.
+    # The drill does not affect a later failover.
     (served,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     floors = {one["name"]: one["floor"] for one in served["consumers"]}
     assert (served["messages"], floors["worker"]) == (27, 8 if version >= "2.12" else 6)
@@ -415,7 +414,8 @@ def test_a_drill_finds_the_faults_of_a_copy(
 
 
 def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: Run) -> None:
-    """Both sides in one meta group and account: the fence frees the subjects for the copy, also of an origin that is dead."""
+    """Both sites share a meta group and an account: the fence frees the subjects for the copy, even if the origin is
+    dead."""
     gateways = dict(zip(("east", "west"), free_ports(2)))
     remotes = ", ".join(f'{{ name: {name}, url: "nats://127.0.0.1:{port}" }}' for name, port in gateways.items())
     clusters = {}
@@ -460,7 +460,7 @@ def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: 
         assert planned["streams"][0]["complete"]
 
         east.kill()
-        # If the dead server led the meta group, the JetStream API does not answer until another leader is elected.
+        # If the dead server led the meta group, the JetStream API does not respond until another leader is elected.
         elected = wait_until(
             lambda: (run_module("nats_cluster_info", connection).get("meta") or {}).get("leader"),
             lambda leader: leader in ("w1", "w2"),
@@ -484,7 +484,7 @@ def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: 
 
 
 def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) -> None:
-    """After a loss, with messages that only the origin has, and with ids that both sides stored."""
+    """Messages were lost, some exist only at the origin, and both sites have stored messages with the same ids."""
     fill(pair)
     assert "has not replaced the origin" in pair.refused("nats_dr_failback", "no_failback")
     pair.done("nats_dr_checkpoint")
@@ -495,8 +495,8 @@ def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) 
     options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     target = row["stream"]
-    # The producer repeats unacknowledged messages, which both sides have then. A promoted mirror may not have the ids
-    # of copied messages, or may have read them from its store since.
+    # The producer repeats unacknowledged messages, so both sites then have them. A promoted mirror may lack the ids of
+    # copied messages, or may have read them from its store in the meantime.
     sent_again = ["m-29", "lost-4", "new-0", "new-1", "new-2"]
     written = [
         ident
@@ -531,8 +531,8 @@ def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) 
     assert config["subjects"] == ["orders.>"] and not config.get("sources")
     assert config["duplicate_window"] == 120_000_000_000
     assert pair.publish(pair.east, "orders.1", b"after")["seq"] == 36 + len(new)
-    # It had 32 of the site's messages. The origin has five that the site never received, so it is sent everything from
-    # there.
+    # The origin had 32 of the site's messages. It also has five that the site never received, so everything after that
+    # point is sent to it.
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (30, 2), "fresh": (30, 0)}
     assert pair.east_api.consumer(STREAM, "worker")["num_pending"] == 6 + len(new)
@@ -558,7 +558,8 @@ def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) 
 
 
 def test_failback_with_dropped_ids_keeps_the_site_serving(pair: SitePair, version: str) -> None:
-    """The site stored an id twice, further apart than its duplicate window is long; 2.15 drops the second one on the way."""
+    """The site stored an id twice, at an interval longer than its duplicate window; 2.15 drops the second message
+    during the transfer."""
     fill(pair, duplicate_window=100_000_000)
     options = pair_options(version)
     (row,) = pair.done("nats_dr_failover", fence="subjects", **options)["streams"]
@@ -578,14 +579,15 @@ def test_failback_with_dropped_ids_keeps_the_site_serving(pair: SitePair, versio
 
 
 class Killed(BaseException):
-    """The controller ends."""
+    """Simulates that the controller is killed."""
 
 
 @pytest.mark.parametrize("step", ["site fenced", "origin serves"])
 def test_a_failback_that_was_killed_is_completed(
     pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Right after the site was fenced, or after the update with which the origin serves again. The origin has a source."""
+    """The failback is killed immediately after the site was fenced, or after the update that makes the origin serve
+    again. The origin has a source."""
     pair.east_api.create_stream({"name": "FEED", "subjects": ["feed"], "storage": "file", "num_replicas": 1})
     fill(pair, sources=[{"name": "FEED"}])
     options = pair_options(version)

@@ -45,7 +45,7 @@ def make_pair(tmp_path: Path, run_module: Run) -> Iterator[Callable[[str], SiteP
 
 
 def inventory(pair: SitePair, folder: Path) -> None:
-    """Write the inventory of the site, as its operator has it."""
+    """Write the inventory of the site as its operator would."""
     folder.mkdir(exist_ok=True)
     variables = {
         "ansible_connection": "local",
@@ -73,7 +73,7 @@ def inventory(pair: SitePair, folder: Path) -> None:
 
 
 def contexts_at(folder: Path) -> list[str]:
-    """Return where the contexts of the application and of the system user point."""
+    """Return the URLs in the contexts of the application and of the system user."""
     return [json.loads((folder / f"contexts/east-{user}.json").read_text())["url"] for user in ("app", "sys")]
 
 

@@ -22,7 +22,7 @@ from support.nats_processes import ROOT, binary
 from support.role_cluster import RoleCluster
 
 DEFINITIONS = ROOT / "extensions/execution-environment"
-#: Debian releases by their Python, whose packages are made on this machine.
+#: Debian releases by their Python version. Their packages are downloaded or built on this machine.
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}
 OLD, NEW = "2.10.27", "2.15.1"
 
@@ -46,7 +46,7 @@ def tool(*command: str, **options: Any) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build contexts, and the lists that ansible-builder finds in them as it does in its second stage."""
+    """The build contexts, and the lists of packages that ansible-builder finds in them in its second stage."""
     folder = tmp_path_factory.mktemp("ee")
     for name in ("execution-environment", "insights"):
         tool(
@@ -103,9 +103,9 @@ def test_ansible_builder_takes_the_definitions_and_finds_the_lists(built: Path) 
 
 
 class Environment:
-    """A root file system with Python alone, plus the content of an execution environment.
+    """A root file system with nothing but Python and the content of an execution environment.
 
-    `seen`: folders of this machine that are mounted at the same path.
+    `seen`: folders of this machine that are mounted at the same path inside.
     """
 
     def __init__(self, folder: Path, built: Path, seen: list[Path]) -> None:
@@ -114,7 +114,8 @@ class Environment:
         subprocess.run(["cp", "-a", str(bare(RELEASES[sys.version_info[:2]])), str(self.root)], check=True)
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", self.root / "etc" / name)
-        # All commands share its mounts: the path of a running program can only be read by who has the same ones.
+        # All commands share the same mounts, because the path of a running program can only be read by processes with
+        # the same mounts.
         held = inside(self.root, [*seen, self.wheels], "sh", "-c", "echo mounted; exec sleep infinity")
         self.holder = subprocess.Popen(held, stdout=subprocess.PIPE, text=True)
         assert self.holder.stdout is not None and self.holder.stdout.readline() == "mounted\n"
@@ -130,7 +131,7 @@ class Environment:
         return ["nsenter", f"--target={self.holder.pid}", "--mount", "--root", "--wd", *command]
 
     def close(self) -> None:
-        """End the process that holds the mounts; they go with the last process."""
+        """End the process that keeps the mounts; they disappear with the last process."""
         self.holder.kill()
         self.holder.wait()
 
@@ -151,7 +152,7 @@ class Environment:
         return done.stdout
 
     def install(self, name: str, *packages: str) -> None:
-        """Install the lists of this environment, Python's as they are made on this machine."""
+        """Install the packages listed for this environment; the Python packages are built on this machine."""
         lists = ["-r", str(self.built / f"{name}.pip"), *packages]
         subprocess.run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(self.wheels), *lists, "bindep"],
@@ -161,7 +162,7 @@ class Environment:
             shutil.copy(self.built / f"{name}.{kind}", self.root / f"opt/{name}.{kind}")
         pip = ["/opt/ee/bin/pip", "install", "--quiet", "--no-index", f"--find-links={self.wheels}"]
         self.call(*pip, "-r", f"/opt/{name}.pip", *packages)
-        # In an environment of its own: the image does not keep it.
+        # bindep gets its own virtual environment, because the image does not keep it.
         self.call("python3", "-m", "venv", "/opt/bindep")
         self.call(*[word.replace("/opt/ee", "/opt/bindep") for word in pip], "bindep")
         missing = subprocess.run(
@@ -176,7 +177,8 @@ class Environment:
 
 
 class Inside(RoleCluster):
-    """Servers whose playbooks run in that environment. The hosts are there too, and have its programs, but their own Python."""
+    """Servers whose playbooks run in this environment. The hosts also run inside it and use its programs, but their own
+    Python."""
 
     def __init__(self, environment: Environment, root: Path, names: list[str]) -> None:
         super().__init__(root, names, OLD)
@@ -188,7 +190,7 @@ class Inside(RoleCluster):
 
 
 class Alone(Inside):
-    """No servers: the demo describes its own."""
+    """An environment without servers: the demo brings its own inventory."""
 
     def inventory(self) -> Path:
         path = self.root / "inventory.json"

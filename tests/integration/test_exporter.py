@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exporter against real servers: its series, and that it continues without a server, the password or the
-cluster."""
+"""Runs the exporter against real servers: tests its series, and that it continues if a server, the password or the
+cluster is missing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_server_dies_and_comes_back(
     assert away["natsops_up",] == 1
     away = exporter.until(lambda found: found.get(("natsops_root_causes", "servers_down", "error")) == 1)
     assert away["natsops_servers", "C1", "missing"] == 1
-    # Its leaders believe in it for some seconds, but it did not answer.
+    # Its leaders still list the server for some seconds, but it did not respond.
     assert away["natsops_servers_stoppable", "C1"] == 0
     assert away["natsops_groups_without_margin", "C1", "stream", "3"] == 1
     named = exporter.until(
@@ -81,10 +81,10 @@ def test_a_server_dies_and_comes_back(
     cluster.start("n3")
     back = exporter.until(lambda found: found.get(("natsops_servers_stoppable", "C1")) == 3)
     assert back["natsops_root_causes", "servers_down", "error"] == 0
-    # Assets that were at fault end with a good value.
+    # The series of assets that had a problem end with a good value.
     assert {value for key, value in back.items() if key[0] == "natsops_asset_at_fault"} == {0}
 
-    # A server that runs apart from the others is queried at its own address.
+    # A server that is isolated from the others is queried at its own address.
     config = cluster.config_file("n3").read_text()
     cluster.stop("n3")
     cluster.config_file("n3").write_text(config.replace("cluster { name: C1,", "cluster { name: C9,"))
@@ -107,7 +107,8 @@ def test_a_server_dies_and_comes_back(
 
 
 def test_a_wrong_password_is_a_metric(healthy: NatsProcesses, start: Start) -> None:
-    """And a line that does not have it, once; and no connection is left open however often it is tried."""
+    """The exporter also logs one line, which does not contain the password. It leaves no connection open, no matter how
+    often it retries."""
     exporter = start({**healthy.sys_connection(), "password": "a wrong one"}, interval=0.1)
     first = exporter.until(lambda found: found.get(("natsops_failure", "authorization")) == 1)
     assert first["natsops_up",] == 0
@@ -115,7 +116,7 @@ def test_a_wrong_password_is_a_metric(healthy: NatsProcesses, start: Start) -> N
     exporter.until(
         lambda found: found["natsops_sweeps_total", "failure"] > first["natsops_sweeps_total", "failure"] + 20
     )
-    # One that it makes at this moment has four.
+    # A connection that it is opening at this moment uses four files.
     assert exporter.open_files < files + 10
     assert exporter.log.count("the cluster cannot be read: ") == 1
     assert "a wrong one" not in exporter.log
@@ -154,7 +155,7 @@ def test_scrapes_do_not_query_the_servers(healthy: NatsProcesses, start: Start) 
 
 
 def test_exporter_reads_journal_catalogue_and_report(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """One that is missing or broken is a metric and a line, and read as soon as it is there."""
+    """A missing or invalid file sets a metric and is logged, and the file is read as soon as it is available."""
     event = {"version": 1, "time": "2026-11-24T10:00:00Z", "run": "r", "cluster": "C1", "event": "run_started", "of": 3}
     report = tmp_path / "report.json"
     (tmp_path / "journal").write_text(json.dumps(event) + "\n")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server by itself becomes a cluster of three without losing its streams."""
+"""A single server becomes a cluster of three without losing its streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def delete(cluster: RoleCluster, name: str) -> None:
 
 
 def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object]]) -> None:
-    """Do something as a client that logs in without a user."""
+    """Run an action as a client that logs in without a user."""
 
     async def connected() -> None:
         async with await nats.connect(cluster.urls) as client:
@@ -47,8 +47,8 @@ def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object
 
 
 def test_streams_survive_as_documented(tmp_path: Path) -> None:
-    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 s.
-    Before that, the first accounts would have locked out clients without an account."""
+    """docs/operations.md, "One server becomes a cluster": without these steps, the cluster would delete the streams of
+    n1 after 30 s, and the first accounts would lock out clients without an account."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables["nats_cluster_backup_directory"] = str(tmp_path / "backup")
     config = tmp_path / "n1/etc/nats-server.conf"
@@ -67,7 +67,7 @@ def test_streams_survive_as_documented(tmp_path: Path) -> None:
         publish(cluster, "ORDERS.new", 50, 10)
         cluster.playbook("backup")
         before = config.read_bytes()
-        # A restart ends streams that are in the memory of the only server.
+        # A restart of the only server deletes its memory streams.
         create(cluster, "CACHE", 1, subjects=["CACHE.>"], storage="memory")
         publish(cluster, "CACHE.new", 5, 10)
         refused = words(cluster.playbook("restart", fails=True).output)
@@ -76,7 +76,7 @@ def test_streams_survive_as_documented(tmp_path: Path) -> None:
         asyncio.run(delete(cluster, "CACHE"))
         cluster.add("n2")
         cluster.add("n3")
-        # Whether the server runs or not, nothing is written.
+        # The deployment changes nothing, whether or not the server is running.
         refused = words(cluster.playbook("deploy", fails=True, nats_server_accounts={}).output)
         assert REFUSED in refused and "accounts.APP: is not configured, but this server has 1 stream of it" in refused
         refused = words(cluster.playbook("scale_out", fails=True).output)
@@ -96,17 +96,17 @@ def test_streams_survive_as_documented(tmp_path: Path) -> None:
         cluster.playbook("restore", nats_cluster_restore_streams=["*"])
         assert messages(cluster) == 50
 
-        # Any other change that would leave the stores behind is refused as well.
+        # Any other change that would leave the stores behind is also refused.
         cluster.hosts["n2"]["nats_server_jetstream_store_dir"] = str(tmp_path / "elsewhere")
         refused = words(cluster.playbook("deploy", fails=True, nats_server_system_account="SYS").output)
         assert f"jetstream.store_dir: changes, but {tmp_path}/n2/store holds" in refused
         assert "the meta group of this server belongs to $SYS" in refused
 
-        # A new name of the cluster is refused, also while all its servers are down.
+        # A new cluster name is refused, even while all its servers are down.
         cluster.kill()
         refused = words(cluster.playbook("deploy", fails=True, nats_server_cluster_name="C9").output)
         assert "the store belongs to 'C1'" in refused
-        # n2 uses its store again: it may be the server that holds ORDERS.
+        # n2 uses its original store again, because it may be the server that has ORDERS.
         cluster.hosts["n2"]["nats_server_jetstream_store_dir"] = str(tmp_path / "n2/store")
         refused = words(cluster.playbook("upgrade", fails=True, **cluster.running("2.10.27")).output)
         assert (

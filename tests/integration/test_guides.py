@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the commands and tasks of the guides verbatim on a cluster that the role deploys.
 
-docs/administration.md has test_administration.py, docs/getting-started.md tests/lab/test_getting_started.py, and
-README.md tests/lab/test_readme.py.
+docs/administration.md is tested by test_administration.py, docs/getting-started.md by
+tests/lab/test_getting_started.py, and README.md by tests/lab/test_readme.py.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.playbook
 
 NAMES = ["n1-c1", "n2-c1", "n3-c1"]
 DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
-#: Their other commands change nothing.
+#: The other commands of these documents change nothing.
 LOOKING = ["docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
-#: Their blocks are tasks or plays, in an order in which each finds its preconditions.
+#: The blocks of these documents are tasks or plays, in an order in which each finds its preconditions.
 TASKS = ["docs/credentials.md", "docs/checks.md", "docs/internals/quorum-planner.md", "docs/roll-journal.md"]
 #: Replacements for the reader's own values in commands of docs/operations.md: the tests have no nats-server 2.11.
 READERS = {"2.11.4": "2.15.1"}
@@ -46,7 +46,8 @@ HANDBOOK = "docs/operations.md"
 
 
 class GuideCluster(RoleCluster):
-    """A cluster of the guides: routes with TLS, contexts in the home of its operator, which is the folder of the inventory."""
+    """The cluster that the guides describe: routes with TLS, and contexts in the operator's home directory, which is
+    the inventory's folder."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, NAMES)
@@ -67,7 +68,7 @@ class GuideCluster(RoleCluster):
         return command, {**environment, "HOME": str(self.root)}
 
     def type(self, command: str) -> str:
-        """Run a command next to inventory.yml, and return its output."""
+        """Run a command in the folder of inventory.yml, and return its output."""
         shutil.copy(self.inventory(), self.root / "inventory.yml")
         environment = {
             **self.controller()[1],
@@ -90,7 +91,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuideCluster]:
 
 
 def commands(path: str) -> list[Command]:
-    """The commands of a document that are not make's, nor prepare the controller."""
+    """Return the commands of a document, except those of make and those that prepare the controller."""
     found = [command for block in Document(path).of("sh", "shell") for command in block.commands]
     return [command for command in found if command.text.split()[0] not in ("make", "pip", "ansible-galaxy")]
 
@@ -111,7 +112,7 @@ def test_tasks_of_a_guide_run(cluster: GuideCluster, path: str) -> None:
         text = re.sub(r"nats://(n\d)\.example\.com:4222", lambda found: cluster.url(f"{found[1]}-c1"), block.text)
         plays = yaml.safe_load(text)
         if isinstance(plays, dict):
-            continue  # variables of an inventory: test_system_logins.py deploys with these
+            continue  # inventory variables; test_system_logins.py deploys with them
         if "hosts" not in plays[0]:
             plays = [{"hosts": "localhost", "gather_facts": False, "tasks": plays}]
         (cluster.root / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
@@ -157,7 +158,7 @@ def prepare_rotation(cluster: GuideCluster) -> None:
 
 
 def spare_this_machine(cluster: GuideCluster) -> None:
-    """Its hosts are this machine, which is neither updated nor rebooted; tests/lab/test_chaos.py does that in earnest."""
+    """All hosts are this machine, which must not be updated or rebooted; tests/lab/test_chaos.py does both for real."""
     cluster.variables.update(nats_cluster_patch_packages=False, nats_cluster_patch_reboot="never")
 
 
@@ -167,7 +168,7 @@ def prepare_new_hosts(cluster: GuideCluster) -> None:
         cluster.add(name)
 
 
-#: The sections in an order that a single cluster survives, and the reader's steps before each.
+#: The sections in an order that a single cluster survives, and the reader's steps before each section.
 STORY: dict[str, Callable[[GuideCluster], None]] = {
     "restart": lambda cluster: None,
     "reload": lambda cluster: None,
@@ -186,7 +187,7 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
 
 
 def before_command(cluster: GuideCluster, text: str) -> None:
-    """Do the steps of the sentences around this command, or create its preconditions."""
+    """Carry out the manual steps that the guide describes around this command, or create its preconditions."""
     if "rotate_stop_after=trust_new_ca" in text:
         cluster.variables["nats_server_tls_new_ca_dir"] = str(cluster.root / "ca-2")
     if "nats_cluster_replace=n3-c1" in text:
@@ -201,7 +202,7 @@ def before_command(cluster: GuideCluster, text: str) -> None:
 
 @pytest.mark.chaos
 def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: Path) -> None:
-    """Runs every command of the handbook for real. Failures have tests of their own."""
+    """Runs every command of the handbook for real. Failures have separate tests."""
     sections: dict[str, list[Command]] = {}
     for block in Document(HANDBOOK).of("sh"):
         sections.setdefault(block.heading.partition(":")[0], []).extend(block.commands)
@@ -231,7 +232,7 @@ def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: P
 
 @pytest.mark.chaos
 def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
-    """Three of five hosts lose all data, one of them does not answer, and new hosts replace them."""
+    """Three of five hosts lose all data, one of them does not respond, and new hosts replace them."""
     cluster = GuideCluster(tmp_path)
     for name in ("n4-c1", "n5-c1"):
         cluster.add(name)
@@ -239,7 +240,7 @@ def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
     cluster.variables["nats_cluster_journal"] = str(journal)
     try:
         cluster.type(DEPLOY)
-        # At least one of four replicas is on a remaining host, wherever they are.
+        # At least one of four replicas is on a remaining host, wherever they are placed.
         create(cluster, "ORDERS", 4, subjects=["orders.>"])
         publish(cluster, "orders.new", 20, 100)
         plan, run, grow = (command.text for command in commands("docs/rescue.md"))
@@ -263,7 +264,7 @@ def test_cluster_is_rescued_by_the_guide(tmp_path: Path) -> None:
         for name in ("n6-c1", "n7-c1"):
             cluster.add(name)
         cluster.type(grow)
-        # Its gate finds every stream with all its replicas.
+        # The gate of this run finds every stream with all its replicas.
         cluster.deploy_changes_nothing()
         report = cluster.type("ansible-playbook natsops.jetstream.repair -i inventory.yml --check")
         assert "Nothing to repair." in report

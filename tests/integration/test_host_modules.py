@@ -113,7 +113,7 @@ def test_a_trial_has_the_environment_which_no_output_shows(site: Site) -> None:
     given = {**trial, "environment": json.dumps({"MOST": 4711, "TOKEN": "one-secret"})}
     done = site.write(extra=extra, trial=given)
     assert done["tried"] and "one-secret" not in json.dumps(done)
-    # The files on the host, as `diagnose` tests them.
+    # The files are on the host, as when `diagnose` tests them.
     nothing: dict[str, Any] = {"directories": [], "secret_files": [], "files": []}
     assert site.write(check=True, trial=given, **nothing)["digest"] == done["digest"]
     for wrong in ('{"A\\nB": 1}', '{"A B": 1}', "[1]", "one-secret"):
@@ -122,7 +122,7 @@ def test_a_trial_has_the_environment_which_no_output_shows(site: Site) -> None:
 
 
 def test_a_trial_without_the_executable(site: Site) -> None:
-    """It may be left out in check mode alone, where the version is not installed yet."""
+    """The executable may be omitted only in check mode, where the version may not be installed yet."""
     trial = {"binary": "/no/such/nats-server", "config": str(site.folder / "nats-server.conf")}
     missing = site.write(trial=trial)
     assert missing["failed"] and "cannot be run: No such file or directory; nothing was changed" in missing["msg"]
@@ -241,7 +241,7 @@ def test_versions_are_installed_removed_and_refused_by_their_output(tmp_path: Pa
 
 
 def test_tuning_is_refused_or_predicted_without_a_change(tmp_path: Path) -> None:
-    """The lab tunes a host of its own (test_deploy.py); here nothing may change."""
+    """The lab tunes a separate host (test_deploy.py); here nothing may change."""
     record = tmp_path / "tuning.json"
     wanted = int(Path("/proc/sys/net/core/somaxconn").read_text()) + 1
 

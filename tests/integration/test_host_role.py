@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host's part of the role through ansible-playbook, without root's directories and without systemd."""
+"""Runs the host's part of the role through ansible-playbook, without root's directories and without systemd."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PLAY = """
 
 
 class Host:
-    """This machine as a managed host whose files all lie in one directory."""
+    """This machine as a managed host whose files are all in one directory."""
 
     def __init__(self, root: Path, facts: Path) -> None:
         self.root = root
@@ -107,7 +107,7 @@ class Host:
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": collections_path(),
-                # They are gathered once for all tests: it takes longer than most of these plays.
+                # Facts are gathered once for all tests, because gathering takes longer than most of these plays.
                 "ANSIBLE_GATHERING": "smart",
                 "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
                 "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.facts),
@@ -125,7 +125,7 @@ class Host:
         return clean(done.stdout + done.stderr)
 
     def pid(self) -> int:
-        """The server's process, 0 without one."""
+        """Return the server's process id, or 0 if it is not running."""
         found = subprocess.run(
             ["pgrep", "-f", "--", f"-c {self.config}"], capture_output=True, text=True, check=False
         ).stdout
@@ -137,7 +137,7 @@ class Host:
 
 
 def changes(output: str) -> list[str]:
-    """The names of the tasks that changed something, in order."""
+    """Return the names of the tasks that changed something, in order."""
     task = ""
     found: list[str] = []
     for line in output.splitlines():
@@ -157,7 +157,7 @@ def host(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
 
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A web server with releases in the form of upstream's: archives and their sums."""
+    """A web server with releases in upstream's format: archives and their checksums."""
     root = tmp_path_factory.mktemp("releases")
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     for version in ("2.9.10", "2.10.27"):
@@ -207,7 +207,8 @@ def proxy() -> Iterator[str]:
 
 
 def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
-    """Predicted, started, unchanged by a second run, upgraded, and removed, all without root's directories."""
+    """The server is predicted, started, left unchanged by a second run, upgraded, and removed, all without root's
+    directories."""
     old, new = binary("2.10.27"), binary("2.15.1")
     deploy = functools.partial(host.play, "install", "service", "start")
     predicted = changes(deploy(check=True, nats_server_file_src=old))
@@ -243,7 +244,7 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
 
 
 def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host: Host) -> None:
-    """The complete role in a play of its own is correct for one host, and refused if the cluster must be checked
+    """Running only the role in a play is correct for a single host, and is refused if the cluster must be checked
     first."""
     host.config.unlink()
     host.variables |= {
@@ -266,7 +267,7 @@ def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host
     second = host.pid()
     assert second not in (0, first)
 
-    # A reload is done for a member too; the block of the cluster needs a restart.
+    # A cluster member can be reloaded as well; a change to the cluster block needs a restart.
     member: dict[str, Any] = {
         "nats_server_clustered": True,
         "nats_server_cluster_port": route,
@@ -303,7 +304,7 @@ def test_a_server_that_does_not_start_reports_the_reason(host: Host) -> None:
 
 
 def test_a_server_that_ended_before_its_turn_reports_the_reason(host: Host) -> None:
-    """Such as a server that panics on an upgraded member's data: the next server may do the same, so the roll must
+    """An example is a server that panics on an upgraded member's data: the next server may also panic, so the roll must
     stop."""
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
     os.kill(host.pid(), signal.SIGABRT)
@@ -311,7 +312,7 @@ def test_a_server_that_ended_before_its_turn_reports_the_reason(host: Host) -> N
     output = host.play("stop", fails=True, nats_server_state=state)
     assert "nats-server had exited before this run stopped it. Its last log lines:" in output
     assert "SIGABRT" in output
-    # A server that the run does not restart may be down.
+    # A server that is not part of the restart may be down.
     state["required_action"] = {"action": "none"}
     assert changes(host.play("stop", nats_server_state=state)) == []
 
@@ -327,7 +328,7 @@ def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> 
 
 @pytest.mark.parametrize("where", ["controller", "host"])
 def test_release(host: Host, releases: str, proxy: str, where: str) -> None:
-    """Through a proxy."""
+    """The release is downloaded through a proxy."""
     variables: dict[str, Any] = {
         "nats_server_install_method": "release",
         "nats_server_release_url": releases,
@@ -344,7 +345,7 @@ def test_release(host: Host, releases: str, proxy: str, where: str) -> None:
     assert changes(host.play("install", **variables)) == []
     variables |= {"nats_server_version": "2.10.27", "nats_server_install_keep": 1}
     assert changes(host.play("install", **variables)) == ["Install the version", "Point the link at the version"]
-    # The version that was selected during an installation goes with the next one.
+    # The version that was selected during an installation is removed by the next installation.
     variables |= {"nats_server_version": "2.9.10"}
     (host.root / "opt/2.9.10/bin/nats-server").unlink()
     (host.root / "opt/2.8.4/bin").mkdir(parents=True)
@@ -357,7 +358,7 @@ def test_other_releases_are_refused(host: Host, releases: str) -> None:
     release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
     altered = host.play("install", **release, nats_server_release_checksum="0" * 64, fails=True)
     assert "checksum" in altered
-    # The test's archive differs from the release whose checksum the collection has.
+    # The test's archive differs from the release whose checksum the collection contains.
     replaced = host.play("install", **release, nats_server__release_origin=releases, fails=True)
     assert "checksum" in replaced
     other = host.play("install", nats_server_file_src=binary("2.9.10"), fails=True)
@@ -410,7 +411,7 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     written = json.loads(app.read_text())
     assert (written["url"], written["password"]) == ("nats://west:4222", "c" * 20)
 
-    # A user with an nkey or credentials has a file, which the command reads, next to the context.
+    # For a user with an nkey or credentials, the file that the command reads is next to the context.
     credentials = tmp_path / "sys.creds"
     credentials.write_text("-----BEGIN NATS USER JWT-----\n")
     by_file = {**variables, "nats_server_system_password": "", "nats_server_api_credentials": str(credentials)}
@@ -435,7 +436,7 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     assert f"{tmp_path}/pki/none.key does not exist on the controller" in refused
     assert "must all be files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())
 
-    # Files of the host itself are checked where they are, and never installed.
+    # Files that belong to the host are checked in place, and never installed.
     kept: dict[str, Any] = {
         "nats_server_tls_source": "host",
         "nats_server_tls_cert_file": str(tmp_path / "pki/n1.crt"),

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_server_info, nats_cluster_info, nats_cluster_facts and their reading, on a healthy cluster of three servers."""
+"""nats_server_info, nats_cluster_info, nats_cluster_facts and the code that reads their data, on a healthy cluster of
+three servers."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def test_endpoint_options_reach_the_server_also_as_text(healthy: NatsProcesses, 
         return run_module("nats_server_info", healthy.sys_connection(), endpoints=["jsz", "connz"], options=options)
 
     def alone(result: dict[str, Any]) -> bool:
-        """Whether the servers have noticed that all other connections are closed."""
+        """Return whether the servers have noticed that all other connections are closed."""
         return sum(len(server["connz"]["connections"]) for server in result["servers"]) == 1
 
     result = wait_until(read, alone, 30).value

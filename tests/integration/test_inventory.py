@@ -32,7 +32,7 @@ def ansible_inventory(path: Path, **environment: str) -> subprocess.CompletedPro
 
 
 def plain(value: Any) -> Any:
-    """Take away ansible-inventory's marks of text that must not be a template."""
+    """Remove the marks that ansible-inventory adds to text that must not be a template."""
     if isinstance(value, dict):
         return (
             value["__ansible_unsafe"]
@@ -47,7 +47,7 @@ def hosts_and_groups(result: subprocess.CompletedProcess[str]) -> tuple[dict[str
     document = plain(json.loads(result.stdout))
     hosts = document.pop("_meta")["hostvars"]
     for variables in hosts.values():
-        variables.pop("ansible_local", None)  # Ansible's own, where facts are not injected
+        variables.pop("ansible_local", None)  # set by Ansible itself if facts are not injected
     return hosts, {name: group.get("hosts", []) for name, group in document.items()}
 
 
@@ -67,7 +67,7 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
         tmp_path / "c1.nats_cluster.yml",
         servers=cluster.urls,
         user="sys",
-        # As from vault: a template. The environment would do as well, see the broken cluster.
+        # The value is a template, as from a vault. The environment would also work, see the broken cluster.
         password="{{ lookup('ansible.builtin.env', 'THE_PASSWORD') }}",
         expected_servers=["n9"],
         host_map={"n2": "n2.example.com"},
@@ -97,14 +97,14 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
     assert hosts["n9"] == {"nats_name": "n9", "nats_answers": False, "nats_healthy": False, "shown": "n9/none"}
     assert made["leader"] in hosts
 
-    # No secret anywhere, and the second answer comes from the cache, without servers.
+    # No secret appears anywhere, and the second result comes from the cache, without servers.
     (cached,) = (tmp_path / "cache").iterdir()
     for text in (first.stdout, first.stderr, cached.read_text()):
         assert SYS_PASSWORD not in text
     cluster.kill()
     assert ansible_inventory(source, THE_PASSWORD=SYS_PASSWORD).stdout == first.stdout
 
-    # A name that belongs to another host, or to a group, is refused, also from the cache.
+    # A name that belongs to another host, or to a group, is refused, even if it comes from the cache.
     content = cached.read_text()
     assert content.count("n9") == 1
     for name, reason in (
@@ -156,6 +156,6 @@ def test_the_wrong_account_and_the_wrong_file_are_refused(healthy: NatsProcesses
 
 @pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "127.0.0.1", "::1", "-oProxyCommand", "all", "ungrouped"])
 def test_names_that_mean_something_to_ansible_are_reserved(name: str) -> None:
-    """One server that takes the name of the controller would receive the tasks that are delegated to it."""
+    """A server with the name of the controller would receive the tasks that are delegated to the controller."""
     assert is_reserved(name)
     assert not is_reserved(f"n1-{name}")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The typed JetStream API against real servers: listings longer than a page, the servers' errors, and silence."""
+"""The typed JetStream API against real servers: listings longer than a page, errors from the servers, and missing
+replies."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_silence_names_its_likely_causes(healthy: NatsProcesses) -> None:
 
 
 def test_an_accounts_user_sees_every_server(healthy: NatsProcesses) -> None:
-    # n1 is the one that other tests reload, and then it is alone with its answer (test_stepdown.py).
+    # Other tests reload n1, after which only n1 replies to its clients (test_stepdown.py).
     with Client(replace(options(healthy, system=False), servers=(healthy.url("n2"),))) as client:
         seen = {server.name: (server.cluster, server.jetstream) for server in read_servers(client)}
     assert seen == dict.fromkeys(("n1", "n2", "n10"), ("C1", True))

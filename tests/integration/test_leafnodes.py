@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hub of three servers and a leafnode with JetStream of its own, from one inventory; modules reach both by their
-domains. Also two clusters: one binds the other's system account."""
+"""A hub of three servers and a leafnode with its own JetStream, deployed from one inventory; modules reach both by
+their domains. Also tests a cluster that binds the system account of another one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.snapshots import snapshot_lines
 pytestmark = pytest.mark.playbook
 
 HUB, LEAF = ["n1", "n2", "n3"], "l1"
-#: Accounts that the leafnode binds, and the users of the hub's listener.
+#: Accounts that the leafnode binds, with the users of the hub's listener.
 BOUND = {"APP": "branch", "$SYS": "branch-sys"}
 
 
@@ -31,7 +31,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     made.groups = {"hub": HUB, "branch": [LEAF]}
     del made.variables["nats_server_cluster_name"]
     for name in HUB:
-        # A port of its own for each: they are on one machine.
+        # Each server needs its own port, because all servers are on one machine.
         users = [{"user": user, "password": "p@ss#2", "account": account} for account, user in BOUND.items()]
         listener = {
             "host": "127.0.0.1",
@@ -125,7 +125,8 @@ def test_the_domain_of_the_hub_is_refused_on_the_leafnode(sites: RoleCluster) ->
 def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     version: str, tmp_path: Path, run_module: Runner
 ) -> None:
-    """With domains that differ. Without extension_hint the branch would have no JetStream until it first met its hub."""
+    """The two sides have different domains. Without extension_hint, the branch would have no JetStream until it first
+    contacted its hub."""
     (port,) = free_ports(1)
     hub = NatsProcesses(version, tmp_path / "hub", ["n1", "n2"], cluster="hub", jetstream_options="domain: hub")
     remote = f'leafnodes {{ remotes: [{{ url: "nats-leaf://leaf:pw@127.0.0.1:{port}", account: "$SYS" }}] }}'
@@ -145,7 +146,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     try:
         branch.jetstream_options = "domain: branch"
         branch.start()
-        # An observing server is not a candidate, so without contact it does not wait for an election.
+        # An observing server cannot become leader, so without contact it does not wait for an election.
         until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
         until(lambda: names_in(branch) == set(branch.names), lambda: names_in(branch))
         assert leader(branch) is None
@@ -174,7 +175,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
             assert sorted(info["meta"]["members"]) == cluster.names
             facts = run_module("nats_cluster_facts", cluster.sys_connection())
             assert [found["name"] for found in facts["ansible_facts"]["nats_cluster"]["clusters"]] == [cluster.cluster]
-            # The account has a stream of this name in each domain.
+            # The account has a stream with this name in each domain.
             cluster.add_stream("TELEMETRY", 1)
             taken = run_module(
                 "nats_snapshot", cluster.sys_connection(), lake=str(tmp_path / "lake"), fleet=cluster.cluster

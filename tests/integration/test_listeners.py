@@ -40,7 +40,7 @@ pytestmark = pytest.mark.playbook
 
 GROUPS = {"hub": ["h1", "h2", "h3"], "branch1": ["b1"], "branch2": ["b2"], "edge": ["e1"]}
 HUB = GROUPS["hub"]
-#: Ports on the page; on this machine each host of the hub has its own.
+#: The ports that the page uses; on this machine each host of the hub needs its own.
 WEBSOCKET, MQTT, LEAFNODES = "8443", "8883", "7422"
 MESSAGE = b"confidential" * 20
 #: Settings of the page that nats-server 2.10 lacks, with their first versions.
@@ -75,7 +75,7 @@ class ListenerSite(RoleCluster):
         document = Document("docs/listeners.md")
         for secret in set(re.findall(r"vault_\w+", document.text)):
             self.variables[secret] = f"secret of {secret}"
-        # It is part of a URL.
+        # The password is part of a URL.
         self.variables["vault_branch2"] = "branch2-pass"
         self.public = self.new_websocket_certificate("first")
         self.rotation: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class ListenerSite(RoleCluster):
         return f"wss://127.0.0.1:{self.listener_ports[host][WEBSOCKET]}"
 
     def store(self, host: str) -> bytes:
-        """Return all that the disk holds of streams."""
+        """Return everything that the disk contains about streams."""
         folder = Path(self.hosts[host]["nats_server_jetstream_store_dir"])
         return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
@@ -123,7 +123,7 @@ class ListenerSite(RoleCluster):
 
 
 def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return two mappings as one; lists are joined."""
+    """Return two mappings merged into one; lists are concatenated."""
     result = copy.deepcopy(base)
     for name, value in more.items():
         before = result.get(name)
@@ -135,7 +135,7 @@ def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def without(value: Any, names: Collection[str]) -> Any:
-    """Return the data without the keys of these names, at any depth."""
+    """Return the data without keys of these names, at any depth."""
     if isinstance(value, dict):
         return {key: without(one, names) for key, one in value.items() if key not in names}
     return [without(one, names) for one in value] if isinstance(value, list) else value
@@ -176,7 +176,7 @@ def serving(handler: Handler, port: int = 0) -> Iterator[int]:
 
 
 async def joined(one: Streams, other: Streams) -> None:
-    """Forward data in both directions until one side closes."""
+    """Forward data in both directions until one side closes the connection."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -219,7 +219,7 @@ class HttpProxy:
 
 
 def load_balancer(port: int) -> Handler:
-    """Return a proxy to a client port that passes on a client's address by the PROXY protocol."""
+    """Return a proxy to a client port that forwards a client's address with the PROXY protocol."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = await asyncio.open_connection("127.0.0.1", port)
@@ -306,7 +306,7 @@ def test_a_websocket_client_publishes_to_a_stream(site: ListenerSite) -> None:
 def mqtt_client(
     site: ListenerSite, host: str, name: str, on_message: Callable[[bytes], None] = lambda payload: None
 ) -> mqtt.Client:
-    """Return a connected client, whose session the servers keep."""
+    """Return a connected client whose session the servers keep."""
     found = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
     found.username_pw_set("sensor", site.variables["vault_sensor"])
     found.tls_set_context(trusting(site.root / "ca" / "ca.crt"))
@@ -367,7 +367,7 @@ def test_mqtt_sessions_survive_a_roll(site: ListenerSite, run_module: Runner) ->
 
 
 async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeat an attempt until it succeeds, because a leafnode connects after its server has started."""
+    """Repeat an attempt until it succeeds, because a leafnode connects only after its server has started."""
     deadline = asyncio.get_running_loop().time() + 60
     while True:
         try:
@@ -421,7 +421,7 @@ def test_clients_behind_proxies(site: ListenerSite) -> None:
 
 @contextlib.asynccontextmanager
 async def callout_service(site: ListenerSite) -> Any:
-    """A service that lets the user visitor into the account APP."""
+    """A service that authorizes the user visitor for the account APP."""
 
     async def answer(message: Any) -> None:
         payload = message.data.decode().split(".")[1]
@@ -457,7 +457,7 @@ def test_a_service_decides_on_logins(site: ListenerSite, run_module: Runner) -> 
 
 
 def test_new_keys_and_certificates(site: ListenerSite) -> None:
-    """A rotation of the encryption key restarts a server, a new certificate of the listener reloads it."""
+    """A new encryption key requires a restart of a server, a new certificate of the listener only a reload."""
     edge = site.hosts["e1"]
 
     async def stored(*publish: bytes) -> bytes:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests' own load: its books must balance when a server dies, and must not when they were changed."""
+"""Tests the load generator of the tests: its records must match the streams after a server dies, and must not match
+once they have been altered."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def test_last_message_without_an_acknowledgement_is_not_a_fault() -> None:
 
 
 async def goes_on(load: Load) -> None:
-    """Wait until every part of the load has done more than the work in flight."""
+    """Wait until every part of the load has done more work than was in flight."""
     before, end = load.report(), time.monotonic() + 30
     for what, least in (("acknowledged", 20), ("consumed", 20), ("counted", 3), ("answered", 3)):
         while getattr(load.report(), what) < getattr(before, what) + least:
@@ -75,7 +76,7 @@ def test_the_books_balance_when_a_server_dies(make_cluster: Callable[..., NatsPr
 
 
 def test_unstored_messages_are_not_recorded(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
-    """The leader of a stream without its followers proposes a message, and is sent it again."""
+    """Without its followers, a stream's leader only proposes a message, and the publisher sends it again."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     leader = cluster.add_stream("S", 3, subjects=["s"])["cluster"]["leader"]
     followers = [name for name in cluster.names if name != leader]

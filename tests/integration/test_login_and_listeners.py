@@ -23,7 +23,7 @@ MakeCluster = Callable[..., NatsProcesses]
 
 
 def greeted(cluster: NatsProcesses) -> socket.socket:
-    """A connection to the first server that was greeted and has not logged in."""
+    """Return a connection to the first server that has received the greeting and has not logged in."""
     deadline = time.monotonic() + 10
     while True:
         try:
@@ -51,7 +51,8 @@ def test_logins_and_a_reload_of_users(make_cluster: MakeCluster, run_module: Run
     assert [code for _user, _accepted, code in found[3:]] == ["unreachable"] * 3
     assert result["changed"] is False and "a wrong one" not in str(result)
 
-    # The server closes clients that could not log in again with the credentials that they sent, which are none so far.
+    # On a reload, the server closes the connection of a client that could not log in again with the credentials that it
+    # sent. This client has not sent any.
     text = cluster.config_file("n1").read_text()
     cluster.config_file("n1").write_text(
         text.replace("users: [{user: app", "users: [{user: app2, password: x}, {user: app")
@@ -91,7 +92,7 @@ def test_certificates_of_listeners(make_cluster: MakeCluster, run_module: Runner
 def test_a_callout_without_its_service_locks_out_whom_the_preflight_names(
     make_cluster: MakeCluster, run_module: Runner
 ) -> None:
-    """With the system user among auth_users, the gate works while the service is down."""
+    """If the system user is one of the auth_users, the gate works while the service is down."""
     issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
     for passing, accepted in (("app", False), ("app, sys", True)):
         callout = f"authorization {{ auth_callout {{ issuer: {issuer}, account: APP, auth_users: [{passing}] }} }}"

@@ -20,8 +20,8 @@ Placed = dict[str, set[str]]
 
 @pytest.fixture
 def placed(five: NatsProcesses) -> Iterator[Placed]:
-    """Two or more R3 streams without a replica on one server, which the meta leader then prefers; and one R1 stream
-    SINGLE."""
+    """Two or more R3 streams that have no replica on one server, which the meta leader therefore prefers, and one R1
+    stream SINGLE."""
     made: Placed = {}
 
     def add(name: str, replicas: int) -> None:
@@ -85,7 +85,8 @@ def test_leaving_servers_are_checked(five: NatsProcesses, placed: Placed, plan: 
 
 
 def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path) -> None:
-    """A cluster that is skewed by its bytes is planned, refused when it has changed, moved step by step, and then even."""
+    """For a cluster with unevenly distributed bytes, a plan is made, refused once the cluster has changed, and carried
+    out step by step, after which the cluster is balanced."""
     streams = [name for name in placed if name != "SINGLE"]
     for name in streams:
         for _message in range(4):
@@ -118,7 +119,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert found["bytes_moved"] == sum(item["bytes"] for item in moves) >= found["least_bytes"]
     assert [item for wave in found["waves"] for item in wave] == moves
 
-    # Limits, and servers that are not there.
+    # Test limits, and servers that do not exist.
     one = plan("nats_rebalance_plan", max_bytes_moved=str(moves[0]["bytes"]), **options)
     assert 0 < one["bytes_moved"] <= moves[0]["bytes"]
     assert plan("nats_rebalance_plan", max_bytes_moved="100KB", **options)["moves"] == []
@@ -153,7 +154,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     gone = move([{"account": "APP", "stream": "GONE", "from": "n1", "to": "n2"}])
     assert "stream not found: APP/GONE" in gone["msg"], gone
 
-    # The plan in the file is executed, unless the cluster is a different one.
+    # The plan in the file is executed, unless it was made for a different cluster.
     kept = plan("nats_rebalance_plan", plan_file=str(file), **options)
     assert (kept["changed"], kept["reused"], kept["moves"]) == (False, True, moves)
     assert plan("nats_rebalance_plan", plan=kept["plan"], **options)["moves"] == moves

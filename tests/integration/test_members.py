@@ -34,8 +34,8 @@ FOREIGN = {"owner": "ops@elsewhere process 1", "purpose": "upgrade", "since": 1}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    """Three deployed servers, which cannot move a single replica without loss, with a stream on all of them and one on each of
-    n2 and n3."""
+    """Three deployed servers, whose version cannot move a single replica without loss; a stream is on all of them, and
+    one on each of n2 and n3."""
     with RoleCluster(tmp_path_factory.mktemp("members"), NAMES, "2.10.27").deployed() as made:
         create(made, "ORDERS", 3)
         create(made, "ON2", 1, placement={"tags": ["node:n2"]})
@@ -45,13 +45,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 @pytest.fixture
 def make_hosts(tmp_path: Path) -> Iterator[Any]:
-    """Deploy a cluster of a test's own, of n1, n2 and n3."""
+    """Deploy a separate cluster of n1, n2 and n3 for a test."""
     with contextlib.ExitStack() as made:
         yield lambda version: made.enter_context(RoleCluster(tmp_path, NAMES, version).deployed())
 
 
 def parse_hosts(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
-    """Return the servers that have a replica of the stream."""
+    """Return the servers that have a replica of the stream, from the reported line."""
     found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
     return sorted(found["streams"][0]["members"])
 
@@ -65,8 +65,8 @@ def delete(run_module: Runner, cluster: RoleCluster, *names: str) -> None:
 
 
 def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) -> str:
-    """Return the output of a playbook that refused, after checking that it restarted no process and released its
-    lock."""
+    """Return the output of a playbook that refused, after checking that the playbook restarted no process and released
+    its lock."""
     before = cluster.pids()
     output = words(cluster.playbook(playbook, *arguments, fails=True, **extra).output)
     assert cluster.pids() == before
@@ -77,13 +77,13 @@ def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) 
 
 
 def changed(output: str) -> int:
-    """Return how many changes the recap counts on all hosts."""
+    """Return the number of changes in the recap, over all hosts."""
     recap = output.partition("PLAY RECAP")[2]
     return sum(int(part.split("=")[1]) for part in recap.split() if part.startswith("changed="))
 
 
 def die(cluster: RoleCluster, name: str) -> None:
-    """Kill the server and take its disk away."""
+    """Kill the server and remove its disk."""
     cluster.kill(name)
     shutil.rmtree(cluster.hosts[name]["nats_server_jetstream_store_dir"])
 
@@ -95,7 +95,7 @@ def copy_store(cluster: RoleCluster, source: str, target: str) -> None:
 
 
 def write_peers(cluster: RoleCluster, host: str, *members: str) -> None:
-    """Let the meta group in the store of a host have these members."""
+    """Make the meta group in a host's store list these members."""
     ids = "".join(map(peer_id, members)).encode()
     path = Path(cluster.hosts[host]["nats_server_jetstream_store_dir"]) / "jetstream/$SYS/_js_/_meta_/peers.idx"
     path.write_bytes(struct.pack("<II", len(members), len(members)) + ids + bytes(2))
@@ -107,7 +107,7 @@ def unreachable(host: dict[str, Any]) -> None:
 
 
 def streams(stream: str, replicas: int) -> list[dict[str, Any]]:
-    """Return a value of nats_cluster_streams."""
+    """Return one entry of nats_cluster_streams."""
     return [{"account": "APP", "stream": stream, "num_replicas": replicas}]
 
 
@@ -142,7 +142,7 @@ def test_invalid_joins_are_refused(cluster: RoleCluster, run_module: Runner) -> 
         assert "n4 cannot reach the route of n1 at 127.0.0.1:" in refused(cluster, "scale_out")
         assert not (cluster.root / "n4").exists()
         cluster.hosts["n1"]["nats_server_cluster_port"] = route
-        # A used disk: of another server, and of n4 itself in an earlier time.
+        # Use a disk that belonged to another server, and one that belonged to n4 itself at an earlier time.
         copy_store(cluster, "n1", "n4")
         reasons = refused(cluster, "scale_out")
         assert "belongs to another server of this cluster (n4 is not a member of its meta group)" in reasons
@@ -175,7 +175,7 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: 
     recorded: dict[str, Any] = {"nats_cluster_rebalance_rates_file": str(tmp_path / "report.json")}
     shown = words(cluster.playbook("rebalance", "--check", nats_cluster_rebalance_moves=0, **recorded).output)
     assert shown.count(f"write rates: {len(names)} streams from the report of {day}") == 2
-    # Each of n2 and n3 leads the single replica that it has.
+    # Each of n2 and n3 leads the stream whose only replica it has.
     assert "4 leaders step down (4 streams)" in shown
     assert "n1 leads 7 streams, 0 consumers, 5.9 KiB/s; afterwards 3 streams, 0 consumers" in shown
     assert led() == [0, 0, 6]
@@ -185,7 +185,8 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: 
 
 
 def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
-    """Two streams that fill the same two servers: the plan is shown, refused when it is outdated or late, done, and then done."""
+    """Two streams fill the same two servers. The plan is shown, refused if it is outdated or expired, and carried out;
+    then nothing remains to be done."""
     places: dict[str, list[str]] = {}
     while len(set(map(tuple, places.values()))) == len(places):
         name = f"PAIR{len(places)}"
@@ -306,7 +307,7 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
         assert not (cluster.root / "n4/etc").exists()
     finally:
         del cluster.hosts["n4"]
-    # The disk of a server of the same name in a different cluster.
+    # Use the disk of a server of the same name from a different cluster.
     copy_store(cluster, "n1", "n2")
     store = Path(cluster.hosts["n2"]["nats_server_jetstream_store_dir"])
     for number, group in enumerate((store / "jetstream/$SYS/_js_").glob("[SC]-*")):
@@ -319,9 +320,9 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
 
 
 def test_cluster_without_a_meta_leader(cluster: RoleCluster, run_module: Runner) -> None:
-    """The last one: it leaves the cluster without a quorum."""
+    """This test must be the last one, because it leaves the cluster without a quorum."""
     cluster.kill("n1", "n2")
-    # A leader that is left notices after some seconds that it lost its quorum.
+    # A remaining leader notices only after some seconds that it has lost its quorum.
     end = time.monotonic() + 60
     while (run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"] or {}).get("leader"):
         assert time.monotonic() < end, "the meta group is led without a quorum"
@@ -331,13 +332,13 @@ def test_cluster_without_a_meta_leader(cluster: RoleCluster, run_module: Runner)
     )
 
 
-# --- Complete operations under load
-# ---------------------------------------------------------------------------------------
+# --- Complete operations under load ---------------------------------------------------------------------------------
 
 
 @pytest.mark.chaos
 def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> None:
-    """Servers join, take over replicas, cannot leave while they are needed, and leave, across an interruption."""
+    """Servers join, take over replicas, cannot leave while they are needed, and then leave, with an interruption in
+    between."""
     cluster: RoleCluster = make_hosts("2.10.27")
     leave: dict[str, Any] = {"nats_server_cluster_leaving": ["n4", "n5"]}
     load = streams("LOAD3", 5)
@@ -345,7 +346,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
     def join() -> None:
         cluster.add("n4")
         cluster.add("n5")
-        # Zones alone are a reload; with unique_tag they would be a restart.
+        # Zones alone need only a reload; with unique_tag they would need a restart.
         cluster.variables.update(nats_server_jetstream_unique_tag=None)
         for name, host in cluster.hosts.items():
             host["nats_server_zone"] = f"zone-{name}"
@@ -401,8 +402,8 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
 @pytest.mark.chaos
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
 def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, tmp_path: Path) -> None:
-    """A server comes back under its name without its data, while the others need a restart; then its machine is given up for
-    another one."""
+    """A server returns under its name without its data, while the others need a restart; then its machine is replaced
+    by another one."""
     cluster: RoleCluster = make_hosts(version)
     create(cluster, "SINGLE", 1)
     (single,) = parse_hosts(run_module, cluster, "SINGLE")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers' own MQTT streams come back on empty disks: sessions, undelivered messages and retained messages."""
+"""Restores the servers' own MQTT streams to empty disks: sessions, undelivered messages and retained messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_p
 
 
 class Device:
-    """A connected MQTT client, whose session the servers keep."""
+    """A connected MQTT client whose session the servers keep."""
 
     def __init__(self, port: int, name: str) -> None:
         self.received: list[bytes] = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accounts that are JWTs of an operator: endpoints call them by public key or by name, and two of them share a name."""
+"""Accounts that are JWTs of an operator: endpoints name them by public key or by name, and two of them share a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
-#: The modules that limit their answer to an account, and where in their result it is.
+#: The modules that limit their result to an account, and the place of the account's data in the result.
 WITH_ACCOUNT = [
     ("nats_cluster_info", "streams"),
     ("nats_stream_info", "streams"),
@@ -129,7 +129,8 @@ def test_a_replica_that_its_server_rejects_counts_against_a_stop(
     with Client(options) as client:
 
         def judged() -> tuple[set[str], set[str], set[str]]:
-            """Return the streams, those that HEALTHZ names, and those that stopping the other server would harm."""
+            """Return three lists: all streams, the streams that HEALTHZ names, and those that stopping the other server
+            would affect."""
             found = SystemApi(client).read_cluster(awaited=NAMES)
             reported = {error.subject for one in found.servers if one.health for error in one.health.asset_errors}
             harmed = {problem.subject for problem in stop_problems(found, [other], StopPolicy())}

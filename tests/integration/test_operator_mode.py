@@ -32,7 +32,7 @@ NAMES = ["n1", "n2", "n3"]
 
 @dataclass(frozen=True)
 class Deployed:
-    """The hosts and who may log in."""
+    """The hosts, and the credentials of the users who may log in."""
 
     hosts: RoleCluster
     operator: Operator
@@ -76,7 +76,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> It
         own["nats_server_config_host"] = {"resolver": resolver}
     try:
         assert SMOKE_TEST in hosts.playbook("deploy").output
-        # The role makes the directory for the server's user, before the test of the configuration makes it for root.
+        # The role creates this directory for the server's user, before the configuration test would create it for root.
         assert {stat.S_IMODE((root / name / "jwt").stat().st_mode) for name in NAMES} == {0o750}
         found = Deployed(hosts, operator, root / "backups")
         for account, messages in (("APP", 30), ("TWIN1", 10), ("TWIN2", 20)):

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Peers of streams and of the meta group: removing, moving and evacuating, on clusters that are broken on the way."""
+"""Peers of streams and of the meta group: tests of removing, moving and evacuating on clusters in which servers fail in
+the process."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ async def _fill(cluster: NatsProcesses, stream: str) -> None:
     jetstream = connection.jetstream()
 
     async def put(number: int) -> None:
-        # Not every server has the interest of a new stream immediately.
+        # Some servers may not have the interest of a new stream yet.
         await patiently(partial(publish_stored, jetstream, f"{stream}.x", b"x" * 200, str(number)))
 
     await asyncio.gather(*map(put, range(MESSAGES)))
@@ -57,7 +58,7 @@ async def _fill(cluster: NatsProcesses, stream: str) -> None:
 
 
 async def _delete(cluster: NatsProcesses, stream: str) -> None:
-    """Delete a stream; one that is gone already was deleted by a request whose reply got lost."""
+    """Delete a stream. If it no longer exists, it was deleted by a request whose reply was lost."""
     import nats
     from nats.js.errors import NotFoundError
 
@@ -74,7 +75,7 @@ async def _delete(cluster: NatsProcesses, stream: str) -> None:
 
 
 class Peers:
-    """The modules of this file on one cluster."""
+    """The modules that this file tests, on one cluster."""
 
     def __init__(self, cluster: NatsProcesses, run_module: Runner) -> None:
         self.cluster = cluster
@@ -92,7 +93,8 @@ class Peers:
         return self.run("nats_stream_peer", check_mode, **{"wait_timeout": 40, **options})
 
     def add(self, name: str, replicas: int, **config: Any) -> list[str]:
-        """Make a filled stream with a consumer of as many replicas and return its members, the leader first."""
+        """Create a stream with messages and a consumer that has the same number of replicas; return the stream's
+        members, the leader first."""
         self.cluster.add_stream(name, replicas, **config)
         self.cluster.add_consumer(name, "worker")
         asyncio.run(_fill(self.cluster, name))
@@ -108,7 +110,8 @@ class Peers:
 
 
 def ready(cluster: NatsProcesses, run_module: Runner) -> Peers:
-    """Return the cluster once its meta leader has heartbeats of every server, so each can be chosen."""
+    """Return the cluster once its meta leader has received heartbeats from every server, so any of them can be
+    chosen."""
     peers = Peers(form(cluster, run_module), run_module)
     cluster.add_stream("EVERYWHERE", len(cluster.names))
     peers.delete("EVERYWHERE")
@@ -117,7 +120,7 @@ def ready(cluster: NatsProcesses, run_module: Runner) -> Peers:
 
 @pytest.fixture(scope="module")
 def tagged(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Peers]:
-    """Five servers, each with a tag of its own."""
+    """Five servers, each with its own tag."""
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("peers"), NAMES, accounts={"APP": "app", "OTHER": "other"})
     for name in NAMES:
         cluster.write_config(name, f'server_tags: ["node:{name}", "ssd"]')
@@ -182,11 +185,11 @@ def test_server_that_may_have_unreported_replicas_is_not_evacuated(tagged: Peers
     server = next(iter(tagged.cluster.processes))
 
     def refused(run: Callable[..., dict[str, Any]]) -> None:
-        # Without a meta leader for a moment, requests get no reply.
+        # While there is no meta leader, requests get no reply.
         seen = wait_until(run, lambda said: said.get("failure", {}).get("code") == "stream_unknown", 30)
         assert seen.done and "no leader for ALONE of account APP" in seen.value["msg"], seen.value
 
-    # Its list of streams comes after the four seconds in which the meta leader waits for the one that is missing.
+    # The list of streams arrives after four seconds, during which the meta leader waits for the missing server.
     refused(partial(tagged.stream, server_name=server, timeout=6))
     refused(partial(tagged.run, "nats_server_evacuate", server_name=server, replicas=True, timeout=6))
     tagged.cluster.start(host)
@@ -276,7 +279,7 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
     for name in names:
         tagged.cluster.add_stream(name, 3)
     tagged.cluster.add_consumer(names[0], "worker")
-    # ALONE starts on a server that other replicas can leave, and may move as well.
+    # ALONE starts on a server that other replicas can leave, and may also be moved.
     beside = {"tags": [f"node:{members(tagged.cluster, names[0])[0]}"]}
     alone = tagged.cluster.add_stream("ALONE", 1, placement=beside)["config"]
     tagged.cluster.app_request("$JS.API.STREAM.UPDATE.ALONE", {**alone, "placement": None})

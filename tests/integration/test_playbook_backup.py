@@ -34,7 +34,7 @@ def publish(cluster: RoleCluster, count: int) -> None:
         try:
             stream = connection.jetstream()
             for number in range(count):
-                # Not every server has the interest of a new stream immediately.
+                # Some servers may not have the interest of a new stream yet.
                 await patiently(partial(publish_stored, stream, "ORDERS.a", b"message %d" % number, uuid.uuid4().hex))
         finally:
             await connection.close()
@@ -79,7 +79,7 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
                 secret in output for output in outputs for secret in (storage.options["secret_key"], str(identity))
             )
 
-            # A host that is down keeps nothing from being saved.
+            # A host that is down does not prevent any stream from being saved.
             cluster.add("n4")
             cluster.hosts["n4"].update(ansible_connection="ssh", ansible_port=1)
             assert "files of the cluster itself" in cluster.playbook("backup").output
@@ -114,10 +114,11 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
         storage.kill()
 
 
-# A disk that other work keeps busy takes minutes to create a thousand streams.
+# On a busy disk, creating a thousand streams takes minutes.
 @pytest.mark.parametrize("streams", [100, pytest.param(1000, marks=pytest.mark.chaos)])
 def test_many_streams_fit_on_a_screen(streams: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backup, report and restore; tests/unit/action/test_nats_show.py prints all operations with a thousand streams."""
+    """Tests backup, report and restore; tests/unit/action/test_nats_show.py prints the output of all operations with a
+    thousand streams."""
     monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "home"))
     cluster = RoleCluster(tmp_path, ["n1"])
     cluster.variables.update(
@@ -139,7 +140,7 @@ def test_many_streams_fit_on_a_screen(streams: int, tmp_path: Path, monkeypatch:
         asyncio.run(ask())
 
     def listed(output: str, name: str) -> str:
-        """Return the file with all lines that a playbook named."""
+        """Return the contents of the file in which a playbook wrote all lines."""
         path = tmp_path / "home" / "natsops" / f"{name}-C1.txt"
         frame = ("TASK [", "PLAY ", "ok: ", "changed: ", "included: ", "skipping: ", "localhost ", "n1 ")
         assert len([line for line in output.splitlines() if line and not line.startswith(frame)]) < 60, output

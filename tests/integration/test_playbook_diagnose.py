@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook natsops.jetstream.diagnose: a cluster with small faults, half dead, and dead."""
+"""Runs the playbook natsops.jetstream.diagnose on a cluster with small faults, on one whose majority is dead, and on a
+dead one."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.playbook
 
 
 class PlacedProcesses(NatsProcesses):
-    """Servers whose files are at the role's paths: one directory for each."""
+    """Servers whose files are at the role's paths, with one directory for each server."""
 
     def config_file(self, name: str) -> Path:
         folder = self.directory / "etc" / name
@@ -31,7 +32,7 @@ class PlacedProcesses(NatsProcesses):
 
 @pytest.fixture
 def faulty(tmp_path: Path) -> Iterator[PlacedProcesses]:
-    """Three servers; n3 has a different max_payload. Servers report the loaded configuration only since 2.11."""
+    """Three servers; n3 has a different max_payload. Only 2.11 and later report the loaded configuration."""
     cluster = PlacedProcesses("2.15.1", tmp_path, ["n1", "n2", "n3"])
     for name in cluster.names:
         extra = f'log_file: "{tmp_path}/{name}.txt"\n' + ("max_payload: 2MB" if name == "n3" else "")
@@ -54,7 +55,7 @@ def inventory(cluster: PlacedProcesses) -> str:
         }
         for name, port in cluster.ports.items()
     }
-    # Nothing listens on this port. Closed ports are findings only of running servers, such as n3.
+    # Nothing listens on this port. A closed port is a finding only for a running server, such as n3.
     hosts["n3"]["nats_server_cluster_port"] = 1
     hosts["n4"] = {"ansible_connection": "ssh", "ansible_port": 1, "nats_server_port": 1}
     variables = {
@@ -110,7 +111,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     assert (down["kind"], down["servers"]) == ("servers_down", ["n4"])
     assert down["title"].startswith("n4 does not answer (its host is also unreachable)")
     assert down["evidence"][0] == "expected server n4 did not answer"
-    # Lines of a log count by their kind, and those of an earlier process do not.
+    # Log lines are counted by kind; lines of an earlier process do not count.
     kinds = data["logs"]["n1"]
     assert sum(kind["count"] for kind in kinds) >= len(kinds) > 0
     assert not any("of an earlier process" in kind["text"] for kind in kinds)
@@ -127,7 +128,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     assert found["routes"] == found["clocks"] == found["versions"] == "ok"
     assert "natsops.jetstream.deploy" in text
 
-    # Two of the three die while the third holds on, without a meta leader.
+    # Two of the three servers die; the third keeps running without a meta leader.
     faulty.kill("n1", "n2")
     connection = {"nats_connection": faulty.sys_connection(), "nats_expected_servers": faulty.names}
     text, data = diagnose(faulty, "-e", json.dumps(connection))

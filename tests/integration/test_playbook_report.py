@@ -46,7 +46,7 @@ ALL = [
     "mem",
     "health",
 ]
-#: A catalogue as a run and a drill leave it.
+#: A catalogue as left behind by a backup run and a drill.
 CATALOGUE = (
     Catalogue()
     .saved("APP/ORDERS", "2026-11-23T02:00:00Z")
@@ -64,7 +64,8 @@ def report(target: Path, *arguments: str, **variables: Any) -> tuple[str, dict[s
 
 
 def inventory(cluster: NatsProcesses, target: Path, *absent: str) -> str:
-    """Write an inventory as for the role: hosts that are unreachable over SSH, and the system user's password."""
+    """Write an inventory like one for the role, with hosts that are unreachable over SSH and the system user's
+    password."""
     hosts = {
         **{name: {"nats_server_port": port} for name, port in cluster.ports.items()},
         **{name: {"nats_server_port": 1} for name in absent},
@@ -126,7 +127,7 @@ def test_every_report_of_a_healthy_cluster_without_an_inventory(
     leading = {row["server"]: row["consumers"] for row in table(data, "leaders")["rows"]}
     assert leading[worker["leader"]] == 1
     assert table(data, "health")["totals"][0]["status"] == "ok: 3 / not ok: 0"
-    # Every server sees the others over the pool of three and the pinned system account.
+    # Every server has the three pooled routes and the route of the system account to each other server.
     assert len(table(data, "routes")["rows"]) == 3 * 2 * 4
     assert "$SYS" in {row["account"] for row in table(data, "accounts")["rows"]}
     for words in ("│ every replica", "│ each stream once", "No gateways", "No leaf nodes", f"{worker['leader']}*"):
@@ -162,7 +163,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
 
 @ONE_VERSION
 def test_a_report_for_a_user_of_an_account(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """It has the tables that a user of the system account sees of that account."""
+    """The report has the same tables about that account as that of a system user."""
     own = {"report_as": "account", "nats_connection": healthy.app_connection()}
     text, data = report(tmp_path / "account.json", **own)
     assert APP_PASSWORD not in text
@@ -187,7 +188,7 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     made = cluster.add_stream("LOST", 3)["cluster"]
     survivor, dead = made["leader"], [peer["name"] for peer in made["replicas"]]
     others = [name for name in cluster.names if name not in (survivor, *dead)]
-    # Two of the three replicas, and with them three of the five members of the meta group.
+    # Two of the stream's three replicas are lost, and with them three of the five members of the meta group.
     cluster.kill(*dead, others[0])
     deadline = time.monotonic() + 40
     while True:
@@ -221,7 +222,7 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
 
 @pytest.fixture
 def supercluster(version: str, tmp_path: Path) -> Iterator[NatsProcesses]:
-    """C1 and C2 of one server each, and a leaf node of C1; the system user of C1 sees C1 and C2."""
+    """The clusters C1 and C2 with one server each, and a leafnode of C1; the system user of C1 sees C1 and C2."""
     gateway, remote, leaf = free_ports(3)
     remotes = ", ".join(
         f'{{name: C{number}, url: "nats://127.0.0.1:{port}"}}' for number, port in ((1, gateway), (2, remote))

@@ -37,7 +37,7 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         assert RESULT.search(asked), asked
         assert set(re.findall(r"changed=(\d+)", asked)) == {"0"}
 
-        # A reload is a change; this one contains an error.
+        # A reload counts as a change; this reload contains an error.
         wrong = f"127.0.0.1:{free_ports(1)[0]}"
         cluster.hosts["n2"]["nats_server_client_advertise"] = wrong
         assert SMOKE_TEST not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output
@@ -55,7 +55,7 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         assert "ops of account APP: every server rejects this login" in failed, failed
         assert APP_PASSWORD not in failed and "rejected-pass" not in failed
 
-        # Without a user whose password is known it is the system user's.
+        # If no user's password is known, the test runs as the system user.
         del cluster.hosts["n2"]["nats_server_client_advertise"]
         cluster.variables["nats_server_accounts"] = {"APP": {"jetstream": True, "users": []}}
         run = cluster.playbook("deploy")

@@ -41,7 +41,7 @@ class Host:
         return self.module("nats_server_process_info", **arguments)
 
     def loaded(self) -> str:
-        """When the server last read its configuration."""
+        """Return when the server last read its configuration."""
         with urlopen(f"http://127.0.0.1:{self.monitor}/varz") as reply:
             return str(json.load(reply)["config_load_time"])
 

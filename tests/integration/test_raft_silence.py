@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that answers clients but not its Raft peers, a state in which some versions occasionally start."""
+"""A server that responds to clients but not to its Raft peers; some versions occasionally start in this state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
-# Without permission for its peers' inboxes, it sends nothing to them until its process ends.
+# Without permission for its peers' inboxes, the server sends nothing to them until its process ends.
 SILENT = 'permissions { export { deny: ["$NRG.>"] } }'
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_repair: each repair of a real fault, and its refusals."""
+"""Tests nats_repair: each repair on a real fault, and its refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _publish(cluster: NatsProcesses, count: int, take: int, size: int = 0)
 
 
 async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
-    """Return the sequences of the next messages that the worker gets, and acknowledges."""
+    """Return the sequences of the next messages that the worker receives and acknowledges."""
     living = [cluster.url(name) for name in cluster.processes]
     client = await nats.connect(living, user=APP_USER, password=APP_PASSWORD)
     taken = await client.jetstream(timeout=10).pull_subscribe_bind("worker", "ORDERS")
@@ -51,7 +51,7 @@ async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
 
 
 def make_repair(cluster: NatsProcesses, run_module: Runner, records: Path) -> Callable[..., dict[str, Any]]:
-    """Return the module on this cluster."""
+    """Return a function that runs the module on this cluster."""
     options = {
         "account_users": cluster.account_users(),
         "expected_servers": cluster.names,
@@ -67,7 +67,7 @@ def make_repair(cluster: NatsProcesses, run_module: Runner, records: Path) -> Ca
 
 def make_ghost(cluster: NatsProcesses, run_module: Runner) -> list[Path]:
     """Block the directory of the worker on every server with a file, so no server can create the worker that the meta
-    group's log assigns to it (as nats-server#8123 does). Return them once the servers have settled."""
+    group's log assigns to it (as nats-server#8123 does). Return the blocking files once the servers have settled."""
     in_the_way = []
     for name in cluster.names:
         cluster.stop(name)
@@ -112,7 +112,7 @@ def test_a_ghost_consumer_is_recreated_at_its_floor(
 
     repaired = repair(floors={WORKER: 12})
     if cluster.version.startswith("2.10."):
-        # The file stays in the way: the worker is deleted, cannot be made, and is not forgotten.
+        # The file remains in place: the worker is deleted, but it cannot be created and is not removed from the log.
         assert repaired["failure"]["err_code"] == 10012, repaired
         (record,) = tmp_path.glob("repair-*.json")
         assert str(record) in repaired["msg"]
@@ -132,7 +132,7 @@ def test_a_ghost_consumer_is_recreated_at_its_floor(
 
 
 def raft_groups(cluster: NatsProcesses, run_module: Runner) -> dict[str, str]:
-    """Return the names of the Raft groups of streams and consumers, by their own."""
+    """Return the names of the Raft groups of streams and consumers, by the asset's own name."""
     found = {}
     for stream in run_module("nats_cluster_info", cluster.sys_connection())["streams"]:
         found[stream["name"]] = stream["raft_group"]
@@ -141,14 +141,14 @@ def raft_groups(cluster: NatsProcesses, run_module: Runner) -> dict[str, str]:
 
 
 def let_no_member_win(cluster: NatsProcesses, groups: list[str]) -> None:
-    """Write the highest possible term to every member of these groups. A candidate overflows it to 0, for which no
-    member votes. All servers run, and none leads."""
+    """Write the highest possible term to every member of these groups. A candidate overflows the term to 0, for which
+    no member votes, so all servers run but none leads."""
     for name in cluster.names:
         cluster.stop(name)
         for group in groups:
             state = cluster.directory / name / "jetstream" / "$SYS" / "_js_" / group / "tav.idx"
-            # Servers write the file a moment after they receive the term, and not at all if they stop first; then it
-            # has no vote.
+            # Servers write the file a moment after they receive the term, and not at all if they stop first; the file
+            # then has no vote.
             vote = state.read_bytes()[8:] if state.exists() else b""
             state.write_bytes(struct.pack("<Q", 2**64 - 1) + vote)
     cluster.start()
@@ -166,8 +166,8 @@ def wait_for(repair: Callable[..., dict[str, Any]], wanted: list[tuple[str, str]
 
 
 def repair_result(repair: Callable[..., dict[str, Any]], **asked: Any) -> dict[str, Any]:
-    """Return the result of the run that repaired the fault. It does nothing while another replica is briefly out of
-    step."""
+    """Return the result of the run that repaired the fault. The module does nothing while another replica is briefly
+    out of step."""
     seen = wait_until(lambda: repair(**asked), lambda said: said.get("failed") or said["done"], 60)
     assert seen.value.get("done") and not seen.value.get("failed"), seen.value
     return seen.value
@@ -226,9 +226,11 @@ def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
 
 
 def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path) -> None:
-    """A replica that its server cannot make, a group that a refused removal left short, and a server that never comes back.
+    """Three cases: a replica that its server cannot create, a group from which a rejected removal took a member, and a
+    server that never returns.
 
-    The server that cannot make it does not lead the meta group: a meta leader that restarts on 2.15.1 can, at its second attempt.
+    The server that cannot create the replica must not be the meta leader: a restarted 2.15.1 meta leader succeeds at
+    its second attempt.
     """
     names = ["n1", "n2", "n3", "n4"]
     cluster = form(make_cluster(names), run_module)
@@ -296,7 +298,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_writing_that_a_full_disk_has_ended(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path, small_disk: Path
 ) -> None:
-    """It is reported with the steps that fix it. On 2.15.1 either all of JetStream has stopped or only the replica."""
+    """The report names the fault and its remedy. On 2.15.1, either all of JetStream or only the replica has
+    stopped."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     repair = partial(make_repair(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
@@ -322,7 +325,7 @@ def test_writing_that_a_full_disk_has_ended(
     form(cluster, run_module)
     assert cluster.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["state"]["messages"] == 20
     if cluster.version == "2.10.27":
-        return  # Its replica may lack a message that could not be written, see docs/operations.md.
+        return  # The replica may lack a message that could not be written, see docs/operations.md.
     led = run_module("nats_stream_stepdown", cluster.app_connection(), stream="ORDERS", preferred="n3")
     assert not led.get("failed"), led
     info = partial(cluster.app_request, "$JS.API.STREAM.INFO.ORDERS", members=3)
@@ -331,7 +334,7 @@ def test_writing_that_a_full_disk_has_ended(
     assert seen.done and seen.value["cluster"]["leader"] == "n3", seen.value
 
 
-# The only version of both in which a move waits for more than a majority of its new members.
+# The only one of the two tested versions in which a move waits for more than a majority of its new members.
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
 def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, tmp_path: Path) -> None:
     """Two of the new members hang, so the old ones are exactly a majority."""
@@ -342,7 +345,7 @@ def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, 
     cluster.start()
     try:
         form(cluster, run_module)
-        # Its meta leader then has heartbeats of every server, so each can be chosen.
+        # The meta leader then has heartbeats from every server, so any of them can be chosen.
         cluster.add_stream("EVERYWHERE", len(names))
         cluster.app_request("$JS.API.STREAM.DELETE.EVERYWHERE")
         meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]

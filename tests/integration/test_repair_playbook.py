@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook repair: its plan, its repairs, its journal, and its failure if problems are left."""
+"""The playbook repair: its plan, its repairs, its journal, and its failure if problems remain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ["n1", "n2", "n3"]
 
 @pytest.fixture(scope="module")
 def version() -> str:
-    """The version that can reset consumers, beyond the end of their stream, too."""
+    """The version that can reset consumers, even to a position beyond the end of their stream."""
     return "2.15.1"
 
 
@@ -33,7 +33,7 @@ def cluster(make_cluster: Callable[..., NatsProcesses]) -> NatsProcesses:
 
 
 def run(cluster: NatsProcesses, root: Path, *arguments: str, fails: bool = False, **extra: Any) -> str:
-    """Run the playbook on an inventory of these servers, and return its output as one line of words."""
+    """Run the playbook on an inventory of these servers, and return its output as one line."""
     hosts = {
         name: {"nats_server_port": cluster.ports[name], "nats_server_config_dir": str(root / name)} for name in NAMES
     }

@@ -26,7 +26,8 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_p
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 LEFT, DEAD = FIVE[:2], FIVE[2:]
-#: The servers of the replicas: streams with a majority, without one, and with replicas on dead servers only.
+#: The servers of each stream's replicas: streams with a majority, without a majority, and with replicas on dead servers
+#: only.
 PLACED = {
     "SAFE": ["n1", "n2", "n3"],
     "ORDERS": ["n1", "n3", "n4"],
@@ -55,12 +56,13 @@ def cluster(version: str, tmp_path: Path, run_module: Runner) -> Iterator[NatsPr
 
 
 def fill(cluster: NatsProcesses) -> None:
-    """Create the streams where they should be, and let each hold messages; the consumers have taken twelve."""
+    """Create the streams on the intended servers, and store messages in each; the consumers have acknowledged
+    twelve."""
     for name, members in PLACED.items():
         tags = [f"!node:{other}" for other in FIVE if other not in members]
         made = cluster.add_stream(name, len(members), placement={"tags": tags})
         if name == "SCRATCH":
-            # It may be made elsewhere, GONE may not.
+            # This stream may be placed elsewhere, but GONE may not.
             config = {key: value for key, value in made["config"].items() if key != "placement"}
             assert cluster.app_request(f"$JS.API.STREAM.UPDATE.{name}", config)["cluster"]["leader"] == members[0]
     for stream in ("ORDERS", "EVENTS"):
@@ -101,7 +103,7 @@ def read_host(cluster: NatsProcesses, run_module: Runner, name: str) -> dict[str
 
 
 def destroy(cluster: NatsProcesses, *names: str) -> None:
-    """Let these servers be gone with their disks."""
+    """Destroy these servers with their disks."""
     cluster.kill(*names)
     for name in names:
         shutil.rmtree(cluster.directory / name)
@@ -135,7 +137,7 @@ def without_leader(rescue: Rescue) -> dict[str, Any]:
 
 
 async def everything(cluster: NatsProcesses, stream: str) -> list[str]:
-    """Return the body of each message that a stream holds."""
+    """Return the body of each message in a stream."""
     living = [cluster.url(name) for name in cluster.processes]
     client = await nats.connect(living, user=APP_USER, password=APP_PASSWORD)
     context = client.jetstream(timeout=10)
@@ -150,7 +152,7 @@ def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
 
 
 def missing_members(cluster: NatsProcesses, stream: str) -> int:
-    """Return how many replicas a stream is short of."""
+    """Return how many replicas a stream lacks."""
     return len(PLACED[stream]) - len(member_names(cluster, stream))
 
 
@@ -192,7 +194,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])
     assert "accepts connections: it is running and may form a majority with others" in listens["msg"]
-    # This is unknown until there is a leader, and nothing is removed.
+    # Without a leader this is unknown, and nothing is removed.
     lost = rescue()
     assert "only dead servers had APP/GONE, APP/SCRATCH: removing the dead servers recreates" in lost["msg"], lost
     assert "Nothing was removed" in lost["msg"]
@@ -206,7 +208,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
     for stream in ("ORDERS", "EVENTS"):
         assert cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.worker")["ack_floor"]["stream_seq"] == 12
-    # The streams named as lost exist again, and are empty.
+    # The streams named as lost exist again but are empty.
     assert cluster.app_request("$JS.API.STREAM.INFO.SCRATCH")["state"]["messages"] == 0
     assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
     assert not list((tmp_path / "records").glob("*"))

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts by the playbooks, on three servers that the role deployed, under load; every guard is seen to fire."""
+"""Rolling restarts by the playbooks, on three servers that the role deployed, under load; the tests show that every
+guard takes effect."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, creat
 pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
-# The lock alone, as every operation takes it.
+# Take only the lock, as every operation does.
 LOCK = """
 - hosts: nats
   gather_facts: false
@@ -50,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 
 def parse_plan(output: str) -> list[str]:
-    """The hosts of the shown plan, in their order."""
+    """Return the hosts of the plan in the output, in plan order."""
     return re.findall(r'"batch \d+ of \d+: (\S+)', output)
 
 
@@ -66,7 +67,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
 
 
 async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[Run, set[int]]:
-    """Do the work with thirty clients, each with a single configured server; return also those that received a lame
+    """Run the work with thirty clients, each configured with a single server; return also those that received a lame
     duck notice."""
     told: set[int] = set()
 
@@ -75,7 +76,7 @@ async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[R
             told.add(number)
 
         async def ignore(_error: Exception) -> None:
-            """Ignore the intended disconnections."""
+            """Ignore the disconnections that the test causes."""
 
         return await nats.connect(
             cluster.urls[number % 3], user=APP_USER, password=APP_PASSWORD, lame_duck_mode_cb=lame_duck, error_cb=ignore,
@@ -91,7 +92,8 @@ async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[R
 
 
 def seconds_of_closing(log: str) -> float:
-    """Return how long a server in lame duck mode closed connections before it ended: at least half a second for each but one."""
+    """Return how long a server in lame duck mode closed connections before it ended: at least half a second for each
+    connection but one."""
     last = log[log.rindex("Entering lame duck mode") :]
     times = dict.fromkeys(("Closing existing clients", "Initiating Shutdown"), 0.0)
     for clock, step in re.findall(r"(\S+) \[INF\] (Closing existing clients|Initiating Shutdown)", last):
@@ -130,7 +132,7 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
     restarted, told = runs[0]
     assert told == set(range(30))
     for name in NAMES:
-        # Each server had ten of them or more, and in lame duck mode only those that came back.
+        # Each server had at least ten connections, and in lame duck mode only those that had reconnected.
         log = (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.out").read_text()
         assert seconds_of_closing(log) < 4.5, name
     order = parse_plan(restarted.output)
@@ -175,7 +177,8 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
 
 
 def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_path: Path) -> None:
-    """By a process of this controller that is gone, or by an earlier run of the same name; also on hosts outside the play."""
+    """The lock was taken by a process on this controller that no longer exists, or by an earlier run of the same name;
+    this also covers hosts outside the play."""
     locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
     play = tmp_path / "lock.yml"
     play.write_text(LOCK)
@@ -208,14 +211,15 @@ def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_p
     lock(elsewhere, nats_cluster_lock_owner="nightly")
     lock(elsewhere, nats_cluster_lock_break=True)
 
-    # A run may take its lock again, and gives it back everywhere.
+    # A run may take its own lock again, and releases it on every host.
     output = cluster.playbook(str(play), "--limit", "n3", steps=["lock", "lock", "unlock"]).output
     assert "changed=0" in output
     assert [path.read_text() for path in locks] == [""] * 3
 
 
 def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -> None:
-    """Denied the interest in its peers' inboxes, it sends nothing to them; the file has its contents back once it runs."""
+    """The server lacks permission for its peers' inboxes, so it sends nothing to them; the file's contents are restored
+    once it runs."""
     path = Path(cluster.hosts["n3"]["nats_server_config_dir"]) / "nats-server.conf"
     before, kept, pids = path.stat(), path.read_text(), [cluster.pid("n3")]
     path.write_text(kept.replace("cluster: {", 'cluster: {permissions: {export: {deny: ["$NRG.>"]}},', 1))
@@ -243,7 +247,8 @@ def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -
 
 
 def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_path: Path) -> None:
-    """A second one is refused, a forgotten one reported, nothing starts it, and a killed return is finished by the next."""
+    """A second server is refused, a forgotten one is reported, nothing starts the server, and a killed return is
+    completed by the next run."""
     create(cluster, "ALONE", 1, placement={"tags": ["node:n3"]})
     create(cluster, "THREE", 3)
     before = cluster.pids()
@@ -267,7 +272,7 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
         refused = words(cluster.playbook("maintenance_enter", "--limit", "n2", "--check", fails=True).output)
         assert "Maintenance is refused; no server was touched. 1. n3 is in maintenance since " in refused
         assert "stopping n2 would leave the meta group with 1 of 3 members in step (n1, n3 out of step)" in refused
-        # Neither a start nor a fault: the gate of the deployment passes without it.
+        # The deployment neither starts the server nor treats it as a fault: its gate passes without the server.
         out = cluster.playbook("deploy").output
         assert re.search(r"n3 is in maintenance since \S+ by ops until \S+ \(new disk\)", words(out)), out
         assert cluster.pids() == {**before, "n3": 0}
@@ -286,7 +291,8 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
             while not cluster.pid("n3"):
                 assert process.poll() is None, printed.result()
                 time.sleep(0.05)
-            # It listens and is waited for by now; its mark is removed when its groups are back.
+            # The server listens, and the run waits for it; its maintenance mark is removed once its groups are back in
+            # step.
             process.kill()
             printed.result()
         assert path.exists()
@@ -364,7 +370,7 @@ def test_route_pool_and_pinned_accounts_are_reloaded_under_load(cluster: RoleClu
     told = run_module("nats_server_info", cluster.system(), endpoints=["routez"])["servers"]
     for server in told:
         routes = server["routez"]["routes"]
-        # The pool, one route of its own for APP, and one for the system account, to each of the other two.
+        # Routes to each of the other two servers: the pool, one for APP, and one for the system account.
         assert len(routes) == 2 * (5 + 2), server
         assert sorted(route["account"] for route in routes if route.get("account")) == ["$SYS", "$SYS", "APP", "APP"]
     assert "changed=0" in cluster.playbook("deploy", **change).output

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Events that are written and published, by the module as Ansible runs it."""
+"""Tests the events that the module writes and publishes when Ansible runs it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EVENT = {"event": "batch_done", "run": "r1", "cluster": "C1"}
 
 
 def messages_received(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return the work's result, and the messages that it published. It publishes to the first server, where the
-    subscription is already active, so all messages have arrived when it ends."""
+    """Return the work's result and the messages that the work published. It publishes to the first server, where the
+    subscription is already active, so all messages have arrived when the work ends."""
 
     async def listen() -> tuple[Any, list[str]]:
         connection = await nats.connect(cluster.urls[0], user=APP_USER, password=APP_PASSWORD)
@@ -84,7 +84,7 @@ def test_check_mode_writes_and_publishes_nothing(healthy: NatsProcesses, run_mod
 def test_a_subject_that_the_user_may_not_use_is_a_warning(
     tmp_path: Path, run_module: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also after another test of this process has imported the controller's part of Ansible."""
+    """The warning also appears after another test in this process has imported Ansible's controller code."""
     if hasattr(warnings, "_internal"):
         monkeypatch.setattr(warnings._internal, "is_controller", True)
     limited = {"OPS": 'ops, permissions: { publish: "ops.>" }'}

@@ -54,7 +54,7 @@ def test_maintenance_plan_checks_quorums(healthy: NatsProcesses, run_module: Run
     assert not refused["ok"]
     assert "Maintenance is refused; no server was touched." in refused["refusal"]
     assert "the meta group with 1 of 3 members in step (n10)" in refused["problems"][0]["message"]
-    # Nothing restarts servers that were not named, and nothing reads as if it were done.
+    # Servers that were not named are not restarted, and no text claims that a step has been done.
     assert "maintenance_enter --limit host-1" in refused["refusal"] and "restart" not in refused["refusal"]
     assert "n2 would go out of service until" in "\n".join(refused["lines"])
     for wrong in ({"until": "soon"}, {"until": "2001-01-01T00:00:00Z"}, {"duration": "long"}, {"duration": "0"}):
@@ -99,7 +99,7 @@ def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner)
         assert codes()["roll_first_seq"] == "error"
         assert codes(accept_loss=["APP/COUNTED"])["roll_first_seq"] == "warning"
         assert "roll_first_seq" not in codes(starts=dict.fromkeys(cluster.names, "2.10.28"))
-        # The version of an upgrade is the one that starts.
+        # The version after the upgrade is the one that loads the stream.
         assert "roll_first_seq" not in codes(target_version="2.10.29")
         for name in cluster.names:
             cluster.stop(name)
@@ -115,7 +115,8 @@ def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner)
 def test_messages_that_end_without_a_gate(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, version: str
 ) -> None:
-    """A server by itself, or a cluster whose gate is disabled: the restart ends the same messages, and the plan refuses it."""
+    """For a single server, or a cluster whose gate is disabled, a restart deletes the same messages, so the plan
+    refuses it."""
     server = make_cluster(["n1"], cluster="")
     server.add_stream("MEMORY", 1, storage="memory")
     server.add_stream("COUNTED", 1, first_seq=500)
@@ -130,7 +131,7 @@ def test_messages_that_end_without_a_gate(
     if version == "2.10.27":
         expected["stream APP/COUNTED"] = "roll_first_seq"
     for module, options in (("nats_roll_plan", roll), ("nats_maintenance_plan", maintenance)):
-        # Nothing moves a replica without a gate.
+        # Without a gate, no replica is moved.
         for policy in ("accept", "move"):
             refused = run_module(module, server.sys_connection(), **options, r1_policy=policy)
             assert not refused["ok"] and "no server was touched" in refused["refusal"]
@@ -145,7 +146,7 @@ def test_messages_that_end_without_a_gate(
     def count(name: str) -> int:
         return int(server.app_request(f"$JS.API.STREAM.INFO.{name}")["state"]["messages"])
 
-    # Without a cluster even the stream ends.
+    # Without a cluster, even the stream is deleted.
     assert sorted(server.app_request("$JS.API.STREAM.NAMES")["streams"]) == ["COUNTED", "FILE"]
     assert count("FILE") == 1
     assert "forgetful" not in server.app_request("$JS.API.CONSUMER.NAMES.FILE")["consumers"]
@@ -160,7 +161,7 @@ def severities(result: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
-    """Add to the healthy cluster the features that its version has and older versions lack."""
+    """Use in the healthy cluster the features that its version has and older versions lack."""
     newer: dict[str, dict[str, Any]] = {
         "2.10.27": {"PACKED": {"compression": "s2"}},
         "2.15.1": {"EXPIRING": {"allow_msg_ttl": True}, "COUNTER": {"allow_msg_counter": True, "allow_direct": True}},

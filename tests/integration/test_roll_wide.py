@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts of five servers: several at once where no quorum needs them, single replicas that give way, and a restart
-that is refused on one screen while two servers are dead."""
+"""Rolling restarts of five servers: several at once if no quorum needs them, single replicas that are moved away first,
+and a restart that is refused on one screen while two servers are dead."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ NAMES = ["n1", "n2", "n3", "n4", "n5"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    """Five deployed servers; each test but the last one leaves them healthy."""
+    """Five deployed servers; all tests except the last leave them healthy."""
     with RoleCluster(tmp_path_factory.mktemp("wide"), NAMES, "2.15.1").deployed() as made:
         yield made
 
 
 @pytest.mark.chaos
 def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluster, tmp_path: Path) -> None:
-    """One stream of three replicas, and two servers without any: three batches for five, four gates for six."""
+    """There is one stream with three replicas, and two servers have none: five servers need only three batches, with
+    four gates instead of six."""
     before = cluster.pids()
     journal = tmp_path / "C1.jsonl"
     outputs: list[str] = []
@@ -47,7 +48,7 @@ def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluste
     batches = [line.split("batch ", 1)[1].split(" ", 1)[0] for line in lines]
     assert len(lines) == len(NAMES)
     assert set(batches) == {"1", "2", "3"}, lines
-    # The gate after a batch is the one before the next, too, since nothing happens in between.
+    # The gate after a batch is also the gate before the next one, because nothing happens in between.
     steps = [json.loads(line)["steps"] for line in journal.read_text().splitlines() if '"batch_done"' in line]
     assert [step["gate"] > 0 for step in steps] == [True, False, False]
     assert all(step["catch_up"] > 0 for step in steps)
@@ -55,7 +56,7 @@ def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluste
 
 @pytest.mark.chaos
 def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module: Runner) -> None:
-    """The only replica of a stream is never away: its producers wait no longer than for an election."""
+    """The only replica of a stream is always available: its producers wait no longer than for an election."""
 
     def home() -> str:
         streams = run_module("nats_cluster_info", cluster.system())["streams"]
@@ -77,7 +78,7 @@ def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module
     assert "LOAD1" in refused.output
 
 
-# tests/lab/test_one_screen.py has the same on hosts.
+# tests/lab/test_one_screen.py tests the same on hosts.
 @pytest.mark.chaos
 def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) -> None:
     for number in range(60):
@@ -86,7 +87,7 @@ def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) 
     refused = cluster.playbook("restart", "--limit", "n1", fails=True)
     assert cluster.pid("n1") != 0
     task = refused.output.rindex("TASK [natsops.jetstream.nats_cluster : Wait for the health gate]")
-    # From its title to the next one.
+    # Take the output from the task's title to the next title.
     printed = [line for line in refused.output[task : refused.output.index("TASK [", task + 1)].splitlines() if line]
     text = "\n".join(printed)
     assert len(printed) <= 25, text
@@ -97,7 +98,7 @@ def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) 
     waited = re.search(r"is not healthy after (\d+) s", text)
     assert waited, text
     assert int(waited[1]) < 60, "the timeout is 120 s"
-    # Printed while it waited.
+    # This was printed during the wait.
     assert re.search(
         r"^batch 1 of 1 \(n1\), 00:00:\d\d: 1\d of 120 s: \d+ (?:of \d+ )?problems left: n4 and n5 do not answer",
         text,

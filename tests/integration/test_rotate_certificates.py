@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""New certificates and a new authority on three servers with clients all the time.
+"""Issues new certificates and a new authority on three servers while clients connect continuously.
 
-Each test leaves servers and inventory in agreement; `authority` finds out whose turn it is.
+Each test leaves servers and inventory in agreement; `authority` determines which authority is current.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def authority(site: Site) -> Path:
 
 
 def client(*authorities: Path) -> ssl.SSLContext:
-    """A client that trusts these authorities and has a certificate of the first one."""
+    """A client that trusts these authorities and has a certificate from the first one."""
     context = ssl.create_default_context(cadata="".join((folder / "ca.crt").read_text() for folder in authorities))
     context.load_cert_chain(authorities[0] / "client.crt", authorities[0] / "client.key")
     return context
@@ -50,7 +50,7 @@ def presented(site: Site) -> dict[str, bytes]:
 
 
 def adopt(site: Site, new: Path) -> None:
-    """Make the new authority the one of the inventory, following the playbook's final instructions."""
+    """Make the new authority that of the inventory, following the playbook's final instructions."""
     del site.variables["nats_server_tls_new_ca_dir"]
     shutil.rmtree(authority(site))
     site.variables["nats_server_tls_ca_dir"] = str(new)
@@ -91,7 +91,8 @@ def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
 
 @pytest.mark.chaos
 def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
-    """Cut after the first host of a step, where files are there and not loaded, and before the record."""
+    """Runs are interrupted after the first host of a step, after files were written but not loaded, and before the run
+    is recorded."""
     pids, old, new = site.pids(), authority(site), site.root / "ca-cut"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
     site.playbook(ROTATE, "--check", nats_cluster_rotate_stop_after="remove_old_ca")
@@ -116,7 +117,7 @@ def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
 
 
 def issue(run_module: Runner, folder: Path) -> None:
-    """Make an authority with the files that an operator would bring: of each host, and of a client."""
+    """Create an authority with the files that an operator would supply, for each host and for a client."""
     own = {"path": f"{folder}/ca.crt", "key_path": f"{folder}/ca.key", "common_name": "other", "valid_days": 400}
     assert run_module("nats_certificate", {}, purpose="ca", **own)["changed"]
     signed = {"ca_path": f"{folder}/ca.crt", "ca_key_path": f"{folder}/ca.key", "valid_days": 300}
@@ -131,7 +132,7 @@ def issue(run_module: Runner, folder: Path) -> None:
 
 
 def connect_with(site: Site, folder: Path) -> None:
-    """Give the playbooks the client certificate of an authority."""
+    """Configure the playbooks to use the client certificate of an authority."""
     site.variables["nats_server_api_tls_cert_file"] = f"{folder}/client.crt"
     site.variables["nats_server_api_tls_key_file"] = f"{folder}/client.key"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""New users and route credentials on three servers with clients that log in all the time.
+"""Rotates users and route credentials on three servers while clients log in continuously.
 
 Each test leaves servers and inventory in agreement, with the route user `route`.
 """
@@ -30,12 +30,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def current(site: Site) -> dict[str, str]:
-    """User and password of the first user of the account."""
+    """Return the name and password of the account's first user."""
     return {site.users[0]["user"]: site.users[0]["password"]}
 
 
 def refused(site: Site, user: str, password: str) -> bool:
-    """Whether every server refuses the user."""
+    """Return whether every server refuses the user."""
     return all("Authorization Violation" in login(site.port(name), user, password) for name in NAMES)
 
 
@@ -147,7 +147,7 @@ def test_routes_change_under_load(site: Site, how: str) -> None:
 
 @pytest.mark.chaos
 def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
-    """Cut where files are written and not loaded, and where the record lags behind the server."""
+    """Runs are interrupted after files were written but not loaded, and when the record lags behind the server."""
     pids = site.pids()
     [(old, word)] = current(site).items()
     new = {f"{old}-c": "app-cut"}
@@ -170,7 +170,7 @@ def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> N
 
 @pytest.mark.chaos
 def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
-    """Cut in the turns of `urls`, and before `close`."""
+    """Runs are interrupted during the step `urls` on the hosts, and before `close`."""
     pids = site.pids()
     site.variables["nats_server_cluster_authorization"] = {"user": "route", "password": "route-cut"}
     with Watch(site, current(site)) as watch, load(site, *next(iter(current(site).items()))):

@@ -29,7 +29,7 @@ def pair(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run
 
 
 def read_digest(version: str, config: Path) -> str | None:
-    """Return the digest that the server prints for a file, None before 2.11."""
+    """Return the digest that the server prints for a file, or None before 2.11."""
     command = [binary(version), "-t", "-c", str(config)]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     words = (result.stdout + result.stderr).split()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The smoke test on a good cluster, and on clusters with the faults that it is for."""
+"""Runs the smoke test on a healthy cluster, and on clusters with the faults that it must detect."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NAMES = ["n1", "n2", "n3"]
 
 
 def smoke(run_module: Runner, cluster: NatsProcesses, **options: Any) -> dict[str, Any]:
-    """Run it as a deployment does: as the system user, with the users of the accounts."""
+    """Run the smoke test as a deployment does: as the system user, with the users of the accounts."""
     given = {"account_users": cluster.account_users(), "expected_servers": cluster.names, **options}
     return run_module("nats_cluster_smoke_test", cluster.sys_connection(), **given)
 
 
 def connected(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
-    """Return the cluster once every server advertises all, which it does when it has its routes."""
+    """Return the cluster once every server advertises all servers, which it does once its routes exist."""
     end = time.monotonic() + 20
     while True:
         info = run_module("nats_server_info", cluster.sys_connection(), endpoints=["varz"], timeout=1)
@@ -41,7 +41,7 @@ def streams(cluster: NatsProcesses) -> list[str]:
 
 
 def connections_so_far(cluster: NatsProcesses, run_module: Runner) -> int:
-    """Return how many connections the servers have ever accepted."""
+    """Return how many connections the servers have accepted since they started."""
     info = run_module("nats_server_info", cluster.sys_connection(), endpoints=["varz"])
     return sum(row["varz"]["total_connections"] for row in info["servers"])
 
@@ -59,7 +59,7 @@ def test_a_good_cluster(healthy: NatsProcesses, run_module: Runner) -> None:
     assert (result["not_tested"], result["failures"], result["addresses"]) == ([], [], [])
     assert result["changed"] is False
     assert streams(healthy) == before
-    # To each server, one that chose the user, and two for the stream.
+    # The test opens one connection to each server, one that chose the user, and two for the stream.
     assert took <= len(healthy.names) + 3
 
     app = healthy.account_users()[0]
@@ -114,7 +114,7 @@ def test_a_wrong_client_advertise(make_cluster: MakeCluster, run_module: Runner,
 
 
 def test_an_advertised_address_is_used_like_a_server(make_cluster: MakeCluster, run_module: Runner) -> None:
-    """One that is known by another name."""
+    """The address belongs to a server that is known by a different name."""
     cluster = make_cluster(NAMES, jetstream=[])
     cluster.kill("n3")
     cluster.write_config("n3", f'client_advertise: "localhost:{cluster.ports["n3"]}"')
@@ -123,9 +123,9 @@ def test_an_advertised_address_is_used_like_a_server(make_cluster: MakeCluster, 
     result = smoke(run_module, cluster)
     assert result["ok"], result
     assert result["addresses"] == [{"address": f"localhost:{cluster.ports['n3']}", "server": "n3", "reason": ""}]
-    # n3 is there twice.
+    # n3 is listed twice.
     assert result["pairs"] == {"tested": 12, "broken": []}
-    # A server that is known only from the others' advertised addresses.
+    # The last server is known only from the addresses that the other servers advertise.
     two = {**cluster.sys_connection(), "servers": cluster.urls[:1]}
     result = run_module(
         "nats_cluster_smoke_test", two, account_users=cluster.account_users(), expected_servers=[*NAMES, "n4"]
@@ -158,7 +158,8 @@ def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) 
         "no stream was tested",
     ]
     assert "permissions violation" in result["not_tested"][0]
-    # One of the users cannot log in; one who may is found, and another one of its account manages the stream.
+    # One user cannot log in; the test finds one with permission, and another user of the same account manages the
+    # stream.
     users = [
         {"account": "APP", "user": "app", "password": "wrong"},
         {"account": "APP", "user": "app", "password": APP_PASSWORD},
@@ -170,7 +171,8 @@ def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) 
 
 
 def test_a_route_that_is_missing(make_cluster: MakeCluster, run_module: Runner) -> None:
-    """n1 and n2 have an address of each other where nothing listens, and routes to n3, which forwards nothing."""
+    """For each other, n1 and n2 have an address on which nothing listens; both have routes to n3, which forwards
+    nothing between them."""
     cluster = make_cluster(NAMES, accounts={}, plain_accounts={"APP": "app"}, jetstream=[])
     cluster.kill()
     nowhere = free_ports(1)[0]
@@ -203,7 +205,8 @@ def test_a_stream_that_cannot_be_written_is_deleted(make_cluster: MakeCluster, r
     assert result["ok"] and result["account"] == "APP", result
     assert result["stream"]["replicas"] == 0
     assert "it cannot be written: the server refused the request: " in result["stream"]["reason"]
-    # A user who sees the complete account reads it; each server deletes the stream at its own time.
+    # A user with access to the complete account checks the result; each server deletes the stream at a different
+    # moment.
     seen = wait_until(
         lambda: run_module("nats_stream_info", cluster.sys_connection())["streams"], lambda left: left == [], 20
     )

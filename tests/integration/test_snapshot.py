@@ -38,7 +38,7 @@ def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[st
 def test_snapshot_equals_the_modules_view(
     healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
 ) -> None:
-    """With pages of two accounts; there are five and the system account."""
+    """Pages contain two accounts; there are five accounts and the system account."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "n1.log").write_text("[7] 2026/11/21 18:41:00.123456 [INF] Server is ready\n")
@@ -68,7 +68,7 @@ def test_snapshot_equals_the_modules_view(
     for table in ("servers", "jsz", "varz", "healthz"):
         assert sorted(line["server"] for line in lines[table]) == ["n1", "n10", "n2"], table
     assert {line["version"] for line in lines["varz"]} == {version}
-    # Three pooled routes and one of the system account to each of two others.
+    # Each server has three pooled routes and one of the system account to each of the two others.
     assert len(lines["routez"]) == 3 * 2 * 4
     assert {line["account"] for line in lines["accstatz"]} >= {"APP", "$SYS"}
     limits = [line["account"] for line in lines["accountz"]]
@@ -99,7 +99,7 @@ def test_missing_values_are_reported(healthy: NatsProcesses, run_module: Runner,
 
 
 def test_the_deadline_bounds_it(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    """It is over once the servers are found."""
+    """The deadline has passed once the servers are found."""
     result = run_module("nats_snapshot", healthy.sys_connection(), lake=str(tmp_path), deadline=0.001)
     assert (result["complete"], result["answered"]) == (False, 3)
     assert {item["code"] for item in result["failures"]} == {"deadline"}
@@ -120,7 +120,7 @@ def test_another_account_is_refused(healthy: NatsProcesses, run_module: Runner, 
 
 
 def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """The timer's command: one file, without an installed collection."""
+    """Runs the timer's command: a single file, without an installed collection."""
     collection = Path(system_api.__file__).parents[3]
     roles = collection / "roles"
     prefix = "ansible_collections/natsops/jetstream/plugins/module_utils"
@@ -158,8 +158,8 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
 
 
 def test_rows_have_the_arrival_time_of_the_answer(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    """Not when it was written: servers are queried at the same time, and their answers are written one after the
-    other."""
+    """The time is not when the reply was written: servers are queried at the same time, and their replies are written
+    one after another."""
     written: dict[str, datetime] = {}
     add = SnapshotWriter.add
 
@@ -177,7 +177,8 @@ def test_rows_have_the_arrival_time_of_the_answer(healthy: NatsProcesses, run_mo
 
 
 def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    """With a row for each stream that there is; one that cannot be read is a failure, and none means no backup."""
+    """The snapshot has a row for each stream in the catalogue; an unreadable catalogue is a failure, and a missing one
+    means that there is no backup."""
     backups, lake = tmp_path / "backup", str(tmp_path / "lake")
     backups.mkdir()
 
@@ -199,7 +200,7 @@ def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_mod
     assert {(line["account"], line["stream"]) for line in lines} == streams
     assert [line["stream"] for line in lines if line["data"].get("saved")] == ["ORDERS"]
     assert {line["server"].partition(" on ")[0] for line in lines} == {"backups"}
-    # Without the streams of the servers those of the catalogue.
+    # Without the servers' streams, the snapshot has those of the catalogue.
     assert [line["stream"] for line in taken(endpoints=["varz"])[1]] == ["GONE", "ORDERS"]
     (backups / "catalogue.json").write_text("{")
     result, lines = taken()
@@ -251,7 +252,7 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     _manifest, lines = read({"manifest": str(path)})
     ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
     assert set(ready) == set(healthy.names[:2])
-    # Independent of this host's time zone.
+    # The time does not depend on this host's time zone.
     said = [parse_time(line["data"]["time"]) for line in lines["server_log"] if "[INF]" in line["data"]["text"]]
     written = (healthy.directory / "n1.log").stat().st_ctime
     assert 0 <= written - min(at.timestamp() for at in said) < 1800
@@ -259,7 +260,8 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
 
 
 def test_playbook_reads_facts_of_hosts(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """From each reachable host; the server of an unreachable host is in the snapshot as well."""
+    """The playbook reads facts from each reachable host; the snapshot also contains the server of an unreachable
+    host."""
     hosts: dict[str, dict[str, Any]] = {
         name: {"ansible_connection": "local", "nats_server_config_file": str(healthy.config_file(name))}
         for name in healthy.names[:2]
@@ -291,7 +293,7 @@ def test_playbook_reads_facts_of_hosts(healthy: NatsProcesses, tmp_path: Path) -
             assert told[line["server"]].get("config_digest") == line["data"].get("config_digest")
             assert line["server_id"] in {host["server_id"] for host in lines["hosts"]}
     assert all(host["open_files"] > 0 and host["disk_free"] > 0 for host in told.values())
-    # Its users have passwords that are not hashed.
+    # This server's users have passwords that are not hashed.
     assert all(host["plaintext_passwords"] > 0 for host in told.values())
     assert "hosts" not in taken(nats_insights_read_hosts=False)
 

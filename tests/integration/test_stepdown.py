@@ -42,7 +42,8 @@ def meta_leader(cluster: NatsProcesses, run_module: Runner) -> str:
 
 
 def meta_leader_of_all(cluster: NatsProcesses, run_module: Runner) -> str:
-    """Return the meta leader once every other server is in step: after its election they contact it one by one."""
+    """Return the meta leader once every other server is in step: after an election, servers contact the leader one by
+    one."""
 
     def in_step(meta: dict[str, Any]) -> bool:
         current = [peer["name"] for peer in meta["replicas"] if peer["current"]]
@@ -57,7 +58,7 @@ def meta_leader_of_all(cluster: NatsProcesses, run_module: Runner) -> str:
 
 @pytest.fixture
 def streams(five: NatsProcesses) -> Iterator[Callable[..., str]]:
-    """Make streams, and delete them after the test."""
+    """Create streams, and delete them after the test."""
     made: list[tuple[str, str]] = []
 
     def make(name: str, replicas: int = 3, account: str = "APP", **config: Any) -> str:
@@ -76,7 +77,7 @@ def meta(five: NatsProcesses, run_module: Runner) -> Step:
 
 @pytest.fixture
 def step(five: NatsProcesses, run_module: Runner) -> Step:
-    """Run a module for streams or consumers as the system user, with a user of each account."""
+    """Run a step-down module for streams or consumers as the system user, with a user of each account."""
 
     def run(module: str, **options: Any) -> dict[str, Any]:
         if not options.get("all_accounts"):
@@ -87,7 +88,7 @@ def step(five: NatsProcesses, run_module: Runner) -> Step:
 
 
 def fits(result: dict[str, Any], version: str) -> None:
-    """Check that a preferred server leads after as many step-downs as this version may need."""
+    """Check that the preferred server leads after at most as many step-downs as this version may need."""
     assert result["changed"], result
     assert result["failed"] is None
     assert result["attempts"] == 1 if version != "2.10.27" else 1 <= result["attempts"] <= 40
@@ -228,7 +229,7 @@ def test_an_accounts_own_user_is_enough(five: NatsProcesses, streams: Callable[.
 def test_an_accounts_own_user_is_enough_after_a_reload(
     healthy: NatsProcesses, run_module: Runner, request: pytest.FixtureRequest
 ) -> None:
-    """A server that has reloaded its configuration lets no other server's answer through to the user."""
+    """A server that has reloaded its configuration does not forward other servers' replies to the user."""
     assert run_module("nats_server_reload", healthy.sys_connection(), server_name="n1")["changed"]
     healthy.add_stream("ALONE", 3)
     request.addfinalizer(lambda: healthy.app_request("$JS.API.STREAM.DELETE.ALONE"))
@@ -238,7 +239,7 @@ def test_an_accounts_own_user_is_enough_after_a_reload(
     assert done["results"][0]["after"] == {"leader": wanted}, done
     assert current_leader(healthy, "ALONE") == wanted
     refused = run_module("nats_stream_stepdown", over_n1, stream="ALONE", placement={"tags": ["ssd"]})
-    # Now and then 2.15.1 lets the others' answers through again.
+    # Sometimes 2.15.1 forwards the other servers' replies again.
     assert refused["failure"]["code"] in ("wrong_account", "unknown_name")
     unknown = run_module("nats_stream_stepdown", over_n1, stream="ALONE", preferred="n3")
     assert "there is no server named n3" in unknown["msg"]
@@ -363,7 +364,7 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
 def until(module: Callable[[], dict[str, Any]], message: str) -> None:
     """Run a module that must fail until it refuses with this reason, for at most 30 s.
 
-    Before the last server notices that the others are down, a forced step-down is tried, and fails.
+    Until the last server notices that the others are down, a forced step-down is attempted and fails.
     """
     deadline = time.monotonic() + 30
     while True:
@@ -376,7 +377,7 @@ def until(module: Callable[[], dict[str, Any]], message: str) -> None:
 
 @pytest.fixture
 def zones(version: str, tmp_path: Path, run_module: Runner) -> Iterator[NatsProcesses]:
-    """Three servers of the test's own, each with a tag of its own."""
+    """Three servers for this test, each with its own tag."""
     cluster = NatsProcesses(version, tmp_path, ["n1", "n2", "n10"])
     for number, name in enumerate(cluster.names, 1):
         cluster.write_config(name, f'server_tags: ["az:{number}"]')
@@ -441,12 +442,12 @@ def test_mixed_versions(upgrading: NatsProcesses, run_module: Runner) -> None:
             assert done["results"][0]["after"] == {"leader": name}, done
 
 
-# --- forbidden outcomes
-# ------------------------------------------------------------------------------------------------
+# --- forbidden outcomes ---------------------------------------------------------------------------------------------
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages one by one until stopped, each with its id until it is acknowledged."""
+    """Publishes numbered messages one by one until stopped. Each message has an id and is repeated until it is
+    acknowledged."""
 
     def __init__(self, cluster: NatsProcesses, stream: str) -> None:
         super().__init__()
@@ -475,7 +476,7 @@ class Publisher(threading.Thread):
 
 
 def stored(cluster: NatsProcesses, stream: str) -> list[int]:
-    """Return the numbers of all messages of the stream, in their order."""
+    """Return the numbers of all messages in the stream, in order."""
 
     async def read() -> list[int]:
         connection = await nats.connect(cluster.urls, user="app", password=APP_PASSWORD)
@@ -537,7 +538,7 @@ def test_the_leaders_are_spread(
         step("nats_consumer_stepdown", stream="LR0", consumers=[f"C{number}" for number in range(6)], preferred="n1")
         return rebalance(check_mode=True, _ansible_diff=True)
 
-    # Followers that get no CPU time miss their leader and elect another one.
+    # Followers that get no CPU time miss their leader's heartbeats and elect another leader.
     whole = {"streams": 12, "consumers": 6, "bytes_per_second": 0}
     foreseen = wait_until(all_led_by_one, lambda result: result["before"]["n1"] == whole, 60).value
     assert foreseen["changed"] and foreseen["before"]["n1"] == whole

@@ -33,7 +33,7 @@ from support.role_cluster import RoleCluster, words
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 LEFT, DEAD = FIVE[:2], FIVE[2:]
-#: The members of each stream, and how it is made.
+#: The members of each stream, and its configuration.
 STREAMS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "ORDERS": (["n1", "n3", "n4"], {"max_msgs_per_subject": 1000, "metadata": {"team": "shop"}}),
     "EVENTS": (FIVE, {}),
@@ -53,7 +53,8 @@ MESSAGES, MORE, TAKEN = 20, 5, 12
 
 
 class Stores(NamedTuple):
-    """The remains of a cluster: the copies of its stores, the backup directory, and the binary that wrote them."""
+    """The remains of a cluster: the copies of its stores, the backup directory, and the nats-server binary that wrote
+    the stores."""
 
     copies: dict[str, str]
     directory: Path
@@ -101,19 +102,21 @@ def host(cluster: NatsProcesses, name: str) -> dict[str, Any]:
 
 
 def configure(cluster: NatsProcesses, anywhere: bool = False) -> None:
-    """Write each server's configuration. Its routes list all servers, and its tags the streams that it may hold."""
+    """Write each server's configuration. Its routes list all servers, and its tags list the streams that may be placed
+    on it."""
     for name in cluster.names:
         tags = [f"holds:{stream}" for stream, (members, _config) in STREAMS.items() if anywhere or name in members]
         cluster.write_config(name, f"server_tags: {json.dumps(tags)}")
 
 
 def fill(cluster: NatsProcesses, stores: dict[str, str], stop: Callable[[str], None]) -> None:
-    """Let each stream hold messages, and n2 fall behind n1, after which it is stopped. `stores`: server → directory."""
+    """Store messages in each stream, and make n2 fall behind n1, after which n2 is stopped. `stores`: server →
+    directory."""
     for name, (members, config) in STREAMS.items():
         cluster.add_stream(name, len(members), placement={"tags": [f"holds:{name}"]}, **config)
     for stream in ("ORDERS", "EVENTS", "JOBS"):
         cluster.add_consumer(stream, "worker")
-    # A consumer with one replica, which n1 does not get.
+    # The consumer has one replica, which is not placed on n1.
     while cluster.add_consumer("EVENTS", "single", num_replicas=1)["cluster"]["leader"] != "n2":
         cluster.app_request("$JS.API.CONSUMER.DELETE.EVENTS.single")
     asyncio.run(publish(cluster, FILLED, 0, MESSAGES, TAKEN))
@@ -133,7 +136,8 @@ def fill(cluster: NatsProcesses, stores: dict[str, str], stop: Callable[[str], N
 
 
 def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> dict[str, str]:
-    """Destroy three of five servers after one of the others fell behind, stop those, and return the copies of their stores."""
+    """Destroy three of five servers after one of the other two fell behind; stop these two, and return the copies of
+    their stores."""
     fill(cluster, {name: str(cluster.directory / name) for name in FIVE}, cluster.stop)
     cluster.kill(*DEAD)
     for name in DEAD:
@@ -185,7 +189,7 @@ def saving(stores: Stores, run_module: Runner) -> Save:
 
 
 def fresh(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
-    """Start the servers that are left with empty stores and without routes to the dead."""
+    """Start the remaining servers with empty stores and without routes to the destroyed servers."""
     for name in DEAD:
         cluster.names.remove(name)
         del cluster.route_ports[name]
@@ -197,7 +201,7 @@ def fresh(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
 
 
 def require_back(cluster: NatsProcesses) -> None:
-    """Everything that n1 or n2 held is there, with the configuration that it had."""
+    """Check that everything on n1 or n2 has been restored, with its previous configuration."""
     count = MESSAGES + MORE
     parts = dict.fromkeys(("ORDERS", "SINGLE", "KV_conf", "TOTAL"), (1, MESSAGES))
     for stream, (first, last) in {**parts, "EVENTS": (1, count), "JOBS": (TAKEN + 1, MESSAGES)}.items():
@@ -220,13 +224,13 @@ def require_back(cluster: NatsProcesses) -> None:
             has["mirror"] = {"name": has["mirror"]["name"]}
         if name == "TOTAL":
             has["sources"] = [{"name": source["name"]} for source in has["sources"]]
-        # From 2.12 servers add to it.
+        # From 2.12, servers add metadata to the configuration.
         has["metadata"] = {key: has.get("metadata", {})[key] for key in wanted.setdefault("metadata", {})}
         assert has == wanted, name
 
 
 def require_sourced(cluster: NatsProcesses) -> None:
-    """TOTAL has continued after its messages from ORDERS, which has one message more."""
+    """Check that TOTAL has continued after its messages from ORDERS, which has one more message."""
     info = partial(cluster.app_request, "$JS.API.STREAM.INFO.TOTAL")
     # A source whose stream had no leader is retried after up to two minutes.
     seen = wait_until(lambda: info()["state"]["messages"], lambda messages: messages > MESSAGES, 150)
@@ -259,7 +263,7 @@ def test_data_of_two_of_five_servers_is_restored_in_a_fresh_cluster(
         "TOTAL": ("n2", 3, 20, 20),
     }
     assert rows["EVENTS"]["others"] == {"n2": MESSAGES}
-    # Their servers have stopped in order.
+    # The servers of these stores were stopped gracefully.
     assert not any(row["caveats"] for row in rows.values()), rows
     assert rows["EVENTS"]["consumers"] == [
         {"name": "single", "ack_floor": TAKEN, "server": "n2"},
@@ -299,7 +303,7 @@ def test_data_of_two_of_five_servers_is_restored_in_a_fresh_cluster(
     require_back(cluster)
     assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
     if cluster.version == "2.10.27":
-        # From 2.15 a restored source is another one, see docs/backup.md.
+        # From 2.15, a restored source counts as a different stream, see docs/backup.md.
         require_sourced(cluster)
 
 
@@ -317,7 +321,7 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
     assert full["failure"]["code"] == "disk_full" and "are needed to load the largest stream" in full["msg"], full
     assert not stores.directory.exists()
 
-    # Killed while a server has loaded the first stream.
+    # The backup is killed after a server has loaded the first stream.
     mute = tmp_path / "nats-server"
     mute.write_text(f'#!/bin/sh\n[ "$1" = -c ] && sed -i /ports_file_dir/d server.conf\nexec {stores.binary} "$@"\n')
     mute.chmod(0o755)
@@ -339,7 +343,7 @@ def test_unsavable_copies_are_refused_and_killed_run_resumes(
     block = streams / "ORDERS/msgs/1.blk"
     content, index = block.read_bytes(), (streams / "ORDERS/msgs/index.db").stat().st_mtime_ns
     if version == "2.10.27":
-        # Its archives have the blocks as they are on the disk.
+        # Archives of this version contain the blocks as they are on the disk.
         block.write_bytes(content[:-20] + b"?" + content[-19:])
         checked = save(copies={"n1": str(spoilt / "n1")}, verify="records", streams=["APP/ORDERS"])
         assert "1.blk: the checksum of message 20 is wrong" in checked["msg"], checked
@@ -395,7 +399,7 @@ def test_messages_purged_before_a_crash_are_reported(
 
     (row,) = save(check_mode=True, undeleted=["APP/ORDERS"])["streams"]
     if version == "2.15.1":
-        # It has written its deletions.
+        # The server has written its deletions.
         assert (row["messages"], row["first_seq"], row["last_seq"]) == (7, MESSAGES - 4, MESSAGES + 2)
         assert not save().get("failed")
         return
@@ -407,7 +411,7 @@ def test_messages_purged_before_a_crash_are_reported(
     alone = {"copies": {crashed: copies[crashed]}}
     assert "according to the store of a server listed in `held`" in save(**alone, held=[stopped])["msg"]
     assert not (tmp_path / "backup" / "APP").exists()
-    # No file shows it. The backup and the restore warn that there may be some.
+    # No file shows the purge. The backup and the restore warn that messages may have been purged.
     (row,) = save(**alone)["streams"]
     assert row["caveats"] == [
         "its server did not stop cleanly: messages deleted just before may reappear, and floors may be lower"
@@ -415,7 +419,7 @@ def test_messages_purged_before_a_crash_are_reported(
     assert json.loads((Path(row["path"]) / "backup.json").read_text())["crashed"] is True
     (row,) = save(undeleted=["APP/ORDERS"])["streams"]
     assert row["caveats"] == [told]
-    # The server that stopped in order has all messages of that time.
+    # The server that was stopped gracefully has all messages from that time.
     (row,) = save(copies={left: copies[left]})["streams"]
     assert (row["messages"], row["caveats"]) == (5, [])
 
@@ -447,7 +451,7 @@ def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, 
 
 
 def seen_by_clients(hosts: RoleCluster, directory: Path) -> NatsProcesses:
-    """Return a client of a deployed cluster's servers."""
+    """Return a client that is connected to the servers of a deployed cluster."""
     directory.mkdir()
     made = NatsProcesses("2.10.27", directory, list(hosts.hosts))
     made.ports = {name: host["nats_server_port"] for name, host in hosts.hosts.items()}
@@ -462,7 +466,7 @@ def tag(hosts: RoleCluster, anywhere: bool = False) -> None:
 
 
 def start(hosts: RoleCluster, name: str, run_module: Runner) -> None:
-    """Start a server as its host would."""
+    """Start a server as its host would start it."""
     host = hosts.hosts[name]
     config = f"{host['nats_server_config_dir']}/nats-server.conf"
     options = {"binary": host["nats_server_binary_link"], "log": f"{host['nats_server_run_dir']}/again.log"}
@@ -472,7 +476,7 @@ def start(hosts: RoleCluster, name: str, run_module: Runner) -> None:
 
 @pytest.mark.playbook
 def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_module: Runner) -> None:
-    """It refuses while a dead host could start, stops until the copies are there, and continues."""
+    """The playbook refuses while a dead host could start, stops until the copies exist, and then continues."""
     hosts = RoleCluster(tmp_path, FIVE, "2.10.27")
     copies, journal = tmp_path / "copies", tmp_path / "journal.jsonl"
     for name, host in hosts.hosts.items():
@@ -503,7 +507,7 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
         hosts.kill(*DEAD)
         for name in DEAD:
             del cluster.processes[name]
-        # A leader that has not noticed the loss of its majority would send n2 its missing entries.
+        # A leader that has not noticed the loss of its majority would still send n2 the missing entries.
         look = partial(run_module, "nats_cluster_info", {**hosts.system(), "timeout": 2})
 
         def leaders(found: dict[str, Any]) -> set[str]:
@@ -513,11 +517,11 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
         assert wait_until(look, lambda found: not leaders(found), 60).done
         start(hosts, "n2", run_module)
 
-        # Their configuration is still there.
+        # The configuration of these hosts still exists.
         assert "n3 is listed as dead but answers over SSH, and its server could start" in run("--check", fails=True)
         for name in DEAD:
             shutil.rmtree(tmp_path / name)
-        # One does not even answer over SSH.
+        # One of the hosts does not even respond over SSH.
         hosts.hosts["n3"].update(ansible_connection="ssh", ansible_port=1)
         unnamed = run(fails=True, nats_cluster_rescue_dead=["n3", "n4"])
         assert (
@@ -544,7 +548,7 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
         shutil.rmtree(copies / "n1")
         shutil.copytree(tmp_path / "n1" / "copy", copies / "n1")
 
-        # The placement of the streams needs tags that the dead had.
+        # The placement of the streams needs tags that only the dead servers had.
         tag(hosts, anywhere=True)
         run()
         cluster.names = list(LEFT)
@@ -553,11 +557,11 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
         noted = [json.loads(line) for line in journal.read_text().splitlines()]
         (restored,) = [one["data"]["done"] for one in noted if one["event"] == "rescued" and one["data"]["done"]]
         assert "APP/EVENTS" in restored[0]["seen"] and "contents same" in restored[0]["seen"], restored
-        # The mirror has continued, and existing streams are not written.
+        # The mirror has moved on, and existing streams are not overwritten.
         assert "stream COPY exists and differs from the backup" in run(fails=True)
         again = run(nats_cluster_restore_existing="skip")
         assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
-        # It continues as a cluster of two with the dead servers still in the inventory.
+        # The cluster continues with two servers while the dead servers are still in the inventory.
         hosts.playbook("deploy", nats_server_cluster_leaving=DEAD)
         assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
         require_sourced(cluster)

@@ -80,7 +80,7 @@ def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def save(site: Site, tmp_path: Path) -> Callable[..., Path]:
-    """Save a stream: predicted, done, and not done again."""
+    """Save a stream three times: in check mode, for real, and again without a change."""
 
     def saved(stream: str, **options: Any) -> Path:
         options = {"stream": stream, "directory": str(tmp_path / "backup"), **options}
@@ -151,12 +151,13 @@ def test_every_message_and_position_comes_back(
     assert site.done("restore", path=str(path))["changed"] is False
     config = site.api.stream(name)["config"]
     assert (config["num_replicas"], config["subjects"]) == (replicas, [f"{name}.>"])
-    # The next message does not reuse the sequence of a deleted one.
+    # The next message does not reuse the sequence of a deleted message.
     assert set(site.produce([(f"{name}.x", {}, b"next")]).messages) == {121}
 
 
 def add_stream_with_deletions(site: Site, name: str) -> Record:
-    """Add a stream with a consumer that has a position; its first messages and two others are deleted, erased or not."""
+    """Add a stream with a consumer that has a position; its first messages and two others are deleted, with or without
+    erasing their content."""
     site.add(name, 1, subjects=[f"{name}.>"])
     site.cluster.add_consumer(name, "all")
     record = site.produce(some_messages(name))
@@ -168,7 +169,8 @@ def add_stream_with_deletions(site: Site, name: str) -> Record:
 
 
 def test_2_9_is_saved_and_restored(tmp_path: Path, run_module: Run) -> None:
-    """Its archives have an index for each block, the only record of deletions that did not erase the message."""
+    """2.9 archives have an index for each block, which is the only record of deletions that did not erase the
+    message."""
     cluster = NatsProcesses("2.9.10", tmp_path, ["n1", "n2", "n3"])
     cluster.start()
     try:
@@ -190,7 +192,7 @@ def test_2_9_is_saved_and_restored(tmp_path: Path, run_module: Run) -> None:
 
 @pytest.fixture(scope="session")
 def of_2_9(tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> tuple[dict[str, Path], Record]:
-    """Backups of a stream of one nats-server 2.9.10: with a current index, and with one that is behind its block."""
+    """Backups of a stream on a nats-server 2.9.10: with a current index, and with an index that is behind its block."""
     root = tmp_path_factory.mktemp("of_2_9")
     cluster = NatsProcesses("2.9.10", root, ["n1"], cluster="")
     cluster.start()
@@ -223,7 +225,7 @@ def test_a_backup_of_2_9_is_restored_by_newer_servers(
     info = site.api.stream("OLD")
     assert info["config"]["num_replicas"] == 3
     assert (info["state"]["messages"], info["state"]["last_seq"]) == (len(record.messages), 120)
-    # Each replica has them, whichever leads.
+    # Each replica has these deletions, whichever member leads.
     for _step in range(2):
         site.api.call("STREAM.LEADER.STEPDOWN.OLD")
         site.cluster.app_request("$JS.API.STREAM.INFO.OLD", members=3)
@@ -262,7 +264,7 @@ def test_work_queue_keeps_unacknowledged_messages(site: Site, save: Callable[...
     caveats = restore(site, path, name)["caveats"]
     assert any("delivered again: worker (10)" in caveat for caveat in caveats), caveats
     site.assert_restored(name, record)
-    # The ten that were delivered but not acknowledged come again, at the latest after the time that they may take.
+    # The ten messages that were delivered but not acknowledged are delivered again, at the latest after the ack wait.
     assert site.api.consumer(name, "worker")["ack_floor"]["stream_seq"] == 20
 
 
@@ -288,7 +290,7 @@ def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) 
         try:
             stream = connection.jetstream(timeout=10)
             values = await stream.key_value("SETTINGS")
-            # On 2.10 the answer may come from a follower that is catching up.
+            # On 2.10 the reply may come from a follower that is catching up.
             keys = await patiently(values.keys)
             found = {key: (await values.get(key)).value or b"" for key in keys}
             return found, (await (await stream.object_store("FILES")).get("report.bin")).data or b""
@@ -344,7 +346,7 @@ def test_a_stream_in_memory_from_2_15(site: Site, save: Callable[..., Path], ver
 
 
 def test_consumers_that_the_archive_lacks_are_recreated(site: Site, save: Callable[..., Path], version: str) -> None:
-    """Before 2.15 a server saves only the consumers that it holds itself."""
+    """Before 2.15, a server saves only the consumers that have a replica on it."""
     site.add("EVENTS", 3)
     record = site.produce(some_messages("EVENTS"))
     for number in range(6):
@@ -363,7 +365,8 @@ def test_consumers_that_the_archive_lacks_are_recreated(site: Site, save: Callab
 
 
 def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Callable[..., Path], version: str) -> None:
-    """A replica calls itself current before it has the messages, and a consumer that is led there begins at its end."""
+    """A replica reports itself as current before it has the messages, and a consumer that this server leads would begin
+    at the end of the stream."""
     site.add("BULK", 3)
     record = site.produce([("BULK.x", {}, random.Random(number).randbytes(700_000)) for number in range(100)])
     for number in range(6):
@@ -382,10 +385,10 @@ def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Cal
 
 
 def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..., Path]) -> None:
-    """On 2.10 some of the six are missing from the archive, and report an ack floor of 0."""
+    """On 2.10, some of the six consumers are missing from the archive, and report an ack floor of 0."""
 
     def nothing_pends() -> None:
-        # A leader that was elected just now counts from the beginning until it has read its consumer's state.
+        # A newly elected leader counts from the beginning until it has read its consumer's state.
         pending = wait_until(
             lambda: [row["num_pending"] for row in site.api.consumers("NEWS").rows], lambda seen: seen == [0] * 6, 20
         )
@@ -393,7 +396,7 @@ def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..
 
     site.add("NEWS", 3)
     site.produce(some_messages("NEWS"))
-    # A message that is new to a lagging replica is old to the others.
+    # A message that is new on a lagging replica is old on the others.
     in_step = wait_until(
         lambda: site.api.stream("NEWS")["cluster"]["replicas"],
         lambda replicas: all(replica["current"] and not replica.get("lag") for replica in replicas),
@@ -449,7 +452,7 @@ def test_copy_next_to_the_original(site: Site, save: Callable[..., Path], versio
 
 
 def test_a_consumer_with_more_replicas_than_its_stream(site: Site, save: Callable[..., Path]) -> None:
-    """A server would refuse all of it (10126), from 2.15 with a part of the stream left behind."""
+    """A server would refuse the complete restore (10126); from 2.15 it would also leave a partial stream behind."""
     site.add("FITTED", 3)
     site.cluster.add_consumer("FITTED", "three", num_replicas=3)
     site.cluster.add_consumer("FITTED", "any")
@@ -518,7 +521,7 @@ def test_a_damaged_archive_is_refused_before_anything_is_created(
     archive.write_bytes(data)
     site.api.delete_stream("DAMAGED")
     assert str(archive) in site.refused("restore", "damaged", path=str(path))
-    # As the nats CLI leaves a backup, without any checksum of its own.
+    # The nats CLI leaves a backup like this, without a checksum.
     told = read_manifest(path)
     state = {**told["state"], "last_seq": told["state"]["last_seq"] + (fault == "swapped")}
     (path / "backup.json").write_text(json.dumps({"config": told["config"], "state": state}))
@@ -531,7 +534,8 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
     """The CLI saves the configuration and the state next to the archive, and nothing else."""
     name = f"CLI{replicas}"
     site.add(name, replicas)
-    # The archive contains the server's content; before 2.15 only those consumers that the stream's leader holds.
+    # The archive contains the data that the server sends; before 2.15 only with the consumers held by the stream's
+    # leader.
     site.cluster.add_consumer(name, "worker", num_replicas=replicas)
     record = site.produce(some_messages(name))
     site.consume(name, "worker", record, fetch=7, ack=6)
@@ -544,7 +548,7 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
         assert contents is not None
         return contents
 
-    # A member other than the consumer's leader receives an acknowledgement after the client does.
+    # A member other than the consumer's leader receives an acknowledgement later than the client.
     saved = wait_until(
         saved_anew, lambda contents: all(one.ack_floor["stream_seq"] >= 6 for one in contents.consumers), 20
     ).value
@@ -577,7 +581,7 @@ def test_nats_cli_restores_our_backups(site: Site, save: Callable[..., Path], re
 
 
 def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callable[..., Path], tmp_path: Path) -> None:
-    """No package registry of this machine has it; `support.natscli` sends its requests for the tests above."""
+    """No package registry offers the nats CLI; for the tests above, `support.natscli` sends the same requests."""
     if shutil.which("nats") is None:
         pytest.skip("there is no `nats` on the PATH (natscli): its archives are only tried request by request")
     environment = {
@@ -617,7 +621,8 @@ def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callabl
 def test_a_restored_stream_moves(
     site: Site, save: Callable[..., Path], run_module: Run, version: str, sealed: bool
 ) -> None:
-    """Also a stream that another tool restored. The meta leader is elsewhere: it has no record of its own restore."""
+    """This includes a stream that another tool restored. The meta leader is on another server, so it has no record of
+    the restore."""
     name = f"MOVED{sealed:d}"
     site.add(name, 1)
     record = site.produce(some_messages(name))
@@ -673,7 +678,8 @@ def test_an_archive_of_2_10_is_restored_by_2_15_and_not_the_other_way_round(
 
 
 def test_a_consumer_without_a_leader_is_named(broken: Site, version: str, tmp_path: Path) -> None:
-    """From 2.15 it would fail the snapshot; before it would be missing from it, and its position from the backup."""
+    """From 2.15 the consumer would make the snapshot fail; before, the consumer would be missing from the snapshot, and
+    its position from the backup."""
     for number in range(6):
         broken.cluster.add_consumer("ORDERS", f"c{number}", num_replicas=1)
     leader = broken.api.stream("ORDERS")["cluster"]["leader"]
@@ -708,7 +714,7 @@ def test_a_message_larger_than_the_servers_take(site: Site, save: Callable[..., 
         there = Site(small, site._run_module)
         wait_until(there.api.stream_names, lambda names: True, 30)
         if version == OLD:
-            # Its archives are restored as files.
+            # Archives of this version are restored as files.
             there.done("restore", path=str(path))
             assert there.stored("LARGE") == record.messages
         else:
@@ -736,7 +742,7 @@ def test_a_full_disk_leaves_nothing(site: Site, tmp_path: Path) -> None:
     assert result["failure"]["code"] == "write_failed", result
     assert str(directory) in result["msg"]
     assert list(directory.iterdir()) == []
-    # The server has noticed that no client listens any more, and serves another snapshot.
+    # The server has noticed that the client no longer listens, and serves another snapshot.
     assert wait_until(lambda: site.run("backup", stream="FULL", directory=str(directory)), succeeded, 20).done
 
 
@@ -745,12 +751,12 @@ def succeeded(result: dict[str, Any]) -> bool:
 
 
 def random_bytes(size: int, seed: int) -> bytes:
-    """Return bytes that no compression makes smaller."""
+    """Return bytes that cannot be compressed."""
     return random.Random(seed).randbytes(size)
 
 
 def kill_when(cluster: NatsProcesses, name: str, ready: Callable[[], bool]) -> threading.Thread:
-    """Kill a server as soon as something is so."""
+    """Kill a server as soon as a condition is met."""
 
     def work() -> None:
         if wait_until(ready, bool, 60, 0.02).done:
@@ -763,7 +769,8 @@ def kill_when(cluster: NatsProcesses, name: str, ready: Callable[[], bool]) -> t
 
 @pytest.fixture
 def broken(make_cluster: Callable[..., NatsProcesses], run_module: Run) -> Iterator[Site]:
-    """A cluster of three that a test may break, with a stream of 12 MB that takes a while at the least rate."""
+    """A cluster of three that a test may break, with a stream of 12 MB, whose transfer takes a while at the lowest
+    rate."""
     made = Site(form(make_cluster(["n1", "n2", "n3"]), run_module), run_module)
     try:
         made.add("ORDERS", 3)
@@ -789,7 +796,7 @@ def test_a_server_killed_during_a_backup(broken: Site, tmp_path: Path) -> None:
     assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted"), result
     assert "stream ORDERS was not saved" in result["msg"]
     assert list(directory.iterdir()) == []
-    # Another one leads.
+    # A different server leads now.
     assert wait_until(lambda: broken.run("backup", **options), succeeded, 60).done
 
 
@@ -800,7 +807,8 @@ def test_a_server_killed_during_a_restore(broken: Site, tmp_path: Path) -> None:
     leader: list[str] = []
 
     def under_way() -> bool:
-        """Return whether a server takes the upload, which only it logs; the rate leaves ten more seconds."""
+        """Return whether a server is receiving the upload, which only this server logs; at this rate the upload takes
+        ten more seconds."""
         leader[:] = [name for name in broken.cluster.names if "Starting restore for stream" in broken.cluster.log(name)]
         return bool(leader)
 
@@ -824,7 +832,7 @@ def test_a_server_killed_during_a_restore(broken: Site, tmp_path: Path) -> None:
 def test_a_lone_server_killed_during_a_restore_and_started_again(
     make_cluster: Callable[..., NatsProcesses], run_module: Run, tmp_path: Path
 ) -> None:
-    """From 2.15 it starts with the messages stored so far, and accepts new ones."""
+    """From 2.15, the server starts with the messages stored so far, and accepts new ones."""
     site = Site(make_cluster(["n1"], cluster=""), run_module)
     try:
         wait_until(site.api.stream_names, lambda names: True, 30)
@@ -843,7 +851,7 @@ def test_a_lone_server_killed_during_a_restore_and_started_again(
         thread.start()
         result = site.run("restore", path=str(path), rate_limit="1MB", idle_timeout=6, wait_timeout=90)
         thread.join()
-        # Unreachable: it was not back when the client connected again.
+        # `unreachable`: the server was not running again when the client reconnected.
         assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted", "unreachable"), result
         assert "the partial stream has been removed" in result["msg"], result
         assert site.api.stream_names() == []
@@ -882,7 +890,7 @@ def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callabl
 def test_failed_restore_keeps_the_stream_of_a_different_client(
     site: Site, save: Callable[..., Path], version: str, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """The failures of two of three concurrent restores on 2.10.27, which deleted the stream of the third."""
+    """Reproduces the failures of two of three concurrent restores on 2.10.27, which deleted the stream of the third."""
     name = f"FOREIGN{len(reason)}"
     site.add(name)
     site.produce(some_messages(name, 5))
@@ -905,7 +913,7 @@ def test_failed_restore_keeps_the_stream_of_a_different_client(
 
 
 class Peer:
-    """The other side of a transfer, which a test plays."""
+    """The other side of a transfer, played by a test."""
 
     def __init__(self, site: Site, subject: str, on_message: Callable[[NatsPy, Any], Any], wait: float = 0) -> None:
         self._ready = threading.Event()
@@ -932,7 +940,7 @@ class Peer:
         await connection.flush()
 
     async def _known(self, site: Site, connection: NatsPy, probe: str) -> None:
-        """Wait until each server forwards messages to this connection: routes carry subscriptions in their order."""
+        """Wait until each server forwards messages to this connection; routes transmit subscriptions in order."""
         await self._subscribe(connection, probe, lambda _connection, message: message.respond(b""))
         for name in site.cluster.processes:
             other = await nats.connect(site.cluster.url(name), user=site.user, password=APP_PASSWORD)
@@ -958,7 +966,8 @@ class Peer:
 
 
 def test_late_receiver_gets_everything_in_order(site: Site) -> None:
-    """The server that takes an upload may be known elsewhere only after its reply has come."""
+    """The other servers may receive the interest of the server that receives an upload only after its reply has
+    arrived."""
     seen: list[bytes] = []
 
     async def take(_connection: NatsPy, message: Any) -> None:
@@ -1010,7 +1019,7 @@ def test_sender_error_replaces_the_remaining_chunks(site: Site) -> None:
 
 
 def test_chunks_without_an_end_fail_the_backup(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any client of the account reads the request for a snapshot and may send to its subject."""
+    """Any client of the account can read the request for a snapshot and send to its subject."""
     site.add("FLOOD")
 
     async def answer(connection: NatsPy, message: Any) -> None:
@@ -1052,7 +1061,7 @@ print(json.dumps([peak, result.get("path"), result["bytes"]]))
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, dict[str, Any]]]:
-    """The options with which a stream is saved somewhere, and those with which it is restored from there."""
+    """Return the options with which a stream is saved to a place, and those with which it is restored from there."""
     identity = pyrage.x25519.Identity.generate()
     (tmp_path / "identity").write_text(str(identity))
     if request.param == "plain":
@@ -1071,7 +1080,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
         storage.kill()
 
 
-# `more` is in MiB: the parts that are on their way to object storage are of 8 MiB, and the small stream has one of them only.
+# `more` is in MiB: parts that are being uploaded to object storage are 8 MiB each, and the small stream has only one.
 @pytest.mark.parametrize(("place", "more"), [("plain", 16), ("encrypted", 16), ("s3", 72)], indirect=["place"])
 def test_memory_does_not_grow_with_the_stream(
     site: Site, tmp_path: Path, place: dict[str, dict[str, Any]], more: int

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A supercluster of three clusters, one with a server without JetStream, too, and one with only an arbiter: deployed, restarted,
-cut down and grown."""
+"""A supercluster of three clusters (one also has a server without JetStream, one has only an arbiter) is
+deployed, restarted, reduced and extended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
 
 
 def supercluster(root: Path, clusters: dict[str, list[str]], version: str) -> RoleCluster:
-    """Return a supercluster that is not deployed yet."""
+    """Return a supercluster that has not been deployed yet."""
     made = RoleCluster(root, [host for hosts in clusters.values() for host in hosts], version)
     made.groups = {name: list(hosts) for name, hosts in clusters.items()}
     del made.variables["nats_server_cluster_name"]
@@ -40,7 +40,7 @@ def supercluster(root: Path, clusters: dict[str, list[str]], version: str) -> Ro
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    """The deployed supercluster; its tests run in their order."""
+    """The deployed supercluster; its tests must run in order."""
     made = supercluster(tmp_path_factory.mktemp("sites"), CLUSTERS, "2.15.1")
     made.hosts["core"]["nats_server_jetstream"] = False
     made.hosts["n2"]["nats_server_arbiter"] = True
@@ -67,14 +67,14 @@ def test_the_report_shows_all_clusters_and_both_kinds_of_servers(sites: RoleClus
 
 
 def test_mirror_in_a_different_cluster_reports_its_lag(sites: RoleCluster) -> None:
-    """As the documents show it."""
+    """The options are those that the documents show."""
 
     async def publish() -> None:
         client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)
         jetstream = client.jetstream()
         for _number in range(20):
             await patiently(partial(publish_stored, jetstream, "orders.new", b"", uuid.uuid4().hex))
-        # A mirror that did not reach its origin at once tries again after ten seconds.
+        # A mirror that could not reach its origin at once retries after ten seconds.
         while (await patiently(partial(jetstream.stream_info, "ORDERS_WEST"))).state.messages < 20:
             await asyncio.sleep(0.1)
         await client.close()
@@ -159,7 +159,7 @@ def test_cluster_is_added_and_removed(sites: RoleCluster, run_module: Runner) ->
 
 
 def gateway_tls(run_module: Runner, sites: RoleCluster) -> list[bool]:
-    """Return of each server's outbound gateway connections whether they have TLS."""
+    """Return, for each server, whether its outbound gateway connections use TLS."""
     servers = run_module("nats_server_info", sites.system(), endpoints=["gatewayz"])["servers"]
     return [
         "tls_version" in one["connection"]
@@ -171,7 +171,8 @@ def gateway_tls(run_module: Runner, sites: RoleCluster) -> list[bool]:
 @pytest.mark.chaos
 @pytest.mark.parametrize("version", VERSIONS)
 def test_gateways_get_tls_one_server_at_a_time(version: str, tmp_path: Path, run_module: Runner) -> None:
-    """No cluster loses sight of another, although with so few servers no order of restarts alone would keep a quorum."""
+    """No cluster loses its connection to another, although with so few servers no order of restarts alone would keep a
+    quorum."""
     made = supercluster(tmp_path, {"east": ["n1", "n4"], "central": ["n2"], "west": ["n3"]}, version)
     try:
         made.playbook("deploy")

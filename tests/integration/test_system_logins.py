@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Deployments whose modules log in to the system account by other means than a password, or by TLS before the greeting."""
+"""Deployments whose modules log in to the system account with something other than a password, or with TLS before the
+greeting."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ OPS_PASSWORD = "ops-pass"
 
 @pytest.fixture(scope="module")
 def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleCluster, Path]]:
-    """A server with a system user of an nkey, deployed with the seed in the environment as AWX's credential gives it. Another
-    system user has a password, which is not in the variables of the role."""
+    """A server whose system user has an nkey, deployed with the seed in the environment, as AWX's credential sets it.
+    Another system user has a password, which is not in the variables of the role."""
     root = tmp_path_factory.mktemp("nkey")
     user = new_user()
     seed = root / "sys.nk"
@@ -148,7 +149,8 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
 
 
 def program_connections(cluster: RoleCluster) -> dict[str, Any]:
-    """Return the connections that the playbooks `exporter` and `backup_timer` write into the settings of their programs."""
+    """Return the connection options that the playbooks `exporter` and `backup_timer` write to the settings of their
+    programs."""
     (timer,) = yaml.safe_load((CHECKOUT / "roles/nats_cluster/tasks/backup_timer.yml").read_text())[-1:]
     schedule = next(task for task in timer["block"] if "nats_program_settings" in task.get("vars", {}))
     exporter = yaml.safe_load((CHECKOUT / "playbooks/exporter.yml").read_text())[0]["tasks"][-1]["block"][0]
@@ -178,8 +180,9 @@ def program_connections(cluster: RoleCluster) -> dict[str, Any]:
 def test_every_connection_starts_tls_before_the_greeting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_module: Runner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The role keeps the certificates of the source. The modules that verify, watch and test the server start TLS first, and so
-    do reports, contexts, and the programs that run without Ansible, with the settings from their playbooks."""
+    """The role uses the certificates from the source unchanged. The modules that verify, watch and test the server
+    start with TLS, and so do reports, contexts, and the programs that run without Ansible, using the settings from
+    their playbooks."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables.update(
         nats_server_tls_source="ca",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_traffic_info while real replicas replicate, and the observing under it."""
+"""Tests nats_traffic_info, and the code with which it observes messages, while real replicas replicate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades by the playbook under load: supported ones, refused ones, and the real effect of a jump."""
+"""Tests upgrades by the playbook under load: supported upgrades, refused upgrades, and the real effect of skipping
+versions."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ STEPS = """
 
 
 def running(cluster: RoleCluster, run_module: Runner) -> set[str]:
-    """The versions that run."""
+    """Return the versions of the running servers."""
     facts = run_module("nats_cluster_info", cluster.system(), detail="servers")
     return {server["version"] for server in facts["servers"]}
 
@@ -70,8 +71,8 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
-    """Not one for each host: for the target version, for the running one, and before a restart. An upgrade ends
-    them."""
+    """The lines are not repeated for each host. They appear for the target version, for the running version, and before
+    a restart; an upgrade ends them."""
     cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
     silent = "nats-server 2.10.27: a server occasionally starts raft-silent"
     try:
@@ -130,7 +131,8 @@ def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run
         refused = words(cluster.playbook("deploy", fails=True, **cluster.running("2.9.10")).output)
         assert "has files of nats-server 2.10 or later, but 2.9.10 is to start with them" in refused
         assert "nothing was changed" in refused
-        # So do they which cluster it was, and the empty stores of others that the messages are elsewhere.
+        # The files also show which cluster it was, and the empty stores of the other servers show that the messages are
+        # elsewhere.
         refused = words(cluster.playbook("deploy", fails=True, nats_server_cluster_name="C9").output)
         assert "the store belongs to 'C1', but the configuration has 'C9'" in refused
         for name in NAMES[:2]:
@@ -168,14 +170,14 @@ def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runne
         refused = words(cluster.playbook("upgrade", "--limit", "n3", fails=True, **newer).output)
         assert "n3: 2.10.27 to 2.15.1 skips" in refused and "nothing was changed" in refused
         assert cluster.pid("n3") == 0
-        # From its installation on, a reboot would start the new version.
+        # Once the new version is installed, a reboot would start it.
         play = tmp_path / "provision.yml"
         play.write_text(STEPS)
         cluster.playbook(str(play), "--limit", "n3", steps=["members", "preflight", "provision"], **newer, **skips)
         assert "js_raft_delete_range: false" in (tmp_path / "n3/etc/nats-server.conf").read_text()
         assert cluster.pid("n3") == 0
         cluster.playbook("upgrade", "--limit", "n3", **newer, **skips)
-        # Until its turn a server keeps its files, because its old version would reject the new keys after a crash.
+        # A server keeps its files until its turn, because its old version would reject the new keys after a crash.
         files = [tmp_path / name / "etc/nats-server.conf" for name in ("n1", "n2")]
         before = [path.read_bytes() for path in files]
         known: dict[str, Any] = {"nats_server_config": {"max_payload": 65536, "write_timeout": "close"}}

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A waiting gate prints the missing conditions every ten seconds, and a failing one prints them on one screen.
 
-At a terminal, in a log, and as events of a job; with each ansible-core that is installed here, and with every callback.
+The output is tested at a terminal, in a log, and as events of a job, with each installed ansible-core and with every
+callback.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ import yaml
 from support.clean_output import clean
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
-#: For a wait of 62 s.
+#: Enough for a wait of 62 s.
 LINE = re.compile(r"^[1-6]\d of 62 s: 2 (?:of \d+ )?problems left: n9 does not answer", re.MULTILINE)
-#: Lines of a terminal.
+#: The number of lines of a terminal.
 SCREEN = 25
-#: The folders with the commands of ansible-core: the release under test, and the others that `make` has installed,
-#: which include the oldest.
+#: The folders with the commands of ansible-core: of the release under test, and of the other releases that `make` has
+#: installed, including the oldest.
 CORES = list(dict.fromkeys([Path(sys.executable).parent, *sorted(ROOT.glob(".cache/venv-2.*/bin"))]))
 
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The options of a gate that waits for a server which does not come."""
+    """Return the options of a gate that waits for a server that does not start."""
     cluster = NatsProcesses("2.15.1", tmp_path_factory.mktemp("waiting"), ["n1", "n2", "n3"])
     cluster.start()
     try:
@@ -45,7 +46,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "password": SYS_PASSWORD,
             "expected_servers": ["n1", "n2", "n3", "n9"],
             "wait_timeout": 62,
-            # A sample waits equally long for n9.
+            # One sample also waits equally long for n9.
             "timeout": 1,
         }
     finally:
@@ -53,13 +54,13 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 def play(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
-    # The modules' own Python is the one under test with any ansible-core.
+    # The modules run with the Python under test, independent of the ansible-core.
     variables = {"ansible_python_interpreter": sys.executable}
     return [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": list(tasks)}]
 
 
 def waiting(gate: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the play that waits, and prints the version of ansible-core."""
+    """Return the play that waits and prints the version of ansible-core."""
     return play(
         {"name": "Show the version of Ansible", "ansible.builtin.debug": {"var": "ansible_version.full"}},
         {"name": "Wait", "natsops.jetstream.nats_cluster_health": gate},
@@ -120,7 +121,7 @@ def as_a_job(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[str, list[
 
 
 def test_lines_while_a_gate_waits(gate: dict[str, Any], tmp_path: Path) -> None:
-    # All at once: each of them waits a minute.
+    # All runs are started at once, because each of them waits a minute.
     with ThreadPoolExecutor(2 * len(CORES)) as pool:
         logs = [pool.submit(in_a_log, core, tmp_path / f"log{number}", gate) for number, core in enumerate(CORES)]
         jobs = [pool.submit(as_a_job, core, tmp_path / f"job{number}", gate) for number, core in enumerate(CORES)]
@@ -148,7 +149,8 @@ def failure(output: str, task: str = "Wait") -> list[str]:
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)
 def test_a_refusal_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Path) -> None:
-    """One that a role makes of a plan, with `fail`: every reason on a line of its own, except in JSON, which has no lines."""
+    """The refusal is made by a role from a plan, with `fail`: every reason is on a separate line, except in JSON, which
+    has no line breaks."""
     missing = [f"APP/S{number}" for number in range(500)]
     login = {key: gate[key] for key in ("servers", "user", "password")}
     streams = [{"account": "APP", "stream": name.partition("/")[2], "num_replicas": 3} for name in missing]
@@ -188,7 +190,7 @@ def test_a_failure_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Pat
 
     variables = {"ansible_python_interpreter": sys.executable, "few": asked(1), "many": asked(5_000)}
     path = tmp_path / "play.yml"
-    # Written as roles are, since ansible-core 2.19 quotes it.
+    # The text is written as in roles, because ansible-core 2.19 and later quotes it.
     path.write_text(
         "- hosts: localhost\n"
         "  gather_facts: false\n"
@@ -204,7 +206,7 @@ def test_a_failure_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Pat
     def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [str(core / "ansible-playbook"), str(path), *arguments]
         more = {"ANSIBLE_STDOUT_CALLBACK": "default", **more}
-        # In one stream, as a terminal shows it, unless a program reads the one.
+        # Both streams are combined, as at a terminal, unless a program reads standard output.
         errors = subprocess.PIPE if "json" in more["ANSIBLE_STDOUT_CALLBACK"] else subprocess.STDOUT
         done = subprocess.run(
             command,
@@ -228,7 +230,7 @@ def test_a_failure_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Pat
             words = f"not healthy after . s and 1 sample(s): {problems} problems; {names} not answer"
             assert re.search(re.escape(words).replace(r"\.", "."), " ".join(text.split())), text
             assert (str(tmp_path / "health-C1.json") in text) == (task == "Many"), text
-    # The callback of ansible.posix, which no environment but this one has.
+    # The callback comes from ansible.posix, which only this environment contains.
     (posix,) = ROOT.glob(".cache/venv-awx/lib/python*/site-packages")
     paths = os.pathsep.join((collections_path(), str(posix)))
     done = run(ANSIBLE_STDOUT_CALLBACK="ansible.posix.json", ANSIBLE_COLLECTIONS_PATH=paths)
