@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-# Small tests are over before the optimising compiler and the parallel collector pay off.
+# Small tests end before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 from jetstream_insights.session import FOR_LITTLE, session
 from support.lakes import Golden, make_golden
 
-#: A third of the time of small plans went into collecting garbage.
+#: Without these settings, garbage collection takes a third of the time of small plans.
 LEAN = {
-    # Each aggregation and each sort takes a page, by default of 32 MB.
+    # Each aggregation and each sort allocates a page, which is 32 MB by default.
     "spark.buffer.pageSize": "1m",
-    # Plans as texts, for web pages that are off.
+    # Plans are only kept as text for the web pages, which are disabled.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.ui.retainedExecutions": "1",
     **{f"spark.ui.retained{name}": "1" for name in ("Jobs", "Stages", "Tasks")},
@@ -34,7 +34,7 @@ LEAN = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     made = session("local[1]", "1g", settings=LEAN)
-    # test_side_by_side compares the resulting tables with those of other settings.
+    # test_side_by_side compares the tables with those made with different settings.
     for name, value in FOR_LITTLE.items():
         made.conf.set(name, value)
     yield made
@@ -50,8 +50,8 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gol
 
 #: Files whose tests share expensive fixtures, for one process.
 TOGETHER = ("test_connect.py", "test_delta.py")
-#: The files that take longest, by `python3 tools/run_parts.py --slowest 40 test-insights`. They start first, so both
-#: processes end at about the same time.
+#: The files that take longest according to `python3 tools/run_parts.py --slowest 40 test-insights`. They start first,
+#: so both processes end at about the same time.
 LONGEST = (
     "test_judged_hours.py", "test_connect.py", "test_facts.py", "test_findings.py", "test_silver.py", "test_gold.py",
     "test_gold_parts.py", "test_delta.py",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Advisories of real servers, captured by streams in two accounts, as the table that the job makes of them."""
+"""Tests the table that the job makes from advisories of real servers, captured by streams in two accounts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def say(_text: str) -> None:
 
 
 def table(lake: Lake) -> list[dict[str, Any]]:
-    """Return the published rows of the days around now."""
+    """Return the published rows of yesterday, today and tomorrow."""
     now, day = datetime.now(timezone.utc), timedelta(days=1)
     frame = lake.read("silver", "advisories", hours(now - day, now + day))
     assert frame is not None
@@ -93,7 +93,7 @@ def test_advisories_job_continues_after_the_last_sequence(
     site.api("STREAM.LEADER.STEPDOWN.ORDERS")
     _publish(site, b"no advisory")
 
-    # A run is killed before it writes its position: its rows are read again, and not stored twice.
+    # A run is killed before it writes its position: its rows are read again, but not stored twice.
     with monkeypatch.context() as patched:
         patched.setattr(HadoopFiles, "replace_text", _killed_at_the_end(HadoopFiles.replace_text))
         with pytest.raises(KeyboardInterrupt):
@@ -135,7 +135,7 @@ def test_advisories_job_continues_after_the_last_sequence(
     assert make_advisories(lake, captures, say).rows == 0
     assert table(lake) == later
 
-    # Messages that are gone, and a stream that is another one, are reported.
+    # Messages that no longer exist, and a stream that was replaced by another one, are reported.
     _publish(site, b'{"type": "io.nats.jetstream.advisory.v1.x", "id": "gone"}')
     site.api("STREAM.PURGE.ADVISORIES")
     heard: list[str] = []
@@ -147,7 +147,7 @@ def test_advisories_job_continues_after_the_last_sequence(
     assert any("F/APP/ADVISORIES was recreated" in text for text in heard)
     assert {row["id"] for row in later} <= {row["id"] for row in table(lake)}
 
-    # Maintenance keeps the runs in the table's own pointers, and removes replaced ones.
+    # Maintenance keeps the runs to which the table's pointers refer, and removes replaced runs.
     rows = table(lake)
     runs = lake.files.names("silver/advisories")
     # A run counts as unused from the first maintenance that finds it unused.
@@ -161,7 +161,8 @@ def test_advisories_job_continues_after_the_last_sequence(
 def test_concurrent_jobs_keep_the_rows_and_positions_of_both(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """One job reads another stream and is done with it just before a step of the other one, which has read the table already."""
+    """One job reads a different stream and finishes just before a step of the other job, which has already read the
+    table."""
     lake, taken = Lake(spark, str(tmp_path)), datetime(2026, 11, 21, 18, 41, tzinfo=timezone.utc)
     options = {"servers": "nats://nowhere:4222", "stream": "ADVISORIES"}
     old, one, other = (Capture("F", name, Settings.of(options), options) for name in ("OLD", "A", "B"))

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An archive in the layout of `nats audit gather`, of real servers with faults made on purpose, is judged as a snapshot is."""
+"""An archive in the layout of `nats audit gather`, from real servers with deliberate faults, is judged like a
+snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ FAULTS = {
     "the stream TWO has two replicas": {("STREAM_109", "TWO")},
     "the consumer of TWO has an unacknowledged message, its limit": {("CONSUMER_105", "TWO")},
 }
-#: Streams, and consumers of them, that have a replica on n3.
+#: Streams and consumers that have a replica on n3.
 REPLICATED = ("STREAM.ORDERS", "STREAM.FULL", "CONSUMER.ORDERS.worker")
 SUBJECT = ("domain", "cluster", "server", "account", "stream", "consumer", "name", "peer")
 
@@ -76,8 +77,8 @@ def _group(servers: NatsProcesses, asset: str) -> dict[str, Any]:
 
 
 def _lead_elsewhere(servers: NatsProcesses, asset: str, name: str) -> None:
-    """Let another server lead a stream or consumer: a leader elected after a server's death has no last contact of
-    it."""
+    """Make a different server lead a stream or consumer, because a leader that is elected after a server's death never
+    had contact with that server."""
     while (leader := _group(servers, asset).get("leader")) in (None, "", name):
         if leader:
             servers.app_request(f"$JS.API.{asset.replace('.', '.LEADER.STEPDOWN.', 1)}")
@@ -110,7 +111,7 @@ async def _use(servers: NatsProcesses) -> None:
 
 @pytest.fixture(scope="module")
 def found(cluster: NatsProcesses, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Return the findings of two snapshots and of two archives, taken by turns."""
+    """Return the findings of two snapshots and of two archives, taken alternately."""
     folder = tmp_path_factory.mktemp("judged")
     connection = {**cluster.sys_connection(), "servers": tuple(cluster.url(name) for name in cluster.processes)}
     options = ConnectionOptions(**connection)
@@ -125,7 +126,7 @@ def found(cluster: NatsProcesses, spark: SparkSession, tmp_path_factory: pytest.
     lake = Lake(spark, str(path), little=True)
 
     def say(_text: str) -> None:
-        """Progress is for people."""
+        """Discard the message."""
 
     hours = sorted(
         {moment.replace(minute=0, second=0, microsecond=0) for moment in (began, datetime.now(timezone.utc))}

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Findings on backups: from a catalogue that a real run wrote, and as nats_check judges the same catalogue; and how far mirrors
-and sources are behind in seconds."""
+"""Tests findings about backups, from a catalogue that a real run wrote, and compares them with the results of
+nats_check; also tests how many seconds mirrors and sources are behind."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def snapshot(cluster: NatsProcesses, lake: Path, directory: Path) -> dict[str, A
 def test_real_backup_catalogue_yields_findings_and_a_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One stream is saved and proven, one only saved, one left out, and one came later."""
+    """One stream is saved and verified by a drill, one only saved, one excluded, and one created later."""
     backups, lake, output = tmp_path / "backup", tmp_path / "lake", tmp_path / "report"
     cluster = NatsProcesses(VERSION, tmp_path, ["n1"], cluster="")
     cluster.start()
@@ -114,7 +114,7 @@ def test_real_backup_catalogue_yields_findings_and_a_report(
     assert shown["SAVED"]["last_backup"] and not shown["SAVED"]["last_proven"]
     assert not shown["LATER"]["last_backup"]
 
-    # From the hour's last snapshot.
+    # These rows are from the hour's last snapshot.
     found = {(row["check"], row["stream"]): row for row in table("findings")}
     assert set(found) == {("BACKUP_101", "LATER"), ("BACKUP_104", "SAVED")}
     assert found["BACKUP_101", "LATER"]["remedy"] == (
@@ -124,7 +124,7 @@ def test_real_backup_catalogue_yields_findings_and_a_report(
     assert found["BACKUP_104", "SAVED"]["text"] == "no drill has ever restored it"
     assert "`nats_cluster_backup_drill_stream: APP/SAVED`" in found["BACKUP_104", "SAVED"]["remedy"]
 
-    # The rows from the two other snapshots.
+    # These rows are from the two other snapshots.
     silver = Lake(spark, str(lake)).read("silver", "backups", [_hour(third)])
     assert silver is not None
     assert {row["extra"] for row in silver.collect()} == {None}
@@ -210,15 +210,15 @@ def origin(name: str = "O", lag: int = 0, active: float = 1.0, **more: Any) -> d
 
 
 EXTERNAL: dict[str, Any] = {"external": {"api": "$JS.far.API", "deliver": ""}}
-#: The origins in two snapshots an hour apart, the last sequences of the stream, and the seconds behind at the second one. O
-#: stores 3,600 messages an hour; the stream's last message is 1,000 seconds old.
+#: The origins in two snapshots an hour apart, the last sequences of the stream, and the seconds behind at the second
+#: one. The origin O stores 3,600 messages an hour; the stream's last message is 1,000 seconds old.
 CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float | None]] = {
     "in_step": ("mirror", [[origin()], [origin()]], (0, 3600), 1.0),
     "behind": ("mirror", [[origin()], [origin(lag=600)]], (0, 3000), 600.0),
-    # Nothing that it lacks is older than its last message.
+    # No message that the stream lacks is older than its last message.
     "far_behind": ("mirror", [[origin()], [origin(lag=3000)]], (0, 600), 1000.0),
     "behind_source": ("source", [[origin()], [origin(lag=3000)]], (0, 600), 3000.0),
-    # Its origin is not seen here, and stored twice as much.
+    # Its origin is not in the snapshots, and stored twice as many messages.
     "elsewhere": ("mirror", [[origin(**EXTERNAL)], [origin(lag=1200, **EXTERNAL)]], (0, 6000), 600.0),
     "filtered": ("source", [[origin(filter_subject="a")], [origin(lag=100, filter_subject="a")]], (0, 260), 1000.0),
     "the_worst_counts": ("source", [[origin(), origin(**EXTERNAL)], [origin(lag=5), origin(lag=50)]], (0, 3600), 50.0),

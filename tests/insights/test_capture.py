@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Snapshots of typed columns: silver is the same as of JSON lines, and nothing that servers report gets lost."""
+"""Snapshots with typed columns: silver is the same as from JSON lines, and nothing that servers report is lost."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from support.snapshots import HOUR, MORE, RECORDED, recorded, write_snapshot
 
 
 def odd(replies: dict[str, Any]) -> dict[str, Any]:
-    """Return replies with unexpected content: unknown keys, values of other types, null, times and durations of all
-    forms."""
+    """Return replies with unexpected content: unknown keys, values of unexpected types, null, and times and durations
+    in all formats."""
     jsz = next(iter(replies["jsz"].values()))
     stream, *_others = (item for account in jsz["account_details"] for item in account.get("stream_detail", ()))
     stream.update({"new": {"a": [1, "ü"], "b": 1.5}, "sources": None})
@@ -110,7 +110,7 @@ def fleets() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, list[str]]]]:
-    """Return a lake with the same snapshots as lines and as columns: the files of each table by how they are written."""
+    """Return a lake with the same snapshots as lines and as columns, that is, the files of each table by format."""
     lake = tmp_path_factory.mktemp("lake")
     found: dict[str, dict[str, list[str]]] = {}
     for form in FORMATS:
@@ -142,7 +142,7 @@ def comparable(frame: DataFrame) -> DataFrame:
 def test_typed_columns_yield_the_same_rows_as_lines(
     spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
 ) -> None:
-    """Their identity, all fields, extra fields, and missing answers."""
+    """The rows have the same identity, fields, extra fields, and missing replies."""
     root, found = files
     lake = Lake(spark, str(root))
     assert set(found) == set(TABLES)

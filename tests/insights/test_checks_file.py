@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of --checks: each error has its line, nothing starts with a wrong check, and muted findings return."""
+"""Tests the file of --checks: each error names its line, no job starts with an invalid check, and muted findings
+return."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLE = CHECKOUT / "docs/examples/insights_checks.yml"
 VIEWS = CHECKOUT / "docs/reference/insights_views.md"
 
-#: A check that is right, as one line of YAML.
+#: A valid check, as one line of YAML.
 RIGHT = "code: OWN_001, title: t, severity: info, subject: streams, remedy: r"
 
 WRONG = {
@@ -90,7 +91,7 @@ def test_the_example_changes_the_documented_checks(checks: Path) -> None:
     assert REGISTRY.checks["STREAM_103"].severity == "info"
     assert found.settings.thresholds == {"server_003_cpu": 80.0, "pay_002_threshold": 600.0}
     assert found.settings.skip == {"SERVER_104"}
-    # The last day belongs to the mute.
+    # The mute includes the last day.
     assert [f"{mute.until:%Y-%m-%dT%H:%M}" for mute in found.mutes] == ["2027-03-31T23:59"]
     checks.write_text("")
     assert read_checks(checks).own == read_checks(None).own == []

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same job through spark-submit on a real cluster: a master and two workers of Spark's standalone mode, on loopback."""
+"""Runs the same job through spark-submit on a real cluster on loopback: a master and two workers in Spark's standalone
+mode."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_job_on_a_cluster_completes_after_a_kill(master: str, tmp_path: Path) ->
         fleet.write(lake, minute * 60.0)
     package = tmp_path / "jetstream_insights.zip"
     subprocess.run([sys.executable, "-m", "zipfile", "-c", str(package), str(PACKAGE)], check=True)
-    # The folder of the package itself is not there.
+    # The folder of the package itself does not exist on the workers.
     main = tmp_path / "main.py"
     main.write_bytes((PACKAGE / "__main__.py").read_bytes())
     span = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T01"]

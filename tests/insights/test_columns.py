@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Snapshots as they are written with msgspec and pyarrow: as texts and as typed columns, by a process that is killed and onto a
-disk that is full."""
+"""Snapshots that are written with msgspec and pyarrow, as text and as typed columns, also by a process that is killed
+and to a full disk."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_reply_with_unexpected_types_is_read_unchanged() -> None:
 
 
 def columns(lake: Path, table: str, *rows: tuple[dict[str, Any], Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the rows of a table that were written, and its entry in the manifest."""
+    """Return the rows that were written to a table, and the table's entry in the manifest."""
     with SnapshotWriter(lake, "test", STARTED, form=PARQUET) as writer:
         for keys, data in rows:
             writer.add(ORIGIN, Row(table, keys, data))
@@ -192,7 +192,7 @@ def test_unlearned_keys_are_written(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_buffer_are_written(tmp_path: Path) -> None:
-    """One of them has an invalid time."""
+    """One of the rows has an invalid time."""
     times = ["2026-11-21T18:00:00Z"] * 10_000
     times[7] = "soon"
     found, _told = columns(tmp_path, "server_log", *(({}, {"time": time, "text": "x"}) for time in times))
@@ -221,13 +221,12 @@ def test_times(text: str, micros: int | None) -> None:
     assert epoch_microseconds(text) == micros
 
 
-# --- failures
-# -------------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Refuse files of more bytes, as a full disk does."""
+    """Make writes beyond this file size fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -237,7 +236,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def noise(number: int) -> dict[str, Any]:
-    """Return a group of RAFTZ that cannot be compressed much."""
+    """Return a RAFTZ group that is hard to compress."""
     return {"id": f"{hash((number, 1)):x}{hash((number, 2)):x}", "term": hash((number, 3)) & 0xFFFFFFFF}
 
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs on another Spark: by Spark Connect, on a standalone master and its worker. Its tables are those of one core here."""
+"""Runs the jobs on another Spark, through Spark Connect on a standalone master and its worker. The tables are the same
+as on one core of this machine."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def connect(tmp_path: Path) -> Iterator[str]:
 
 
 def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs in a process without a session. Next to busy processes this may take long, but each step is logged."""
+    """Run jobs in a process without a session. On a busy machine this may take long, but each step is logged."""
     command = [sys.executable, "-m", "jetstream_insights", *arguments, "--lake", str(lake), *SPAN]
     output = [lake.parent / f"jobs.{name}" for name in ("out", "err")]
     with output[0].open("w") as out, output[1].open("w") as err:
@@ -68,7 +69,7 @@ def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows(spark: SparkSession, table: Path) -> list[str]:
-    """Return the rows of a table, sorted, with as many digits as the order of a sum leaves alike."""
+    """Return the sorted rows of a table, rounded to the digits that do not depend on the order of a sum."""
 
     def shortened(number: str) -> float:
         return float(f"{float(number):.12g}")
@@ -113,7 +114,7 @@ def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_hadoop_and_arrow_list_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Each of them reads the other's files, and both leave the same files."""
+    """Hadoop and Arrow read each other's files, and leave the same files behind."""
     pairs: list[tuple[Files, Files]] = [
         (HadoopFiles(spark, str(tmp_path)), ArrowFiles(str(tmp_path))),
         (ArrowFiles(f"file://{tmp_path}"), HadoopFiles(spark, f"file://{tmp_path}")),
@@ -131,7 +132,7 @@ def test_hadoop_and_arrow_list_the_same_files(spark: SparkSession, tmp_path: Pat
         write.move(f"{place}/below", f"{place}/moved/there")
         write.move(f"{place}/nothing", f"{place}/moved/here")
         assert not read.exists(f"{place}/below") and read.names(f"{place}/moved") == ["there"]
-        # Both of them read files that both have written.
+        # Each of them reads files that both have written.
         read.replace_text(f"{place}/a.json", "three")
         write.replace_text(f"{place}/a.json", "four")
         assert read.read_text(f"{place}/a.json") == write.read_text(f"{place}/a.json") == "four"
@@ -146,7 +147,8 @@ def test_hadoop_and_arrow_list_the_same_files(spark: SparkSession, tmp_path: Pat
 def test_readers_always_find_a_pointer_that_is_being_replaced(
     spark: SparkSession, tmp_path: Path, by_arrow: bool
 ) -> None:
-    """A reader that finds no pointer takes its hour for empty; one with the checksum of other content fails."""
+    """A reader that finds no pointer treats the hour as empty; a pointer with the checksum of different content is an
+    error."""
     hadoop = HadoopFiles(spark, str(tmp_path))
     # Pointers of earlier versions have a checksum.
     (tmp_path / "earlier").write_text("0")

@@ -83,7 +83,7 @@ def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monk
     described(lake)
     first = delta_rows(lake)
 
-    FLEET.write(tmp_path, 60.0)  # late
+    FLEET.write(tmp_path, 60.0)  # a late snapshot
     make_silver(lake, HOURS, say)
     assert delta_rows(lake) == first, "readers see the new hour completely, after the log lists it"
     described(lake)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hub and two edges whose leafnodes bind its system account: one fleet, in which all JetStream domains have
-streams and accounts with the same names. Events in one domain do not affect another."""
+"""A hub and two edges, whose leafnodes bind the hub's system account, are one fleet, in which all JetStream domains
+have streams and accounts with the same names. Events in one domain do not affect another."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from support.fleet import START, Fleet, Outage, write
 from support.lakes import published_rows
 
 MOMENTS = [0.0, 300.0, 600.0, 900.0]
-#: In which the streams have three replicas and no fault.
+#: Seeds with which the streams have three replicas and no fault.
 SEEDS = {"hub": 8, "berlin": 13, "oslo": 57}
 PARTS = {
     name: Fleet(3, 4, seed, domain=name, cluster="EDGE" if name != "hub" else "HUB", prefix=f"{name}-")
     for name, seed in SEEDS.items()
 }
-#: One of its servers goes, and takes its leaderships along.
+#: One server of this domain goes down, and its leaderships move to other servers.
 PARTS["berlin"] = replace(PARTS["berlin"], outages=(Outage(0, 600.0, 3600.0),))
 #: Checks of a single domain's assets, and checks that compare servers.
 CHECKS = {
@@ -59,7 +59,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     lake = Lake(spark, str(folder / "lake"), little=True)
 
     def say(_text: str) -> None:
-        """Progress is for people."""
+        """Discard the message."""
 
     day = START.date()
     assert make_silver(lake, [START], say).quarantined == 0

@@ -25,7 +25,7 @@ from support.fleet import START, Fleet, Outage
 from support.lakes import few_gold_tables, few_silver_tables, published_rows
 
 DAY = START.date()
-#: n2 is down over the end of an hour, n3 for an hour without snapshots.
+#: n2 is down across the end of an hour, n3 during an hour without snapshots.
 FLEET = Fleet(
     3, 12, 129, outages=(Outage(1, 20.8 * 3600, 21.3 * 3600), Outage(2, 21.9 * 3600, 23.2 * 3600, version="2.15.2"))
 )
@@ -47,7 +47,8 @@ def quiet(_text: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a row that can be sorted, without the last digits of sums in another order."""
+    """Return a row's value in a form that can be sorted, without the last digits, which depend on the order of a
+    sum."""
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, dict):
@@ -58,7 +59,7 @@ def plain(value: Any) -> Any:
 
 
 class Made:
-    """A lake that gold is made of."""
+    """A lake, and the jobs that make gold in it."""
 
     def __init__(self, spark: SparkSession, path: Path, little: bool = False) -> None:
         self.path, self.lake = path, Lake(spark, str(path), little)
@@ -68,7 +69,7 @@ class Made:
         assert make_gold(self.lake, [DAY], quiet, force, wanted=wanted).made == 1
 
     def runs(self) -> dict[int, str]:
-        """Return which run made the facts of each hour that has some."""
+        """Return, for each hour with hourly aggregates, the run that made them."""
         pointers = {one.hour: self.lake.pointer(FACTS, one) for one in day_hours(DAY)}
         return {number: pointer["run"] for number, pointer in pointers.items() if pointer}
 
@@ -118,7 +119,7 @@ def test_new_hour_and_late_snapshot_recompute_only_their_hours(spark: SparkSessi
 
 
 def test_day_uses_the_last_hour_of_the_previous_day(spark: SparkSession, tmp_path: Path) -> None:
-    """The day before need not have been computed."""
+    """The previous day need not have been computed."""
     lake, day = Made(spark, tmp_path).lake, DAY + timedelta(days=1)
     few = few_gold_tables("activity", "account_usage")
     write(tmp_path, 23, 5)
@@ -127,7 +128,7 @@ def test_day_uses_the_last_hour_of_the_previous_day(spark: SparkSession, tmp_pat
     assert make_gold(lake, [day], quiet, wanted=few).made == 1
     assert all(lake.pointer(FACTS, hour(number)) for number in (23, 24))
     made = published_rows(tmp_path, "gold", day)
-    # Each server has one snapshot in the day, so its counters cover the step to it.
+    # Each server has one snapshot in the day, so its counters cover the step from the previous snapshot to this one.
     assert [row["measured"] for row in made["activity"]] == [3]
     assert {row["observed"] for row in made["account_usage"]} == {3.0 * STEP}
 
@@ -151,7 +152,7 @@ def test_hours_without_silver_keep_their_facts(
     maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet)
     assert not made.lake.pointer("silver", hour(20))
     write(tmp_path, 21, 5)
-    # Other settings lead to a new computation where silver still exists.
+    # Changed settings cause a new computation if silver still exists.
     make_silver(made.lake, [hour(21)], quiet)
     assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0), wanted=few).made == 1
     second = made.runs()
@@ -168,7 +169,7 @@ def test_hours_without_silver_keep_their_facts(
     while maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet) != Maintained():
         pass
     assert {path.name for path in (tmp_path / FACTS / "usage").iterdir()} == {f"run={run}" for run in second.values()}
-    # A day without silver cannot be computed again. It is also long after these runs.
+    # A day without silver cannot be computed again. These runs are also long past.
     while maintain(made.lake, hour(24) + timedelta(days=36525), keep, quiet) != Maintained():
         pass
     assert made.runs() == {} and not list((tmp_path / FACTS / "usage").glob("run=*"))

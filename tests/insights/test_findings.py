@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every check fails and passes where it should, and reports when the data does not suffice."""
+"""Every check fails and passes as it should, and reports if the data does not suffice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from support.findings_cases import (
     without,
 )
 
-#: Six snapshots are few, and so are three leaders.
+#: The thresholds are lowered, because there are only six snapshots and three leaders.
 SETTINGS = Settings(
     {
         **{f"server_{number}_samples": 6.0 for number in (205, 207, 211)},
@@ -68,7 +68,7 @@ Result = tuple[str, frozenset[tuple[str, str]]]
 
 @pytest.fixture(scope="module")
 def schemas(spark: SparkSession) -> dict[str, Any]:
-    """Return the schemas of the silver tables, as silver makes them, and of the others."""
+    """Return the schemas of the silver tables, as the silver job makes them, and of the other tables."""
     lines = Bronze(Lake(spark, "/nowhere").lines([]))
     made: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
@@ -83,7 +83,7 @@ def schemas(spark: SparkSession) -> dict[str, Any]:
 
 
 def create_tables(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:
-    """Return the rows as tables. A column that no table has is a mistake of the test."""
+    """Return the rows as tables. A column that does not exist in any table is a mistake in the test."""
     tables = {}
     for name, schema in schemas.items():
         path = folder / f"{name}.json"
@@ -102,7 +102,7 @@ def add(to: Rows, more: Rows) -> None:
 
 
 def host_facts(servers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the hosts' rows of these servers; the one called plain has passwords in its file."""
+    """Return the hosts' rows of these servers; the host named plain has plain-text passwords in its file."""
     return [
         {
             **{name: row[name] for name in ("fleet", "snapshot", "taken", "server")},
@@ -152,7 +152,7 @@ def judged(
 
 
 def results(rows: list[Row], code: str) -> set[Result]:
-    """Return the results of a check and their subjects, without names that are composed of several."""
+    """Return the results of a check and their subjects, without names that combine several names."""
     return {
         (row["result"], frozenset((name, row[name]) for name in SUBJECT if row[name] is not None))
         for row in rows
@@ -216,7 +216,7 @@ def test_missing_facts_give_unknown_results(judged: dict[str, list[Row]]) -> Non
     thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
     over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}
     gold_checks = {code for code in over_time if {*VIEWS[REGISTRY.checks[code].view].tables} & {*GOLD, "server_events"}}
-    # The streams there have limits, and the mirror has messages.
+    # The streams in that fleet have limits, and the mirror has messages.
     assert over_time - gold_checks - {"STREAM_212", "STREAM_213"} <= thin
     (reason,) = {
         row["text"]
@@ -243,7 +243,7 @@ def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(ju
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_checks_of_an_unrequested_endpoint_are_unknown(judged: dict[str, list[Row]], endpoint: str) -> None:
-    """Every check of the healthy fleet remains, none fails, and the checks of this endpoint alone name it."""
+    """All checks of the healthy fleet still have results, none fails, and only the checks of this endpoint name it."""
     found = defaultdict(set)
     for row in judged[endpoint]:
         found[row["check"]].add(row["result"])
@@ -252,7 +252,7 @@ def test_checks_of_an_unrequested_endpoint_are_unknown(judged: dict[str, list[Ro
     reason = f"the snapshot did not request {endpoint}"
     named = {row["check"] for row in judged[endpoint] if row["text"] == reason}
     alone = {code for code, check in REGISTRY.checks.items() if {*VIEWS[check.view].endpoints} == {endpoint}}
-    there = {"clusters", "meta"}  # of servers
+    there = {"clusters", "meta"}  # tables of servers
     assert {code for code in alone if VIEWS[REGISTRY.checks[code].view].name not in there} <= named
     assert {result for code in named for result in found[code]} <= {"unknown"}
 
@@ -381,8 +381,8 @@ def test_measured_values_are_steady_and_counts_or_settings_are_not() -> None:
         "STREAM_203",
         "CONSUMER_202",
     } <= steady
-    # Counts and configured values are not steady, nor are checks whose pass depends on another threshold or on another
-    # server.
+    # Checks of counts and of configured values have no margin, nor have checks whose pass depends on another threshold
+    # or on another server.
     for code in ("STREAM_114", "STREAM_201", "SERVER_118", "SERVER_104", "CLUSTER_104", "CLUSTER_105", "SERVER_107"):
         assert code not in steady
     for code in steady:

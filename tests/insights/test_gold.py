@@ -25,7 +25,7 @@ from support.lakes import few_gold_tables, published_rows
 HOUR = 3600.0
 DAY = 24 * HOUR
 STEP = 600.0
-#: Ten minutes apart from 20:00 to 01:00.
+#: Snapshots are ten minutes apart, from 20:00 to 01:00.
 MOMENTS = [20 * HOUR + number * STEP for number in range(30)]
 FIRST = [at for at in MOMENTS if at < DAY]
 SECOND = [at for at in MOMENTS if at >= DAY]
@@ -46,7 +46,7 @@ UPGRADE = Maintenance(START + timedelta(hours=23.6), START + timedelta(hours=24.
 
 @dataclass(frozen=True)
 class Gold:
-    """The tables of the two days."""
+    """The gold tables of the two days."""
 
     days: list[dict[str, list[dict[str, Any]]]]
 
@@ -165,7 +165,7 @@ def test_availability_is_the_time_between_samples(gold: Gold) -> None:
         assert row["with_leader"] == row["with_quorum"] == pytest.approx(spent("ok", "not_redundant")), stream
         assert row["redundant"] == pytest.approx(spent("ok"))
         assert row["met"] == (row["quorum_ratio"] >= 0.999)
-    # The time over midnight belongs to the day of its end.
+    # An interval that spans midnight belongs to the day in which it ends.
     (row,) = gold.rows("availability", 1, kind="meta")
     assert row["seconds"] == pytest.approx(SECOND[-1] - FIRST[-1])
     servers = {row["server"]: row for row in gold.rows("server_availability")}
@@ -195,7 +195,7 @@ def test_elections_and_storms(gold: Gold) -> None:
         for change in expected
     }
     assert set(found) == set(named)
-    # The consumers of the fleet are led where their streams are.
+    # The fleet's consumers are led by the same servers as their streams.
     assert len(gold.rows("leader_changes", kind="consumer")) == len(expected)
     storms = {row["storm"]: row for row in gold.rows("storms")}
     (restart,) = [row for row in storms.values() if row["server"] == "n2" and at(row["end"]) == 21 * HOUR + 600]
@@ -203,7 +203,7 @@ def test_elections_and_storms(gold: Gold) -> None:
     assert (restart["cause"], restart["streams"], restart["consumers"]) == ("restart", len(left), len(left))
     assert (restart["groups"], restart["maintenance"]) == (2 * len(left), False)
     (upgrade,) = [row for row in storms.values() if row["server"] == "n3" and at(row["end"]) == 23 * HOUR + 50 * 60]
-    # That it is an upgrade shows only on the next day.
+    # Only the next day shows that this is an upgrade.
     assert (upgrade["cause"], upgrade["maintenance"]) == ("missing", True)
     assert all(found[key]["old_leader_left"] for key, change in named.items() if change in left)
     flapping = {row["stream"]: row for row in gold.rows("leadership", kind="stream")}
@@ -249,8 +249,8 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
 
 
 def test_log_events_have_the_collectors_time(spark: SparkSession) -> None:
-    """The clock is ahead by a minute and a half. Lines without a cause are left out, and a line in two hours is one
-    row."""
+    """The server's clock is ahead by a minute and a half. Lines without a cause are omitted, and a line that appears in
+    two hours is one row."""
     time = START + timedelta(seconds=90)
     reported = [
         ("f", snapshot, "n1", time, kind, "line") for snapshot in ("s1", "s2") for kind in ("route", "leader", None)
@@ -292,7 +292,7 @@ def test_stuck_redelivering_and_growing_consumers_are_found(gold: Gold) -> None:
     assert all(found[name]["trend"] == pytest.approx(1.0) and found[name]["catch_up"] is None for name in slow)
     well = [stream for stream in FLEET.assets if not (stream.stuck or stream.looping or stream.slow)]
     assert all(found[stream.name]["state"] == "current" and found[stream.name]["catch_up"] == 0 for stream in well)
-    # A lag that stood still at midnight continues.
+    # A lag that had stalled at midnight continues.
     second = {row["stream"]: row for row in gold.rows("consumer_lag", 1)}
     for name in by_state["stuck"] & {row["stream"] for row in second.values() if row["state"] == "stuck"}:
         assert second[name]["stuck_since"] == found[name]["stuck_since"]
@@ -300,7 +300,8 @@ def test_stuck_redelivering_and_growing_consumers_are_found(gold: Gold) -> None:
 
 
 def test_day_is_recomputed_after_the_previous_day_changed_settings(spark: SparkSession, tmp_path: Path) -> None:
-    """The state at its end may then be different. One table suffices to show which days are computed."""
+    """The state at the end of the previous day may then be different. One table suffices to show which days are
+    computed."""
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):
         small.write(tmp_path, moment)
@@ -371,7 +372,7 @@ def test_accounts(gold: Gold) -> None:
     assert {row["limit"] for row in usage} == {ACCOUNT_LIMIT}
     assert usage and {row["used"] for row in usage} <= {FLEET.held(at)["A0"] for at in FIRST}
     assert {row["account"] for row in gold.rows("account_usage")} == {"A0", "A1"}
-    # The first step of a day begins in the day before.
+    # The first interval of a day begins on the previous day.
     (row,) = gold.rows("account_usage", 1, account="A0")
     steps = list(zip([FIRST[-1], *SECOND], SECOND))
     assert row["received_msgs"] == 2 * sum(

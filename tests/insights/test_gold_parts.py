@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cases that an ordinary day of a fleet does not show: growth over weeks, counters that go back, servers of one
-name, and the formulas."""
+"""Cases that do not occur on an ordinary day of a fleet: growth over weeks, counters that go back, servers with the
+same name, and the formulas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from support.forecasting import Days, all_series, usage
 LAST = date(2026, 11, 21)
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
-#: Growth a day, limit, and the events of an asset in the DAYS until LAST. In MB.
+#: The daily growth, the limit, and the events of an asset in the DAYS until LAST, in MB.
 DAYS = 29
 ASSETS: dict[str, dict[str, Any]] = {
     "steady": {"slope": 10.0, "limit": 1000.0},
@@ -60,7 +60,7 @@ def used(name: str, day: int, hour: int) -> float:
     if at >= asset.get("purge", 1e9):
         value -= 100
     dice = random.Random(f"{name}:{day}:{hour}")
-    if dice.random() < asset.get("noise", 0.0):  # a bad scrape
+    if dice.random() < asset.get("noise", 0.0):  # a faulty measurement
         value = 0.0
     return value * 1e6
 
@@ -115,7 +115,7 @@ def test_growth_excludes_daily_swings(forecast: dict[str, Row]) -> None:
         assert forecast[name]["slope"] == pytest.approx(10e6), name
         assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, LONG)
     assert forecast["falling"]["slope"] == pytest.approx(-3e6)
-    # In the last week the slope has doubled; the long window barely contains the change.
+    # In the last week the slope has doubled; the long window only just contains the change.
     assert (forecast["doubled"]["basis"], forecast["doubled"]["changed"]) == ("short", True)
     assert forecast["doubled"]["slope"] == pytest.approx(20e6, rel=0.05)
 
@@ -141,7 +141,7 @@ def test_forecast_has_the_error_of_earlier_forecasts(forecast: dict[str, Row]) -
     assert forecast["steady"]["error_p50"] == pytest.approx(0.0, abs=1e-9)
     assert forecast["steady"]["naive_p50"] == pytest.approx(70e6 / used("steady", DAYS - 1, 20))
     assert forecast["steady"]["coverage"] == 1.0
-    # On day 21 it was unpredictable that it would double on that day, and be purged on day 24.
+    # On day 21 it was not possible to predict that the asset would double that day and be purged on day 24.
     assert forecast["doubled"]["coverage"] == 0.0
     assert forecast["purged"]["error_p50"] == pytest.approx(100e6 / used("purged", DAYS - 1, 20))
 
@@ -158,7 +158,8 @@ def judged(spark: SparkSession) -> dict[str, list[Row]]:
 
 @pytest.mark.parametrize("scenario", ["noisy", "weekly", "sawtooth"])
 def test_four_of_five_actual_values_are_in_the_band(judged: dict[str, list[Row]], scenario: str) -> None:
-    """Over 30 days twelve assets have hardly more than twelve independent errors: the bench judges those."""
+    """Over 30 days, twelve assets have hardly more than twelve independent errors, so the bench judges the 30-day
+    forecasts."""
     for days in (1, 7):
         covered = [row["covered"] for row in judged[scenario] if row["horizon"] == days]
         assert len(covered) == 12 * 6
@@ -166,7 +167,7 @@ def test_four_of_five_actual_values_are_in_the_band(judged: dict[str, list[Row]]
 
 
 def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]]) -> None:
-    """Nothing is written at weekends: the days before a Wednesday overestimate growth, those before a Monday
+    """Nothing is written at weekends: the days before a Wednesday overestimate the growth, the days before a Monday
     underestimate it."""
     for days in (7, 30):
         by_weekday: dict[int, list[Row]] = {}
@@ -185,7 +186,7 @@ def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]])
 def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]]:
     """Return the results of each capacity check for each asset on 24 days in turn, while it fills."""
     held = {key: series.held for key, series in all_series(["steady", "weekly"], 6, 112).items()}
-    # As far as it grows in 28 days from the first of these days on.
+    # The limit is the size that the asset reaches 28 days after the first of these days.
     limits = [(*key, ((of[83] or 0.0) + ((of[83] or 0.0) - (of[55] or 0.0))) * 1e6) for key, of in held.items()]
     hourly_usage = usage(spark, all_series(["steady", "weekly"], 6, 112)).drop("limit")
     limited = hourly_usage.join(
@@ -207,8 +208,8 @@ def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]
 
 
 def test_capacity_state_does_not_flap(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
-    """Assets that grow evenly, or on weekdays only, are soon full from one day on, and their growth never counts as
-    changed."""
+    """For assets that grow evenly, or only on weekdays, the checks fail from one day on without interruption, and the
+    growth never counts as changed."""
     for asset, said in verdicts["CAPACITY_201"].items():
         assert len(said) == 24
         assert not said[0], asset
@@ -279,7 +280,7 @@ def test_name_of_two_servers_does_not_identify_a_server(spark: SparkSession) -> 
 
 
 def test_counter_resets_are_gaps(spark: SparkSession) -> None:
-    """Ten minutes apart: 100 and 150, a restart, 5 and 25, then 10 without a restart."""
+    """The counter reads, at ten-minute intervals: 100 and 150, after a restart 5 and 25, then 10 without a restart."""
     reported = [(0, "a", 100), (10, "a", 150), (20, "b", 5), (30, "b", 25), (40, "b", 10)]
     key = "fleet string, snapshot string, taken timestamp, server_id string"
     counters = ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers")
@@ -313,7 +314,7 @@ _REPLICAS = (
 def _replica(
     minute: int, server: str, seconds: float, messages: int, last: int, leader: str | None = "n1", created: int = 0
 ) -> tuple[Any, ...]:
-    """Return a row of stream_replicas, `created` so many minutes before noon."""
+    """Return a row of stream_replicas; `created` is in minutes before noon."""
     taken, leads = NOON + timedelta(minutes=minute), server == leader
     times = (NOON - timedelta(minutes=created), taken + timedelta(seconds=seconds))
     figures = (messages, messages * 10, last - messages + 1, last)
@@ -321,14 +322,14 @@ def _replica(
 
 
 def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame | None = None) -> DataFrame:
-    """Return gold's rows for a day."""
+    """Return gold's rows of diverging replicas for a day."""
     table = TABLES["divergence"]
     before = spark.createDataFrame([], table.schema) if past is None else past
     hourly_followers = FACTS["followers"].rows(followers(spark.createDataFrame(rows, _REPLICAS)))
     return table.rows(divergence(hourly_followers, before))
 
 
-#: Minutes between two snapshots: of an hour there may be one.
+#: Minutes between two snapshots; an hour may have only one.
 _STEPS = (1, 25, 60)
 
 
@@ -338,7 +339,8 @@ def _of_fleet(fleet: object, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[
 
 
 def test_replica_may_lack_messages_written_between_answers(spark: SparkSession) -> None:
-    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
+    """The rate is 100 messages a second. n2 responds half a second later than the leader; n3 lacks the messages of
+    several minutes."""
     rows = [
         row
         for step in _STEPS
@@ -360,8 +362,8 @@ def test_replica_may_lack_messages_written_between_answers(spark: SparkSession) 
 
 
 def test_single_removed_message_is_tolerated(spark: SparkSession) -> None:
-    """The last 101 messages are kept, and one expires every ten seconds. The answers of n2 come three seconds later,
-    each after the next expiry. n3 lacks five."""
+    """The last 101 messages are kept, and one expires every ten seconds. n2 responds three seconds later, each time
+    after the next expiry. n3 lacks five messages."""
     rows = [
         row
         for step in _STEPS
@@ -375,13 +377,13 @@ def test_single_removed_message_is_tolerated(spark: SparkSession) -> None:
     }
 
 
-#: The messages of a replica next to a leader with the messages 1 to 2000.
+#: The messages of a replica whose leader has the messages 1 to 2000.
 _ALIKE, _DIFFERS, _LAGS = (2000, 2000), (1800, 2000), (1500, 1500)
 _MIDNIGHT = 12 * 60
 
 
 def _day(minutes: range, replica: tuple[int, int], server: str = "n2", **other: Any) -> list[tuple[Any, ...]]:
-    """Return the reports of a replica and its leader, by minutes after noon."""
+    """Return the rows of a replica and its leader, at these minutes after noon."""
     return [
         _replica(minute, who, 0.0, *held, **other)
         for minute in minutes
@@ -419,7 +421,7 @@ _OVER_MIDNIGHT: dict[
 
 
 def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
-    """Two snapshots before midnight and one after it: three are more than a moment."""
+    """Two snapshots before midnight and one after it show the difference: with three, it is no longer momentary."""
     first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
     second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
     found = {
@@ -436,7 +438,7 @@ def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
 
 
 def test_sums_need_all_expected_servers(spark: SparkSession) -> None:
-    """n3 is taken out after the hour 0; n2 is down in the hour 2, and expected."""
+    """n3 is removed from the cluster after hour 0; n2 is down in hour 2, but still expected."""
     expected = {0: ["n1", "n2", "n3"], 1: ["n1", "n2"], 2: ["n1", "n2"], 3: ["n1", "n2"]}
     form = (
         "fleet string, day date, hour int, domain string, cluster string, server string, zone string, resource string, "
@@ -461,8 +463,8 @@ def test_sums_need_all_expected_servers(spark: SparkSession) -> None:
 
 
 def test_recreated_asset_had_no_election(spark: SparkSession) -> None:
-    """Three streams with three leaders each: one was recreated before each election, and the servers report the creation of
-    another one some milliseconds apart."""
+    """There are three streams with three leaders each. One was recreated before each change of leader; for another, the
+    servers report creation times some milliseconds apart."""
     rows = []
     apart = {"KEPT": timedelta(), "TEST": timedelta(minutes=10), "OLD": timedelta(milliseconds=9)}
     for stream, between in apart.items():
@@ -490,7 +492,8 @@ def test_recreated_asset_had_no_election(spark: SparkSession) -> None:
 
 
 def test_a_consumer_with_a_filter_is_measured_in_its_own_messages(spark: SparkSession) -> None:
-    """The filter selects one message per second from 1,000 in the stream, and the client acknowledges every second one."""
+    """The filter selects one message per second from 1,000 in the stream, and the client acknowledges every second
+    message."""
     shown: dict[str, Any] = {"fleet": "F", "domain": "", "account": "A", "stream": "S", "consumer": "c", "leader": "n1"}
     rows = []
     for number in range(8):
@@ -513,8 +516,8 @@ def test_a_consumer_with_a_filter_is_measured_in_its_own_messages(spark: SparkSe
 
 
 def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession) -> None:
-    """Between two snapshots n1 gets a JetStream domain, a zone and a version that writes more fields of a configuration and
-    reports other times of creation. An account gets another name, and one consumer is recreated."""
+    """Between two snapshots n1 gets a JetStream domain, a zone, and a version that writes more configuration fields and
+    reports different creation times. An account is renamed, and one consumer is recreated."""
     second = NOON + timedelta(minutes=10)
     old, new = (
         '{"name":"S","max_msgs":-1}',
@@ -527,7 +530,7 @@ def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession
         ("account", "", "", "", None, [{"name": "A"}, None]),
         ("account", "hub", "", "", None, [None, {"name": "A"}]),
         ("stream", "edge", "S", "", NOON, [{"config": "1"}, {"config": "2"}]),
-        # The hash of an older program covered fields without effect.
+        # The hash from an older program also covered fields that have no effect.
         ("stream", "edge", "SAME", "", NOON, [{"config": "3"}, {"config": "4"}]),
         ("consumer", "edge", "S", "upgraded", NOON, [{"config": "1"}, {"config": "1"}]),
         ("consumer", "edge", "S", "again", NOON, [{"config": "1"}, {"config": "1"}]),
@@ -566,8 +569,8 @@ def test_renamed_domains_and_upgrades_remove_and_add_nothing(spark: SparkSession
     ]
 
 
-#: The second answer of n3, the only server of a stream: whether it answers, returns JSZ, has JetStream disabled, and whether a
-#: page of JSZ failed. Then the lists that name it, and the state of the stream.
+#: The second reply of n3, the only server of a stream: whether it responds, returns JSZ, has JetStream disabled, and
+#: whether a page of JSZ failed. Then the lists that name n3, and the state of the stream.
 UNREPORTED: dict[str, tuple[tuple[bool, bool, bool | None, bool], set[str], str | None]] = {
     "no answer": ((False, False, None, False), {"absent", "silent"}, "no_leader"),
     "JetStream disabled": ((True, True, True, False), {"disabled", "silent"}, "no_leader"),
@@ -617,7 +620,7 @@ def test_streams_are_unavailable_if_their_only_server_cannot_serve_them(spark: S
 
 
 def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
-    """Else every stream of the day would be compared in all snapshots, and written."""
+    """Otherwise every stream of the day would be compared in all snapshots, and written."""
     minutes = range(1, 21)
     moments: list[tuple[Any, ...]] = []
     things: list[tuple[Any, ...]] = []
@@ -644,7 +647,7 @@ def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
                         int(name == "changed" and number > 9),
                     )
                 )
-        # Its own state comes from a different endpoint.
+        # The server's own state comes from a different endpoint.
         things += [("F", str(number), "server", name, "", "", "", [name], None, 0) for name in ("n1", "n2")]
         if number != 9:
             things.append(("F", str(number), "server", "n3", "", "", "", ["n3"], None, 0))
@@ -661,7 +664,8 @@ def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
 
 
 def test_intervals_span_several_blocks_of_an_hour(spark: SparkSession) -> None:
-    """A snapshot every 20 s, with one that does not show the stream, one gap that is too long, and some changes of the leader."""
+    """There is a snapshot every 20 s; one does not contain the stream, one gap is too long, and the leader changes
+    several times."""
     moments = [NOON + timedelta(seconds=20 * number + (300 if number > 70 else 0)) for number in range(230)]
     leaders = {number: "n1" if number < 62 or 64 <= number < 120 else "n2" for number in range(230) if number != 100}
     snapshot_rows = [("F", f"{number:03}", moment) for number, moment in enumerate(moments)]
@@ -705,7 +709,7 @@ def test_intervals_span_several_blocks_of_an_hour(spark: SparkSession) -> None:
 
 
 def most_joined(frame: DataFrame) -> int:
-    """Return how many rows the largest join of a frame that was collected gave."""
+    """Return the number of rows from the largest join of a frame that has been collected."""
 
     def joined(plan: Any) -> int:
         rows = plan.metrics().get("numOutputRows")
@@ -717,7 +721,7 @@ def most_joined(frame: DataFrame) -> int:
 
 
 def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSession) -> None:
-    """50 groups on three servers; one has lost its power and fills the logs of the others."""
+    """50 groups on three servers; one has lost power, and messages about it fill the logs of the others."""
     groups, lines, snapshots = 50, 1000, 20
 
     def minute(number: float) -> datetime:
@@ -756,7 +760,8 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         [("F", str(number), "n3", minute(number), "connz", "deadline") for number in numbers],
         "fleet string, snapshot string, server string, taken timestamp, endpoint string, code string",
     )
-    # Only the last half of the first minute counts, and none of the last minute: one line at each end is just inside.
+    # Only the second half of the first minute counts, and nothing of the last minute: one line at each end is just
+    # inside.
     step = (minute(20) - minute(3.5)) / lines
     times = [*(minute(3.5) + number * step for number in range(lines)), minute(4), minute(15)]
     counted = sum(minute(4) <= time <= minute(15) for time in times)
@@ -783,7 +788,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
     )
     adaptive = "spark.sql.adaptive.enabled"
     before = str(spark.conf.get(adaptive))
-    spark.conf.set(adaptive, "false")  # whose plan is another one in the end
+    spark.conf.set(adaptive, "false")  # adaptive execution changes the plan in the end
     try:
         rows = found.collect()
     finally:
@@ -802,7 +807,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
 
 
 def test_activity_uses_only_comparable_counters(spark: SparkSession) -> None:
-    """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only a leader's pending messages
+    """n1 counts 600 messages in ten minutes, then restarts; n2 appears only once. Only a leader's pending messages
     count."""
     counted = [
         (0, "n1", 0, 100, 1),
@@ -843,7 +848,7 @@ def test_activity_uses_only_comparable_counters(spark: SparkSession) -> None:
     )
     hourly_counters = counters(servers, DEFAULTS)
     (row,) = activity(hourly_counters, waiting(consumers), changes, hourly_counters.limit(0), DEFAULTS).collect()
-    # 600 in 600 seconds, and 300 in 600 seconds of the second start; the time in between is unknown.
+    # There are 600 messages in 600 seconds, and 300 in 600 seconds after the restart; the time in between is unknown.
     assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
     assert (row["api_errors"], row["connections"]) == (2, 10)
     assert (row["num_pending"], row["num_ack_pending"], row["elections"]) == (40, 1, 2)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gold report of a moment is the live report of that moment, and a day is made as safely as an hour of silver."""
+"""The gold report of a moment equals the live report of that moment, and a day is written as safely as an hour of
+silver."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def rows(lake: Lake, name: str, fleet: str) -> Rows:
 
 
 def quiet(_text: str) -> None:
-    """Progress is for people."""
+    """Discard the message."""
 
 
 def same(found: Mapping[str, Any], live: Mapping[str, Any], *names: str, **renamed: str) -> None:
@@ -183,7 +184,7 @@ def test_gold_report_equals_the_live_report(published: dict[str, Rows], version:
 @pytest.mark.chaos
 def test_unchanged_day_is_not_recomputed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
-    # A run is killed before its end: the published run stays. Expired silver hours do not change it either.
+    # A run is killed before its end: the published run stays. Nor do expired silver hours change the published run.
     root = Path(lake.uri)
     (root / "gold" / "report_servers" / "run=killed").mkdir()
     pointer = root / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
@@ -203,7 +204,7 @@ def test_unchanged_day_is_not_recomputed(lake: Lake) -> None:
 
 
 def test_every_table_and_column_has_a_description() -> None:
-    """The reference was generated without Spark, and matches."""
+    """The reference page, which was generated without Spark, matches."""
     written = (Path(__file__).parents[2] / "docs/reference/insights_tables.md").read_text()
     assert written.endswith(f"\n\n{document.page()}")
     assert [name for name in TABLES if f"#### `{name}`" not in written] == []

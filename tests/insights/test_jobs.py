@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs that fail report the reason, leave the published tables as they are, and exit with a status."""
+"""Jobs that fail report the reason, leave the published tables unchanged, and exit with a non-zero status."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_hours_without_snapshots_and_fast_clocks_are_reported(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a file system of 3 MiB with a lake; skip where there can be none."""
+    """Return a file system of 3 MiB with a lake; skip the test if the machine cannot mount one."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(

@@ -28,10 +28,10 @@ from support.lakes import DAY, Golden, few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import judged, planted, table
 
-#: Checks of single snapshots, except FLEET_201, which covers the complete day.
+#: These checks use single snapshots, except FLEET_201, which covers the complete day.
 CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
 ALL = Settings()
-#: When all runs of this test were long ago.
+#: A time long after all runs of this test.
 LATER = datetime(2100, 1, 1, tzinfo=timezone.utc)
 FEW = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
 
@@ -41,7 +41,7 @@ def quiet(_text: str) -> None:
 
 
 class Made:
-    """A lake with the findings of a day."""
+    """A lake and the findings of a day."""
 
     def __init__(self, spark: SparkSession, path: Path, day: date, little: bool = False) -> None:
         self.path, self.day, self.lake = path, day, Lake(spark, str(path), little)
@@ -53,7 +53,7 @@ class Made:
         assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
 
     def runs(self) -> dict[int, str]:
-        """Return which run judged each hour that is."""
+        """Return, for each evaluated hour, the run that evaluated it."""
         pointers = {hour.hour: self.lake.pointer(JUDGED, hour) for hour in day_hours(self.day)}
         return {hour: pointer["run"] for hour, pointer in pointers.items() if pointer}
 
@@ -67,12 +67,12 @@ class Made:
 
 
 def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """In a fleet with complete truth, no finding is false and none is missing."""
+    """In a fleet whose true state is completely known, no finding is false and none is missing."""
     whole = planted(servers=20, snapshots=15)
     hours = sorted({int(at // 3600) for at in whole.moments})
     first = [at for at in whole.moments if at // 3600 == hours[0]]
     made = Made(spark, tmp_path / "lake", START.date())
-    # The last snapshot of the second hour is late, and all later hours are unknown so far.
+    # The last snapshot of the second hour is late, and no later hour exists yet.
     second = [at for at in whole.moments if at // 3600 == hours[1]]
     replace(whole, moments=(*first, *second[:-1])).write(made.path)
     made.silver()
@@ -97,7 +97,7 @@ def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: Sp
     print("\n".join(table(found.scores)))
     assert not found.missed
     assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
-    # A small lake keeps no hours: all are evaluated at once.
+    # A small lake does not store evaluated hours: all hours are evaluated at once.
     little = Made(spark, tmp_path / "little", START.date(), little=True)
     little.findings()
     assert little.runs() == {}
@@ -119,7 +119,7 @@ def test_hours_are_evaluated_again_after_changes(
     made.findings(FEW)
     first = made.runs()
     assert set(first) == {start, start + 1} and len({*first.values()}) == 1
-    # A threshold of the complete day does not affect hours, one of single snapshots does.
+    # A threshold of a check of the complete day does not affect the hours; that of a check of single snapshots does.
     made.findings(replace(FEW, thresholds={"fleet_201_times": 9.0}))
     assert made.runs() == first
     stricter = replace(FEW, thresholds={"host_102_files": 99.0})
@@ -127,7 +127,8 @@ def test_hours_are_evaluated_again_after_changes(
     made.findings(stricter)
     second = made.runs()
     assert {*second.values()}.isdisjoint(first.values())
-    # An hour with one snapshot has its previous one in another hour, and is evaluated again with it.
+    # For an hour with a single snapshot, the previous snapshot is in another hour; if that hour changes, both are
+    # evaluated again.
     write_snapshot(made.path, replies, HOUR + timedelta(minutes=30))
     made.silver()
     made.findings(stricter)
@@ -139,7 +140,7 @@ def test_hours_are_evaluated_again_after_changes(
     made.findings(stricter)
     fourth = made.runs()
     assert (fourth[start], fourth[start + 1] == third[start + 1]) == (third[start], False)
-    # With hosts in one hour, those that others lack are not reported there.
+    # If one hour contains hosts, the hosts that other hours lack are not reported for those hours.
     assert {row["text"] for row in made.rows("findings") if row["check"] == "HOST_102"} == {
         "no host was read (docs/insights.md)"
     }
@@ -164,7 +165,7 @@ def test_a_gap_between_snapshots_may_contain_midnight(
     made.silver()
     made.findings(replace(FEW, skip=FEW.skip | (CHECKS - {"FLEET_201"})))
     (gap,) = [row for row in made.rows("findings") if row["check"] == "FLEET_201"]
-    # From 01:00 of the day before, the last moment of the golden lake, to 02:00.
+    # The interval runs from 01:00 of the previous day, the last moment of the golden lake, to 02:00.
     assert (gap["result"], gap["value"]) == ("fail", 25 * 3600.0), gap
 
 
@@ -204,7 +205,7 @@ def test_hours_without_silver_keep_their_results(
     keep = Keep(silver=1, unused=timedelta(0))
     maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
     assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
-    # Checks that were not requested since are not in the day, although the hour has them.
+    # The day does not contain checks that are no longer requested, although the hour does.
     fewer = Settings(skip=FEW.skip | {"FLEET_104"})
     made.findings(fewer)
     second = made.runs()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the snapshot of a real cluster to findings and to the files of a report, by the command line."""
+"""Tests the path from a snapshot of a real cluster to the findings and the files of a report, on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.lakes import few_silver_tables
 from support.snapshots import HOUR, recorded, write_snapshot
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/insights_checks.yml"
-#: Few, which Spark plans in seconds; test_findings.py has all of them.
+#: Only a few checks, which Spark plans in seconds; test_findings.py runs all of them.
 CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104", "RAFT_201"}
 
 
@@ -67,7 +67,7 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert set(totals) == CHECKS
     assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)
 
-    # The snapshots' own rows of the hosts.
+    # The rows of the hosts in the snapshots themselves.
     assert did("findings", *given[:2])["made"] == 1
     known = lake.read_days("findings", "findings", [HOUR.date()])
     assert known is not None
@@ -82,7 +82,7 @@ def test_findings_and_report_of_a_recorded_cluster(
     reported = known.where("check = 'HOST_102' AND result = 'fail'").select("server").collect()
     assert sorted(row["server"] for row in reported) == ["n1", "n2", "n3"]
 
-    # Other thresholds, other findings.
+    # Different thresholds lead to different findings.
     thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - CHECKS | {"SERVER_104"})}))
     assert did("findings", *given)["made"] == 1
 
@@ -101,13 +101,13 @@ def test_findings_and_report_of_a_recorded_cluster(
     # HOST_102 of n1; for the others it is unknown, with one row for each reason.
     assert (verdict["findings"], verdict["unknown"]) == (content["tables"]["findings"]["total"], unknown)
     assert len(content["tables"]["unknown"]["rows"]) == len(reasons) < unknown
-    # HOST_102 is a warning; a script that requests less severe ones gets it.
+    # HOST_102 is a warning; a script that requests findings of lower severity receives it.
     assert verdict["worst"] == "warning"
     for severity, status in (("critical", DONE), ("warning", FOUND), ("info", FOUND)):
         assert main(["report", *span, "--output", str(output), "--fail-on", severity]) == status
     assert "<title>NATS JetStream fleet</title>" in (output / "report.html").read_text()
 
-    # The example of docs/insights.md for all accounts, and a check that divides by zero: its result is unknown.
+    # Run the example of docs/insights.md for all accounts, and a check that divides by zero, whose result is unknown.
     checks, (line, *_rest) = tmp_path / "checks.yml", re.findall(r"\n    expression: .*", EXAMPLE.read_text())
     divides = (
         EXAMPLE.read_text().split("\n  - ")[1].replace("PAY_001", "PAY_003").replace(line, f"{line} / (bytes - bytes)")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A finding is one row however long it lasts, and over when it is."""
+"""A finding is a single row, no matter how long it lasts, and is closed once the problem has ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def judged_findings(rows: DataFrame, earlier: DataFrame | None = None, before: D
 
 
 def seen(frame: DataFrame) -> dict[str | None, tuple[Any, ...]]:
-    """Return state, result, and the hours of the first and the last sample, by the stream."""
+    """Return the state, the result, and the hours of the first and last sample, for each stream."""
     rows = frame.collect()
     found = {
         row["stream"]: (
@@ -82,10 +82,10 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         "LASTS": ("open", "fail", 0, 3),
         "MENDED": ("fixed", "fail", 0, 1),
         "AGAIN": ("open", "fail", 2, 3),
-        # No sample shows that it is over.
+        # No sample shows that the problem is over.
         "UNSEEN": ("open", "fail", 0, 1),
         "DELETED": ("fixed", "fail", 0, 1),
-        # The last sample of its own fleet.
+        # The last sample of this stream's own fleet.
         "S": ("open", "fail", 1, 1),
     }
     texts = {row["stream"]: row["text"] for row in made.collect()}
@@ -95,10 +95,10 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("last", "state"),
     [
-        # The last snapshot holds no streams at all, or lacks those of a server.
+        # The last snapshot contains no streams at all, or lacks those of a server.
         (look(3, "unknown", None), "open"),
         (look(3, "unknown", None, server="n2", kind="server"), "open"),
-        # Another stream is unknown, which does not affect this one.
+        # The result of another stream is unknown, which does not affect this one.
         (look(3, "unknown", "OTHER"), "fixed"),
         (look(3, "unknown", None, check="SERVER_101"), "fixed"),
     ],
@@ -132,7 +132,8 @@ def test_finding_continues_over_midnight(spark: SparkSession) -> None:
 
 
 def test_only_a_snapshot_of_its_own_fleet_ends_a_finding(spark: SparkSession) -> None:
-    """The check applies to no consumer today. The live fleet shows that the consumer is gone, the dead one shows nothing."""
+    """Today the check does not apply to any consumer. The live fleet shows that the consumer no longer exists; the dead
+    fleet shows nothing."""
     yesterday = judged_findings(
         results(
             spark,
@@ -163,7 +164,7 @@ def test_unknown_results_are_counted_by_reason(spark: SparkSession) -> None:
 
 
 def test_finding_belongs_to_one_domain(spark: SparkSession) -> None:
-    """The streams have the same name; a healthy one does not affect the other."""
+    """The streams have the same name; the healthy stream does not affect the other."""
     looks = [
         *(look(at, "fail", domain="hub") for at in range(3)),
         *(look(at, "fail" if at < 2 else "pass", domain="edge") for at in range(3)),
@@ -174,13 +175,14 @@ def test_finding_belongs_to_one_domain(spark: SparkSession) -> None:
 
 
 def used(at: int, days: float, name: str = "S", **more: Any) -> dict[str, Any]:
-    """Return the result of CAPACITY_201 for a stream that will be full in so many days; less than 14 fail."""
+    """Return the result of CAPACITY_201 for a stream that will be full in this many days; fewer than 14 fail."""
     row = look(at, "fail" if days < 14 else "pass", name, check="CAPACITY_201", severity="warning")
     return {**row, "value": days, "threshold": 14.0, **more}
 
 
 def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) -> None:
-    """It ends when the value is a tenth of the threshold away; one that never failed does not begin there."""
+    """The finding ends once the value is a tenth of the threshold away from it; a check that never failed does not fail
+    within this margin."""
     made = judged_findings(
         results(
             spark,
@@ -190,7 +192,7 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
             used(0, 13.9, "GONE"), used(1, 14.1, "GONE"),
             # Raising the threshold ends it.
             used(0, 13.9, "RAISED", threshold=15.0), used(3, 14.1, "RAISED"),
-            # One leader less is one leader less: counts have no margin.
+            # Counts have no margin, so one leader fewer ends the finding.
             look(0, "fail", "COUNTED", value=99.0, threshold=100.0), look(3, "pass", "COUNTED", value=100.0, threshold=100.0),
         )
     )  # fmt: skip

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lake under maintenance returns the same rows as before, even if maintenance is killed."""
+"""A lake returns the same rows as before its maintenance, even if the maintenance is killed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ SOON = START + timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tables are kept in the same way: these, those that they are made from, and the snapshots."""
+    """All tables are maintained in the same way, so the tests use only these tables, those from which they are made,
+    and the snapshots."""
     few_silver_tables(monkeypatch, "streams")
 
 
 class Killed(Exception):
-    """Stands for the end of the process."""
+    """Simulates the death of the process."""
 
 
 def files(lake: Lake, layer: str) -> list[str]:
@@ -58,7 +59,8 @@ def kept(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
 
 
 def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
-    """Do the due maintenance, and remove the files that it replaced; return the result of the first run."""
+    """Carry out the maintenance that is due, and remove the files that it replaced; return the result of the first
+    run."""
     first = kept(lake, now, keep)
     while kept(lake, now, keep) != Maintained():
         pass
@@ -88,7 +90,7 @@ def test_small_files_are_joined_and_old_ones_removed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
-    for module in (silver_job, compaction):  # as if they ran at that time
+    for module in (silver_job, compaction):  # as if the jobs ran at that time
         monkeypatch.setattr(
             module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}"
         )
@@ -96,24 +98,25 @@ def test_small_files_are_joined_and_old_ones_removed(
     for minute in (0, 1, 60, 61):
         FLEET.write(tmp_path, minute * 60.0)
     (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
-    assert kept(lake) == Maintained(unused=1)  # of no hour silver was made
+    assert kept(lake) == Maintained(unused=1)  # no hour has silver yet
     assert make(lake) == (2, 0)
     before = rows(lake, HOURS)
     assert len(before) == 4 * FLEET.streams
     assert kept(lake, HOURS[0] + timedelta(minutes=59)) == Maintained()  # nothing is old enough
 
-    # Packs of bronze: killed before they count.
+    # Maintenance packs bronze, and is killed before the packs are used.
     written = files(lake, "bronze")
     killed_at(monkeypatch, "replace_text", lambda name: name.endswith(".jsonl"), lambda: kept(lake))
     assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
     assert make(lake) == (0, 0)
     assert rows(lake, HOURS) == before
-    # Compaction of silver is killed before it counts. The call that replaces files does not remove them.
+    # Compaction of silver is killed before its files are used. The call that replaces files does not remove the old
+    # ones.
     killed_at(monkeypatch, "replace_text", lambda name: "_compacted" in name, lambda: kept(lake))
     assert lake.compacted(START) == {}
     assert rows(lake, HOURS) == before
     assert set(written) < set(files(lake, "bronze"))
-    # The content of a pack: killed during its removal.
+    # Maintenance is killed while it removes the snapshots that a pack contains.
     killed_at(monkeypatch, "delete", lambda name: name.endswith(".json"), lambda: kept(lake))
     assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
     assert make(lake) == (0, 0)
@@ -131,7 +134,8 @@ def test_small_files_are_joined_and_old_ones_removed(
     assert len([name for name in files(lake, "silver") if name.startswith("silver/streams/")]) == 1
     assert kept(lake) == Maintained()
 
-    # A late snapshot makes its hour again, from a pack and a single one, and the next compaction takes it in.
+    # A late snapshot causes its hour to be recomputed from a pack and this single snapshot, and the next compaction
+    # includes it.
     FLEET.write(tmp_path, 62 * 60.0)
     assert make(lake) == (1, 0)
     late = rows(lake, HOURS)
@@ -143,7 +147,7 @@ def test_small_files_are_joined_and_old_ones_removed(
     assert make(lake, force=True) == (2, 0)
     assert rows(lake, HOURS) == late
 
-    # Retention: bronze goes when silver has it, silver when it is too old.
+    # Retention removes bronze once silver contains it, and silver once it is too old.
     FLEET.write(tmp_path, 63 * 60.0)
     done = kept(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0)))
     assert (done.bronze_days, done.unmade) == (0, 1)
@@ -181,7 +185,7 @@ def test_replaced_runs_are_removed_and_used_ones_kept(spark: SparkSession, tmp_p
 
 
 def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
-    """However old it is: a reader may have begun just before the replacement."""
+    """A replaced run is kept however old it is, because a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
     hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))
     old, new = (f"{made:%Y%m%dT%H%M%SZ}-{made:%f}" for made in (hour + timedelta(hours=1), START))
@@ -207,7 +211,7 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
     lake.publish("silver", START, "run", lake.snapshots(START), 0)
     opened = files(lake, "bronze")
     assert kept(lake, START + timedelta(hours=25), keep).packed == 1
-    assert kept(lake, START + timedelta(hours=48), keep) == Maintained()  # it takes note
+    assert kept(lake, START + timedelta(hours=48), keep) == Maintained()  # the run is only recorded as unused
     assert set(opened) < set(files(lake, "bronze"))
     assert kept(lake, START + timedelta(hours=72), keep) == Maintained(unused=len(opened))
     packed = files(lake, "bronze")
@@ -256,7 +260,7 @@ def test_hour_recomputed_during_compaction_keeps_its_new_rows(
     assert frame is not None
     assert {name.partition("/run=")[2].partition("/")[0] for name in frame.inputFiles()} == set(runs)
     assert rows(lake, HOURS) == made
-    # The next one includes the new rows.
+    # The next compaction includes the new rows.
     assert kept(lake).compacted == 1
     assert rows(lake, HOURS) == made
 
@@ -276,7 +280,7 @@ def test_snapshot_that_arrives_while_its_day_expires_is_kept(
 
 
 def test_hour_that_lost_snapshots_is_left_unchanged(spark: SparkSession, tmp_path: Path) -> None:
-    """Files were removed by hand, or retention was killed where folders cannot be renamed atomically."""
+    """Files were removed by hand, or retention was killed on storage that cannot rename folders atomically."""
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0)
     lake.publish("silver", HOURS[0], "run", [*lake.snapshots(HOURS[0]), "another"], 0)
@@ -299,7 +303,7 @@ def test_late_archive_is_added_to_a_day_without_bronze(spark: SparkSession, tmp_
     assert kept(lake, now, keep).bronze_days == 1
     assert make(lake) == make(lake, force=True) == (0, 0)
     assert rows(lake, HOURS) == both
-    # Unreadable rows next to it are kept, and reported.
+    # Unreadable rows are kept next to the hour, and reported.
     lake.repoint("silver", START, {**lake.pointer("silver", START), "format": 1})
     FLEET.write(tmp_path, 120.0)
     heard: list[str] = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ranges of streams of real servers, compared with their messages as nats-py reads them."""
+"""Reads ranges of real streams, and compares the messages with those that nats-py reads."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_messages_equal_those_of_nats_py(site: Site, streams: dict[str, list[Mes
         got += read(site, stream, found, first, last)
     assert got == wanted
     assert [message for message in wanted if message.headers], "no message with headers was compared"
-    # A range that is a gap, and one beyond the end.
+    # One range is entirely a gap, and one is beyond the end.
     assert read(site, stream, found, 17, 17) == []
     assert read(site, stream, found, found.last, found.last) == []
     assert site.consumers(name) == 0
@@ -113,7 +113,8 @@ def test_messages_equal_those_of_nats_py(site: Site, streams: dict[str, list[Mes
 
 @pytest.mark.parametrize("name", ["DIRECT", "PLAIN", "QUEUE"])
 def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small messages, then large ones: the size of a request follows the received bytes, not an average."""
+    """Large messages follow many small ones: the size of a request depends on the bytes received last, not on an
+    average."""
     stream_name = f"MIXED_{name}"
     retention = "workqueue" if name == "QUEUE" else "limits"
     site.add_stream(stream_name, allow_direct=name == "DIRECT", retention=retention)
@@ -124,13 +125,14 @@ def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.Mo
     wanted = Range(1, found.last, found.created, found.way)
     batches = [rows.data for rows in read_range(site.login, stream, wanted, True)]
     assert [len(data) for batch in batches for data in batch] == sizes
-    # A direct get ends with the message that reaches the limit, a pull before one that would go beyond it.
+    # A direct get ends with the message that reaches the limit, a pull ends before the message that would exceed it.
     assert all(sum(map(len, batch)) <= 100_000 + len(batch[-1]) for batch in batches)
     assert max(len(batch) for batch in batches) > 200
 
 
 def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server ends such a pull without a word; who waits for one loses the time of the pull, and reads it again for ever."""
+    """The server ends such a pull without a status message; a reader that waits for one loses the pull's time, and then
+    repeats the pull forever."""
     site.add_stream("EXACT")
     site.publish_sizes("EXACT", [1000] * 9)
     stream, found = state(site, "EXACT")
@@ -151,7 +153,7 @@ def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pyte
 
 
 def test_server_without_batch_requests(site: Site, streams: dict[str, list[Message]]) -> None:
-    """As one of several may, while they are being upgraded: it gives one message for each question."""
+    """Some servers may be like this during an upgrade: they return one message for each request."""
     stream, found = state(site, "DIRECT")
     wanted = [message for message in streams["DIRECT"] if message.sequence <= 30]
     assert read(site, stream, replace(found, way=BATCHES), found.first, 30) == wanted
@@ -205,7 +207,7 @@ def test_messages_removed_before_reading_are_reported(site: Site, name: str, mon
     assert [message.sequence for message in read(site, stream, found, 151, 250, fail=False)] == list(range(201, 251))
     with pytest.raises(SourceError, match="up to 100 messages were removed"):
         read(site, stream, found, 1, 100)
-    # A message that is removed after it was read is not a loss.
+    # A message that is removed after it has been read does not count as a loss.
     monkeypatch.setattr(stream_client, "BATCH_MESSAGES", 83)
     reading = read_range(site.login, stream, Range(201, 500, found.created, found.way), fail_on_data_loss=True)
     got = next(reading).sequences
@@ -296,7 +298,8 @@ def test_missing_stream_is_reported(site: Site) -> None:
 
 
 def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
-    """Direct gets are answered by any replica: one that hangs is not waited for, and one that is behind not believed."""
+    """Any replica may reply to a direct get: the reader does not wait for a replica that hangs, and does not trust one
+    that is behind."""
     with running_site("2.15.1", tmp_path, servers=3) as cluster:
         cluster.add_stream("WIDE", num_replicas=3, allow_direct=True)
         cluster.publish("WIDE", 100)
@@ -325,7 +328,8 @@ def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
 
 
 def test_nats_module_is_the_client_library(site: Site) -> None:
-    """The header of a stored message is as its publisher wrote it, also where nats-py keeps only one value of a name."""
+    """The header of a stored message is as its publisher wrote it, even if nats-py keeps only one of several values of
+    a name."""
 
     async def publish() -> None:
         connection = await nats.connect(site.servers.urls, user=site.login.user, password=site.login.password)

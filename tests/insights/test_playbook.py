@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook natsops.jetstream.insights, with a lake that snapshots are in already and an environment that is made."""
+"""Runs the playbook natsops.jetstream.insights with a lake that already contains snapshots, in an environment that
+already exists."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
     )
     assert refused.returncode == 2
     assert "something could not be read, see the table quarantine" in refused.stdout + refused.stderr
-    # The operator's checks, thresholds and verdict.
+    # The operator's own checks, thresholds and severity for failure.
     thresholds = {"skip": sorted(set(REGISTRY.checks) - {"SERVER_104", "STREAM_103"})}
     wanted = {
         "nats_insights_jobs": ["silver", "gold", "findings", "report"],

@@ -55,7 +55,7 @@ from pyspark.sql import Row, SparkSession
 from support import browsing
 from support.lakes import DAY, Golden
 
-#: A stream name that attacks the report's readers.
+#: A stream name that contains an attack on the report's readers.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
 FORMULA = "=HYPERLINK(0)"
 BEGIN = datetime(2026, 11, 21, tzinfo=timezone.utc)
@@ -67,7 +67,7 @@ def moment(hours: float) -> str:
 
 
 def rows(name: str, *of: dict[str, Any]) -> dict[str, Any]:
-    """Return a table of the report with rows that have the given values, and null otherwise."""
+    """Return a table of the report whose rows have the given values, and null in all other columns."""
     table = BY_NAME[name]
     known = {column.name for column in table.columns}
     assert all(set(row) <= known for row in of), name
@@ -298,7 +298,7 @@ def test_page_is_one_file_without_external_resources() -> None:
         assert not {"src", "href", "srcset", "action"} & set(attributes), (tag, attributes)
         assert not any(name.startswith("on") for name in attributes), attributes
     _data, library, script = reader.scripts
-    # The charts' library runs as it is vendored, and is allowed by its hash as well.
+    # The chart library runs unmodified, and is allowed by its hash as well.
     assert not re.search(r"innerHTML|insertAdjacent|document\.write|eval\(|fetch\(|import\(|XMLHttpRequest", library)
     policy = next(str(found["content"]) for _tag, found in reader.elements if "http-equiv" in found)
     for part in (library, script):
@@ -334,7 +334,7 @@ def test_markdown_and_csv_show_names_unchanged() -> None:
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 283 more." in text
     assert "## Elections" in text
-    # The worst, without the notes.
+    # Only the worst findings, without the notes.
     assert text.index("## Do now") < text.index("\n1. ") < text.index("\n2. ") < text.index("## Fleet")
     assert "\n3. " not in text
     assert not re.search(r"(?<!\\)[<>]", text)
@@ -371,7 +371,7 @@ def find_causes(
     meant: Sequence[Any] = (),
     changes: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return the causes of findings in a fleet of five without these servers."""
+    """Return the causes of findings in a fleet of five servers in which these servers are missing."""
     names = [f"n{number}" for number in range(1, 6)]
     tables = {
         "fleets": rows(
@@ -391,7 +391,7 @@ def find_causes(
 
 
 def test_a_dead_server_explains_its_thousand_symptoms() -> None:
-    """And nothing else: a stream whose members all answer has a fault of its own."""
+    """It explains nothing else: a stream whose members all respond has a separate fault."""
     streams = [{"account": "A", "stream": f"S{number}"} for number in range(400)]
     symptoms = [
         found("FLEET_101"),
@@ -427,7 +427,7 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
 
 
 def test_a_paused_server_explains_its_groups_and_they_are_named() -> None:
-    """Neither a consumer of a stream without a leader nor a server that is up is a cause of its own."""
+    """Neither a consumer of a leaderless stream nor a running server is a separate cause."""
     (cause,) = find_causes(
         found("FLEET_101"),
         found("META_105", server="n4"),
@@ -490,7 +490,7 @@ def test_delivery_faults_of_different_consumers_are_different_causes() -> None:
 
 
 def test_removed_origin_explains_its_mirror() -> None:
-    """A removed stream of the same name in another account does not."""
+    """A removed stream of the same name in another account does not explain it."""
     removed = {"object": "stream", "what": "removed", "domain": "", "account": "A", "stream": "ORIGIN"}
     failing = found("STREAM_120", **STREAM, peer="ORIGIN", remedy="diagnose")
     (cause,) = find_causes(failing, found("STREAM_206", **STREAM), changes=[{**removed, "taken": moment(17)}])
@@ -514,7 +514,7 @@ def test_server_without_jetstream_since_a_new_configuration_is_one_cause() -> No
     ("servers", "hours", "severity"),
     [
         (("n4", "n5"), (17, 19), "info"),
-        # One or both of the outages were planned, but not for now.
+        # One or both of the outages were planned, but for a different time.
         (("n4",), (17, 19), "critical"),
         (("n4", "n5"), (16, 17), "critical"),
     ],
@@ -610,7 +610,7 @@ def test_report_has_the_events_of_its_span_and_a_trend(spark: SparkSession) -> N
 def test_report_of_today_warns_that_snapshots_have_stopped(hours: float, usual: float, stopped: bool) -> None:
     tables = {"fleets": rows("fleets", {"taken": moment(18), "servers": 5, "missing": [], "complete": True})}
     now = BEGIN + timedelta(hours=hours)
-    # A fresh snapshot of one fleet does not hide the other one.
+    # A fresh snapshot of one fleet does not hide that another fleet has none.
     newest = {"prod": Newest(BEGIN + timedelta(hours=18), usual), "alive": Newest(now)}
     content = {"tables": with_causes(tables, [], now=now, newest=newest)}
     assert [(cause["fleet"], cause["kind"], cause["severity"]) for cause in dicts(content, "causes")] == (
@@ -624,7 +624,7 @@ def test_report_of_today_warns_that_snapshots_have_stopped(hours: float, usual: 
 def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     spark: SparkSession, golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The report shows the last day with a critical cause where the default time has no tables."""
+    """If there are no tables for the default time, the report shows the last day, with a critical cause."""
     command = ["report", "--lake", str(golden.path), "--output", str(tmp_path), "--fail-on", "critical"]
     assert main(command) == FOUND
     done = json.loads(capsys.readouterr().out)
@@ -665,7 +665,7 @@ def test_fleets_do_not_explain_each_other() -> None:
 
 @pytest.mark.parametrize(("domain", "several"), [("hub", False), ("edge", True), ("", True)])
 def test_domains_are_named_only_if_there_are_several(domain: str, several: bool) -> None:
-    """Those of servers that did not answer are not known."""
+    """The domains of servers that did not respond are unknown."""
     servers: list[dict[str, Any]] = [
         {"server": "n1", "domain": "hub", "answered": True},
         {"server": "e1", "domain": domain, "answered": True},
@@ -711,7 +711,7 @@ def test_report_tables_have_unique_columns_of_known_kinds() -> None:
 
 
 def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path: Path) -> None:
-    # Sorts the streams by size, filters the findings, selects another asset, and returns the resulting page.
+    # The script sorts the streams by size, filters the findings, selects another asset, and returns the resulting page.
     script = """
       const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
       const head = (name,
@@ -783,7 +783,7 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
     # Nothing is cut off at 1,280 pixels.
     assert seen["cut"] == []
     assert seen["sections"] == shown
-    # It opens with the actions; it shows the number of reasons for 66 unknown checks.
+    # The page opens with the actions; it shows how many reasons there are for 66 unknown checks.
     assert (seen["first"], seen["unknown"]) == ("tab-now", "1not known")
     assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
     assert (seen["all"], seen["more"]) == (25, 301)
@@ -800,7 +800,7 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
         "elections an hour: 0; at most 12",
     ]
     assert seen["ink"] > 500  # a line, and its axes
-    # Wide tables scroll in their own box, past their first column.
+    # Wide tables scroll in their own box, while the first column stays visible.
     assert seen["scrolled"] == 200 and seen["page"] and 0 <= seen["stays"] <= 2
     assert seen["about"] == [f"A / {HOSTILE}", "Findings", "Leaders", "Incidents", "Streams"]
     assert seen["mine"] == [1, 2, 1, 1]
@@ -812,7 +812,8 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
 
 
 def luminance(path: Path) -> tuple[float, float]:
-    """Return the mean brightness (0 to 1) of an 8-bit RGB or RGBA image, and its spread: text on a ground has both."""
+    """Return the mean brightness (0 to 1) of an 8-bit RGB or RGBA image, and its spread: text on a background has
+    both."""
     data = path.read_bytes()
     width, height, _depth, kind = struct.unpack(">IIBB", data[16:26])
     channels = {2: 3, 6: 4}[kind]
@@ -831,7 +832,7 @@ def luminance(path: Path) -> tuple[float, float]:
             corner = above[index - channels] if index >= channels else 0
             row[index] = (row[index] + _predicted(filtering, left, above[index], corner)) & 255
         above = row
-        values += row[1::channels][:: max(1, width // 200)]  # green suffices
+        values += row[1::channels][:: max(1, width // 200)]  # the green channel suffices
     mean = sum(values) / len(values) / 255
     return mean, (max(values) - min(values)) / 255
 

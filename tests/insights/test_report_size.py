@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of 1,000 servers with every table full is smaller than 10 MB, a real browser shows it quickly, and
+"""The report of 1,000 servers with every table full is smaller than 10 MB, a real browser displays it quickly, and
 other files contain the omitted rows."""
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from support.browsing import seen
 
 SERVERS = 1000
 BYTES = 10_000_000
-#: A page with one row per table takes 0.4 s of CPU time, the full one 1.4 s. Their ratio is the same on a slower machine.
+#: A page with one row per table takes 0.4 s of CPU time, the full page 1.4 s. Their ratio is the same on a slower
+#: machine.
 TIMES = 5
-#: Builds all tabs; the page builds each when it is shown first.
+#: Builds all tabs; otherwise the page builds each tab when it is first shown.
 EVERY_TAB = "for (const tab of [...document.querySelectorAll('[role=tab]')].reverse()) tab.click();"
 BEGIN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 CHANCE = random.Random(1)
-#: Columns that many rows have in common, with how many values there are.
+#: Columns in which many rows have the same value, with the number of different values.
 FEW = {"fleet": 30, "domain": 2, "cluster": 200, "zone": 6, "version": 3, "state": 4, "kind": 3, "account": 300}
 FEW |= {"storage": 2, "resource": 2, "scope": 3, "measure": 7, "incident": 5, "what": 6, "field": 40, "check": 190}
 SERVER_NAMES = ("server", "leader", "peer", "meta_leader", "max_name")
@@ -42,7 +43,7 @@ def name(column: str) -> str:
 
 
 def value(column: Column) -> Any:
-    """Return a value such as a fleet reports it: names of the usual length, figures with all their digits."""
+    """Return a value like those that a fleet reports: names of the usual length, figures with all their digits."""
     if column.kind == "severity":
         return CHANCE.choice(("critical", "warning", "info"))
     if column.kind == "time":
@@ -66,7 +67,7 @@ def value(column: Column) -> Any:
 
 
 def hourly(table: Table) -> list[dict[str, Any]]:
-    """Return the hours of two weeks of as many assets, or fleets, as there is room for."""
+    """Return the hours of two weeks for as many assets, or fleets, as the table has room for."""
     return [
         {
             "fleet": f"fleet-{asset % 30}",
@@ -80,7 +81,7 @@ def hourly(table: Table) -> list[dict[str, Any]]:
 
 
 def content(most: int | None = None) -> dict[str, Any]:
-    """Return the content of a report with as many rows in each table as it may have, but at most `most`."""
+    """Return the content of a report in which each table has the maximum number of rows, but at most `most`."""
     tables = {}
     for table in TABLES:
         if table.source:
@@ -114,7 +115,7 @@ def test_a_full_report_of_a_thousand_servers_is_small_and_quick(tmp_path: Path) 
 
 
 def test_no_critical_finding_is_lost(spark: SparkSession) -> None:
-    """Rows beyond the page's limit are in report.json and findings.csv, and among the causes."""
+    """Rows beyond the page's limit are in report.json and findings.csv, and are included in the causes."""
     table, more = BY_NAME["findings"], 30
     given = {"severity": "IF(id % 2 = 0, 'critical', 'info')", "check": "'STREAM_101'"}
     columns = [f"{given.get(column.name, 'CAST(NULL AS STRING)')} AS {column.name}" for column in table.columns]

@@ -24,8 +24,8 @@ SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell
 
 @pytest.mark.parametrize("size", ["little", "soon"])
 def test_jvm_output_is_not_among_the_results(size: str) -> None:
-    """At its end the JVM reports the use of its code cache in the same way as the warning about a full one; without
-    an optimising compiler there is one cache."""
+    """When it ends, the JVM reports the use of its code cache in the same way as it warns about a full one; without an
+    optimising compiler there is only one cache."""
     own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
     done = subprocess.run(
         [sys.executable, "-c", ONE.format(size)],
@@ -39,7 +39,7 @@ def test_jvm_output_is_not_among_the_results(size: str) -> None:
 
 
 def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
-    """Parquet's zstd is one. The JVM ignores TMPDIR, and its own choice, /tmp, may be mounted noexec."""
+    """Parquet's zstd is such a library. The JVM ignores TMPDIR, and its default, /tmp, may be mounted noexec."""
     script = (
         "from jetstream_insights.session import _chosen; print(_chosen(True, True)['spark.driver.defaultJavaOptions'])"
     )
@@ -59,7 +59,7 @@ def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
 
 
 def test_user_settings_take_precedence() -> None:
-    """Except the time zone, which determines the rows: hours are those of UTC."""
+    """The exception is the time zone, which determines the rows: hours are in UTC."""
     script = """
         from jetstream_insights.session import session
         spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
@@ -78,7 +78,7 @@ def test_user_settings_take_precedence() -> None:
 
 
 def test_java_functions_are_resolved_once(spark: SparkSession) -> None:
-    """PySpark requests it whenever it creates a column."""
+    """Otherwise PySpark would resolve a function whenever it creates a column."""
     jvm: Any = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions"):
         assert getattr(jvm, name).lit is getattr(jvm, name).lit
@@ -95,7 +95,7 @@ def test_invalid_spark_setting_is_rejected(text: str, capsys: pytest.CaptureFixt
 
 
 def test_session_in_a_different_time_zone_is_neither_changed_nor_used(spark: SparkSession) -> None:
-    """Such as that of a notebook: hours would be written to other folders than they are read from."""
+    """Such a session may belong to a notebook: hours would be written to different folders from those that are read."""
     zone = "spark.sql.session.timeZone"
     assert session().conf.get(zone) == "UTC"
     spark.conf.set(zone, "Europe/Berlin")

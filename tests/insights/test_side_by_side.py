@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lake that holds little is known as such, its tables are made side by side, and they are those that any other way makes."""
+"""A lake with little data is recognized, its tables are made in parallel, and they are the same as if made in any other
+way."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from jetstream_insights.parallel import each, make_all
 from jetstream_insights.session import is_local
 from support.fleet import START, Fleet, Outage
 
-#: The prerequisites of each; the order is valid for one at a time.
+#: The prerequisites of each item; the order is valid if they run one at a time.
 NEEDS = {"a": [], "b": ["a", "elsewhere"], "c": ["a"], "d": ["b", "c"]}
 DAY = START.date()
 
 
 def in_pairs(made: list[str]) -> Callable[[str], None]:
-    """Return a function that records a name; b and c wait for one another."""
+    """Return a function that records a name; b and c wait for each other."""
     both = threading.Barrier(2)
 
     def make(name: str) -> None:
@@ -94,7 +95,7 @@ def test_is_little_ignores_other_days(tmp_path: Path) -> None:
 
 
 def test_only_new_data_counts_if_the_rest_is_published(tmp_path: Path) -> None:
-    """The last publication is the older one of silver's and gold's; the day before counts, too."""
+    """The last publication is the earlier of those of silver and gold; the previous day also counts."""
     assert last_published(str(tmp_path), ["silver"], [DAY]) == 0.0
     for name, when in (
         (f"silver/_published/date={DAY}/hour=00.json", 100),

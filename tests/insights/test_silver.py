@@ -58,13 +58,13 @@ def without_domains(lake: Path) -> None:
 
 
 def quiet(_text: str) -> None:
-    """Progress is for people."""
+    """Discard the message."""
 
 
 @pytest.fixture(scope="module")
 def making(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Silver, list[str]]:
-    """Return a lake with one hour of silver, with a fleet for each version, as lines and as columns, the job's
-    result, and its messages."""
+    """Return a lake with one hour of silver, made from a fleet for each version, as lines and as columns; also the
+    job's result and its messages."""
     path = tmp_path_factory.mktemp("lake")
     for version, form in zip(RECORDED, itertools.cycle((PARQUET, JSON_LINES))):
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version, form=form)
@@ -87,8 +87,9 @@ def made(making: tuple[Lake, Silver, list[str]]) -> Lake:
 
 
 def odd_moments() -> Iterator[dict[str, Any]]:
-    """Yield the replies of a fleet with faults: one of three servers, whose stream's peers it never met; all; n2
-    called n9 after a start; n2 called n1, a name that exists already."""
+    """Yield the replies of a fleet with faults. First, only one of three servers responds, and its stream lists peers
+    that it never met; then all respond; then n2 is named n9 after a restart; then n2 is named n1, which already exists.
+    """
     for moment, name in enumerate(("n2", "n2", "n9", "n1")):
         replies = recorded("2.15.1")
         (renamed,) = [item["server"] for item in replies["statsz"] if item["server"]["name"] == "n2"]
@@ -223,7 +224,8 @@ def test_renamed_servers_and_a_shared_name_are_resolved(tables: dict[str, list[R
 def test_lines_with_unknown_keys_are_counted(
     making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
 ) -> None:
-    """All lines of a newer server have one; of one whose replies are known none has, or reading would take many times as long."""
+    """All lines of a newer server have an unknown key. No line of a known version may have one, because reading would
+    take many times as long."""
     _lake, outcome, said = making
     odd = [row for row in tables["stream_replicas"] if row["extra"] is not None]
     assert {row["fleet"] for row in odd} == {"newer"}
@@ -244,7 +246,7 @@ def test_written_tables_have_the_declared_columns(spark: SparkSession, made: Lak
 
 
 def test_new_column_is_null_in_older_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Whichever file comes first: files of before and of after are read together, in silver and in gold."""
+    """Older and newer files are read together in any order, in silver and in gold."""
     lake, later = Lake(spark, str(tmp_path)), HOUR + timedelta(hours=1)
     new = spark.createDataFrame(
         [("F", HOUR, "n1", 7), ("F", later, "n2", 8)], "fleet string, taken timestamp, server string, cid bigint"
@@ -258,7 +260,7 @@ def test_new_column_is_null_in_older_files(spark: SparkSession, tmp_path: Path) 
         ("n1", None, None),
         ("n2", 8, None),
     ]
-    # Columns of a newer program are kept when this one rewrites the rows.
+    # Columns of a newer program are kept when this version rewrites the rows.
     newer = lake.read("silver", "routes", [HOUR, later], as_written=True)
     assert newer is not None
     assert newer.columns == new.columns
@@ -321,10 +323,10 @@ def test_unreadable_lines_are_quarantined_and_set_the_exit_status(
     assert any("it does not have format 1" in reason for reason, _value in found)
     assert len(table(lake, "stream_replicas")) == len(lines) - 2
     assert all(row["health"] is None for row in table(lake, "servers"))
-    # It is reported even if there is nothing to do.
+    # The quarantine is reported even if there is nothing to do.
     assert main(arguments) == QUARANTINED
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
-    # A file that can be read again brings its rows; the rest stays in quarantine.
+    # A file that has become readable again contributes its rows; the rest stays in quarantine.
     place["varz"].write_bytes(whole)
     assert make_silver(lake, [HOUR], quiet).made == 1
     assert all(row["varz_reported"] for row in table(lake, "servers"))
@@ -336,7 +338,7 @@ def test_unreadable_lines_are_quarantined_and_set_the_exit_status(
 def test_rows_lost_by_a_read_error_are_read_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark skips the rest of a file after an error, which need not come again."""
+    """Spark skips the rest of a file after an error, although the error may not recur."""
     few_silver_tables(monkeypatch, "servers", "stream_replicas")
     manifest = write_snapshot(tmp_path, {**recorded("2.15.1"), "more": MORE})
     files = [tmp_path / "bronze" / manifest["tables"][name]["files"][0]["path"] for name in ("jsz_streams", "varz")]
@@ -367,7 +369,7 @@ FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b",
     [
         ("jsz_streams", SECOND, ["jsz_streams"]),
         ("server_log", LATER, ["server_log"]),
-        # Rows of an hour: the snapshot of a line cannot be determined.
+        # These are the rows of an hour, because the snapshot of a line cannot be determined.
         ("server_log", SECOND, []),
     ],
 )
@@ -382,7 +384,7 @@ def bronze_lines(spark: SparkSession, *texts: str) -> Bronze:
     return Bronze(spark.createDataFrame([(file, text) for text in texts], "file string, value string"))
 
 
-#: The content of `extra` for these, instead of the document's data.
+#: The content of `extra` for each of these documents, instead of the document's data.
 UNKNOWN = {
     '{"a":1,"peers":[{"lag":2}],"config":{"new":{"x":1}},"of":{"s":{"lag":3}}}': None,
     '{"a":1,"config":{"text":"no \\"key\\":1"}}': None,
@@ -405,7 +407,7 @@ def test_data_without_a_field_is_in_extra(spark: SparkSession) -> None:
         Field("of", "map<string,struct<lag:bigint>>"),
         Field("config", "string", reported=JSON),
     )
-    # The fleet is the case.
+    # Each case is a fleet.
     lines = [
         f'{{"fleet":"{number}","snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
         for number, data in enumerate(UNKNOWN)
@@ -479,8 +481,9 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     assert seconds[5] is None
 
 
-#: The reports of a stream's servers: server, cluster, leader, names of peers, whether it is leader and backed,
-#: messages. Then the stream's row: leader, leaders, hosts, members, views, cluster, messages, whether it has peers.
+#: The reports of a stream's servers: server, cluster, leader, names of peers, whether the server is the leader and is
+#: backed, messages. Then the stream's row: leader, leaders, hosts, members, views, cluster, messages, whether it has
+#: peers.
 GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
     "led, reported twice": (
         [
@@ -566,7 +569,7 @@ def test_tables_are_computed_after_their_inputs() -> None:
 def test_domains_are_kept_apart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
-    """Each has streams of the same names. Lines of an older collector do not contain the domain."""
+    """Each domain has streams of the same names. Lines of an older collector do not contain the domain."""
     few_silver_tables(monkeypatch, "meta_peers", "streams", "consumers", "accounts")
     parts = [
         Fleet(3, 2, 1, domain="hub", prefix="hub-", cluster="HUB"),
@@ -593,7 +596,8 @@ def test_domains_are_kept_apart(
 
 
 def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
-    """For lines of older collectors, such as those of backups; with several domains the domain is unknown."""
+    """This applies to lines of older collectors, such as those about backups; if there are several domains, the domain
+    is unknown."""
     fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
     servers = spark.createDataFrame(
         [(name, part.name(0), part.domain) for name, parts in fleets.items() for part in parts],
@@ -613,7 +617,7 @@ def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp
 def test_groups_equal_the_comparison_of_all_members(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader's row equals the comparison of all members if these agree, and is ignored otherwise."""
+    """The leader's row equals the comparison of all members if the members agree, and is ignored otherwise."""
     few_silver_tables(monkeypatch, "streams", "consumers")
     fleet = Fleet(5, 60, outages=(Outage(1, 90, 400),), apart=40)
     for minute in range(6):

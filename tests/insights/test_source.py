@@ -45,7 +45,7 @@ MANY = 900
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate for 127.0.0.1 that is its own authority."""
+    """Make a self-signed certificate for 127.0.0.1."""
     folder = tmp_path_factory.mktemp("tls")
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
@@ -194,7 +194,7 @@ def pushing(source: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_filters_narrow_the_read_messages(pushing: SparkSession, site: Site) -> None:
-    """The rows are those of a query that reads everything."""
+    """The rows are the same as those of a query that reads everything."""
     wanted = asyncio.run(read_messages(site, "DIRECT"))
     moment = F.lit(_iso(wanted[400].time)).cast("timestamp")
     conditions = {
@@ -215,7 +215,7 @@ def test_filters_narrow_the_read_messages(pushing: SparkSession, site: Site) -> 
     assert found["sequences"] == list(range(101, 111))
     assert found["list"] == [7, 9]
     assert set(found) == set(conditions) - {"nothing", "wildcard"}
-    # A range that Spark would throw away is not even planned.
+    # A range whose rows Spark would discard is not even planned.
     assert pushed["sequences"].rdd.getNumPartitions() == 1
     assert read(pushing, site, push_filters="true", partitions=4).where("seq > 880").rdd.getNumPartitions() == 4
     assert read(pushing, site, push_filters="true", partitions=4).where("seq > 898").rdd.getNumPartitions() == 2
@@ -255,7 +255,7 @@ def test_bounds(filters: list[Filter], bounds: Bounds) -> None:
 
 
 def run_query(source: SparkSession, folder: Path, reported: dict[str, str]) -> list[int]:
-    """Run a query until it has read the stream; return the rows of each of its batches."""
+    """Run a query until it has read the stream; return the rows of each batch of the query."""
     frame = source.readStream.format("jetstream").options(**reported).load()
     sink = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
     query = sink.option("checkpointLocation", str(folder / "check")).trigger(availableNow=True).start()
@@ -276,7 +276,7 @@ def test_available_now_admission_and_a_recreated_stream(source: SparkSession, si
     assert run_query(source, tmp_path, reported) == [30]
     rows = source.read.parquet(str(tmp_path / "rows")).select("seq").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 281))
-    # By bytes: each sequence has so many on average.
+    # Batches are limited by bytes: each sequence has this many on average.
     size = site.api("STREAM.INFO.FLOW")["state"]["bytes"]
     by_bytes = options(site, "FLOW", max_bytes_per_trigger=size // 4 + 1)
     assert run_query(source, tmp_path / "bytes", by_bytes) == [70, 70, 70, 70]
@@ -300,7 +300,7 @@ def _parse() -> StructType:
 
 @pytest.fixture
 def plan(site: Site) -> Iterator[Any]:
-    """Return a way to make the reader that plans, as Spark's driver has it."""
+    """Return a function that creates the planning reader, as Spark's driver does."""
     made: list[_StreamReader] = []
 
     def new(stream: str, **more: Any) -> _StreamReader:
@@ -322,11 +322,11 @@ def sequences(reader: _StreamReader, start: dict[str, Any], end: dict[str, Any])
 
 
 def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The states that a checkpoint can meet, planned with the reader itself."""
+    """The test plans with the reader itself from every state of the stream that a checkpoint can meet."""
     monkeypatch.setattr(source_module, "STATE_AGE", -1.0)  # each plan reads the current state of the stream
     site.add_stream("STEPS", allow_direct=True)
     site.publish("STEPS", 50)
-    # A first batch that is repeated: Spark requests the initial offset anew, which would be different now.
+    # The first batch is repeated: Spark requests the initial offset again, which would now be different.
     first = plan("STEPS", start="new")
     start = first.initialOffset()
     assert start["sequence"] == 50
@@ -339,7 +339,7 @@ def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert sequences(again, end, end) == []
     assert again.latestOffset(again.initialOffset(), ReadMaxRows(30)) == again.initialOffset()
 
-    # Messages that were removed before they were planned, or between plan and reading.
+    # Messages were removed before they were planned, or between planning and reading.
     site.api("STREAM.PURGE.STEPS", {"seq": 91})
     later = {**end, "sequence": 95}
     reported = "now begins at sequence 91, but 81 is the next to read: up to 10 messages"
@@ -351,7 +351,7 @@ def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert careless.latestOffset(end, ReadMaxRows(5))["sequence"] == 95
     assert sequences(careless, end, later) == list(range(91, 96))
 
-    # A stream that lost its end, as one in memory does when its server restarts.
+    # The stream has lost its end, as a memory stream does when its server restarts.
     beyond = {**end, "sequence": 500}
     with pytest.raises(SourceError, match="ends at sequence 100, but 500 was already read"):
         again.latestOffset(beyond, ReadMaxRows(30))
@@ -359,7 +359,7 @@ def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert (anew["sequence"], anew["initial"]) == (94, 90)
     assert sequences(careless, beyond, anew) == list(range(91, 95))
 
-    # And one that is another one under the same name.
+    # The stream has been replaced by another one of the same name.
     site.api("STREAM.DELETE.STEPS")
     site.add_stream("STEPS", allow_direct=True)
     site.publish("STEPS", 20)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scoring of findings on a fleet with complete truth. test_judged_hours.py scores those of the jobs."""
+"""Tests how findings are scored on a fleet whose true state is completely known. test_judged_hours.py scores the
+findings of the jobs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The webhook of the report, to a real server on loopback."""
+"""Sends the webhook of the report to a real server on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "T0K3N"
 
 
 def content(*changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a report with a root cause for each of these changes, or with one."""
+    """Return a report with a root cause for each of these changes, or with a single one."""
     table = BY_NAME["causes"]
     cause = {
         "fleet": "prod",
@@ -42,7 +42,7 @@ def content(*changes: dict[str, Any]) -> dict[str, Any]:
 
 
 class Listener:
-    """A server that keeps all posted content, and answers with a status."""
+    """A server that stores all posted content, and responds with a status."""
 
     def __init__(self) -> None:
         self.posted: list[Any] = []
@@ -116,12 +116,12 @@ def test_unsuccessful_answer_is_reported_and_not_followed(listener: Listener, tm
 def test_unreachable_webhook_is_reported_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "PATIENCE", 0.3)
     file = tmp_path / "webhook"
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, but never responds
         file.write_text(f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")
         problem = webhook.post(file, content())
         assert problem and problem.startswith("no answer") and SECRET not in problem
     monkeypatch.undo()
-    problem = webhook.post(file, content())  # nothing listens any more
+    problem = webhook.post(file, content())  # the listener is closed
     assert problem and "refused" in problem and SECRET not in problem
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs as a package that pip installs, without Ansible and without the role."""
+"""Runs the jobs from a package that pip installs, without Ansible and without the role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from support.fleet import START, Fleet
 
-# support.documents has it, too, but needs packages that Spark's environment lacks.
+# support.documents also defines this, but needs packages that Spark's environment lacks.
 CHECKOUT = Path(__file__).parents[2]
 PROJECT = CHECKOUT / "roles/nats_insights/files"
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real nats-server binaries for tests and the demo: ``binaries.py VERSION...|all`` prints their paths.
 
-They are Debian's packages. apt fetches them from the mirror of this machine's own apt sources, with an apt
-configuration separate from the machine's. They are in
-``${NATSOPS_CACHE:-~/.cache/natsops-jetstream}/nats-server/<version>/``, next to their package. Needs no root.
+The binaries come from Debian packages. apt fetches them from the mirror in this machine's apt sources, with an apt
+configuration separate from the machine's. The binaries are in
+``${NATSOPS_CACHE:-~/.cache/natsops-jetstream}/nats-server/<version>/``, next to their package. Root is not needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHA256 = {
 
 
 class FetchError(Exception):
-    """A binary could not be fetched; the message has the source and the reason."""
+    """A binary could not be fetched; the message contains the source and the reason."""
 
 
 def cache_dir() -> Path:
@@ -43,7 +43,8 @@ def cache_dir() -> Path:
 
 
 def nats_server(version: str) -> Path:
-    """Return the path of the nats-server binary of this version, fetching it when missing; raise FetchError."""
+    """Return the path of the nats-server binary of this version, fetching it if it is missing; raise FetchError if that
+    fails."""
     if version not in SUITES:
         raise FetchError(f"nats-server {version} is not among the known versions: {', '.join(SUITES)}")
     store = cache_dir() / "nats-server"
@@ -57,9 +58,10 @@ def nats_server(version: str) -> Path:
 
 
 def programs(package: str, suite: str) -> Path:
-    """Return the folder where the newest version of a Debian package lies unpacked, fetching it when missing; raise FetchError.
+    """Return the folder that contains the unpacked newest version of a Debian package, fetching it if it is missing;
+    raise FetchError if that fails.
 
-    Nothing of it is installed: its programs are run from there.
+    The package is not installed: its programs are run from the folder.
     """
     store = cache_dir() / "debian"
     store.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _download(suite: str, work: Path, wanted: Callable[[_Apt], Path]) -> Path:
-    """Return the result of the first mirror that has it; raise FetchError."""
+    """Return the result of the first mirror that has the package; raise FetchError if none has it."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise FetchError("apt-get and dpkg-deb are needed to fetch Debian's packages, and this machine has none")
     try:
@@ -98,7 +100,7 @@ def _download(suite: str, work: Path, wanted: Callable[[_Apt], Path]) -> Path:
 
 
 def _fetch(version: str, work: Path, target: Path) -> None:
-    """Fetch, check and unpack one version below ``work``, then put it at ``target`` in one step."""
+    """Fetch, check and unpack one version below ``work``, then move it to ``target`` in one step."""
     try:
         package = _download(SUITES[version], work, lambda apt: apt.download(version))
     except FetchError as error:
@@ -140,7 +142,7 @@ class _Apt:
         self.architecture = _run(["dpkg", "--print-architecture"]).strip()
 
     def download(self, version: str) -> Path:
-        """Download the package that holds this version; return its path; raise FetchError."""
+        """Download the package that holds this version; return its path; raise FetchError if that fails."""
         # A mirror's testing suite may be a frozen copy whose Release file has expired. Its signature is still checked,
         # and the package has a known checksum, so an old copy cannot introduce another package.
         pinned = self.suite == "testing" and any(
@@ -164,7 +166,7 @@ class _Apt:
         return package
 
     def newest(self, name: str) -> Path:
-        """Download the package in its newest version; return its path; raise FetchError."""
+        """Download the newest version of the package; return its path; raise FetchError if that fails."""
         self._apt("apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any")
         self._apt("apt-get", "download", "-q", name, cwd=self.work / "packages")
         return next((self.work / "packages").glob("*.deb"))
@@ -174,7 +176,7 @@ class _Apt:
 
 
 def _machine_proxies() -> str:
-    """Return the proxy settings of the machine's own apt configuration: how to reach the mirror is a site's matter."""
+    """Return the proxy settings of the machine's own apt configuration: how to reach the mirror depends on the site."""
     lines = _run(["apt-config", "dump"]).splitlines()
     return "".join(f"{line}\n" for line in lines if line.startswith("Acquire::") and "proxy" in line.split()[0].lower())
 

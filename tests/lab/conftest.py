@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One lab of five hosts for most tests here, one of ten in four sites, and controllers for them.
+"""Provides one lab of five hosts for most tests in this folder, one of ten hosts in four sites, and their controllers.
 
-``--lab NAME`` uses one that is up already.
+``--lab NAME`` uses a lab that is already running.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @contextmanager
 def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Iterator[labs.Lab]:
-    """The lab of the command line, or one of the session's own with that name and these hosts.
+    """Yield the lab that was named on the command line, or a new one for this session with that name and these hosts.
 
-    If no lab can be built, tests that need it are skipped, and with CI=true fail.
+    If no lab can be built, tests that need it are skipped; with CI=true, they fail.
     """
     running = request.config.getoption("--lab")
     if running:
@@ -77,7 +77,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
 
 @contextmanager
 def _switched_off(name: str) -> Iterator[None]:
-    """Without the hosts of this lab, if there is one: fifteen use up the 128 inotify instances that Linux lets a user have."""
+    """Switch off the hosts of this lab, if it exists, inside the context: fifteen hosts would use up the 128 inotify
+    instances that Linux allows a user."""
     idle = [labs.get(name)] if name in labs.labs() else []
     for one in idle:
         for host in one.hosts:
@@ -110,7 +111,7 @@ def shared_controller(request: pytest.FixtureRequest, lab: labs.Lab) -> Iterator
 
 @pytest.fixture
 def controller(shared_controller: Controller) -> Controller:
-    """The controller of five hosts fresh from their installation: empty disks, all up, no fault."""
+    """The controller of five newly installed hosts: empty disks, all running, no faults."""
     shared_controller.lab.renew()
     return shared_controller
 
@@ -126,6 +127,6 @@ def minimal_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
 
 @pytest.fixture
 def intact_cluster(cluster: Any) -> Iterator[None]:
-    """Hold every test of a module's cluster (lab_cluster.Cluster) to its promise to leave it healthy."""
+    """Check that every test of a module's cluster (lab_cluster.Cluster) leaves it healthy."""
     yield
     cluster.restore()

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SSH's way into a lab's network, as ProxyCommand with ProxyUseFdpass: ``connect.py ADDRESS PORT``.
+"""Connects SSH to a lab's network, as ProxyCommand with ProxyUseFdpass: ``connect.py ADDRESS PORT``.
 
-It runs inside the network, connects, and hands the connection itself to the ssh that waits outside.
+The program runs inside the network, connects, and passes the open connection to the ssh process that waits outside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> int:
-    """Pass the connection to standard output, a socket of ssh's; return 1 with the reason when there is none."""
+    """Pass the connection to standard output, a socket of ssh's; return 1 with the reason if it cannot connect."""
     address, port = sys.argv[1], int(sys.argv[2])
     try:
         connection = socket.create_connection((address, port), timeout=5)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Debian mirrors and keyrings that this machine's own apt configuration names.
 
-No mirror is written down here: a site that has its own mirror has it in its apt sources.
-``NATSOPS_DEBIAN_MIRROR`` (a URI) names one for machines whose apt sources are not Debian's.
+No mirror is hard-coded: a site that has its own mirror names it in its apt sources. ``NATSOPS_DEBIAN_MIRROR`` (a URI)
+sets a mirror on machines whose apt sources are not Debian's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RELEASES = {
 
 
 class MirrorError(Exception):
-    """This machine's apt configuration names no Debian mirror, or no keyring to check it with."""
+    """This machine's apt configuration names no Debian mirror, or no keyring with which to verify it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Mirror:
     """A keyring's path, or an ASCII-armoured key block."""
 
     def http_uri(self) -> str:
-        """The mirror as a plain URI: a ``mirror+file:`` list, which only apt reads, gives its first entry."""
+        """Return the mirror as a plain URI; for a ``mirror+file:`` list, which only apt reads, return its first
+        entry."""
         found = re.match(r"mirror\+file:(?://)?(/.*)", self.uri)
         if not found:
             return self.uri
@@ -63,7 +64,7 @@ class _Entry:
 
 
 def _one_line_entries(text: str) -> Iterator[_Entry]:
-    """Entries of a ``.list`` file (sources.list(5), one-line style)."""
+    """Return the entries of a ``.list`` file (sources.list(5), one-line style)."""
     for line in text.splitlines():
         found = re.match(r"\s*deb\s+(?:\[([^]]*)\]\s+)?([^#]+)", line)
         if not found:
@@ -75,7 +76,7 @@ def _one_line_entries(text: str) -> Iterator[_Entry]:
 
 
 def _deb822_entries(text: str) -> Iterator[_Entry]:
-    """Entries of a ``.sources`` file (sources.list(5), deb822 style)."""
+    """Return the entries of a ``.sources`` file (sources.list(5), deb822 style)."""
     for stanza in re.split(r"\n\s*\n", text):
         fields: dict[str, list[str]] = {}
         name = ""
@@ -91,7 +92,7 @@ def _deb822_entries(text: str) -> Iterator[_Entry]:
         words = {key: " ".join(lines).split() for key, lines in fields.items()}
         if "deb" not in words.get("types", []) or words.get("enabled", ["yes"])[0].lower() in ("no", "false", "0"):
             continue
-        # An armoured key uses a lone dot for its empty line.
+        # In an armoured key, a single dot replaces the empty line.
         key = "\n".join("" if line == "." else line for line in fields.get("signed-by", [])).strip()
         yield _Entry(
             tuple(words.get("uris", [])), tuple(words.get("suites", [])), tuple(words.get("components", [])), key
@@ -110,10 +111,10 @@ def _entries(apt_dir: Path) -> Iterator[_Entry]:
 
 
 def mirrors(apt_dir: Path = Path("/etc/apt")) -> list[Mirror]:
-    """Return this machine's Debian mirrors, the most likely first; raise MirrorError when there is none.
+    """Return this machine's Debian mirrors, the most likely first; raise MirrorError if there is none.
 
-    A mirror is an entry with a Debian release as suite and the component ``main``. Third parties name their suites
-    after Debian releases too, so entries signed by Debian's archive keyring, or ending in ``/debian``, come first.
+    A mirror is an entry with a Debian release as suite and the component ``main``. Third parties also name their suites
+    after Debian releases, so entries that are signed by Debian's archive keyring or end in ``/debian`` come first.
     """
     own = os.environ.get("NATSOPS_DEBIAN_MIRROR")
     if own:

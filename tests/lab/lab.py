@@ -1,19 +1,20 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real systemd hosts on one machine, reachable over SSH, in a network of their own: ``lab.py up --hosts 3 --name demo``.
+"""Real systemd hosts on one machine, reachable over SSH, in their own network: ``lab.py up --hosts 3 --name demo``.
 
 A lab is one network namespace with a bridge (10.77.0.1) and any number of systemd-nspawn hosts (from 10.77.0.11 up),
 each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory
-makes Ansible enter it, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` runs any command inside.
+makes Ansible enter the namespace, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` runs any command
+inside.
 
 Hosts can be in sites: ``lab.py up --hosts a/east,b/east,c/west``. Each site has its own bridge and network
-(10.77.1.0/24, 10.77.2.0/24, …), and the link between two sites has a delay, or is cut: ``lab.py link east west 0.04``.
-Processes that this machine runs inside the lab have no delay to any site. See wan.py.
+(10.77.1.0/24, 10.77.2.0/24, …), and the link between two sites can have a delay or be cut: ``lab.py link east west
+0.04``. Processes that this machine runs inside the lab have no delay to any site. See wan.py.
 
-The lab's name identifies everything of it: the network namespace, the control group that holds its processes, and one
-work folder that holds its mounts and disks. So ``down`` does not need a record of ``up``, and cleans up after a crash
-as well.
+Everything that belongs to a lab is identified by the lab's name: the network namespace, the control group of its
+processes, and one work folder with its mounts and disks. So ``down`` does not need a record of ``up``, and also cleans
+up after a crash.
 
 Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log;
 with sites also wan.sock and log/wan.log.
@@ -69,11 +70,11 @@ _WAN_TABLE = "77"
 
 
 class LabError(Exception):
-    """An operation on a lab failed; the message has the cause and the place."""
+    """An operation on a lab failed; the message contains the cause and the place."""
 
 
 class LabUnavailableError(LabError):
-    """No lab can be built on this machine; the message has the reason."""
+    """No lab can be built on this machine; the message contains the reason."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ class Host:
 
     @property
     def interface(self) -> str:
-        """The bridge's side of the host's network cable, inside the lab's namespace."""
+        """Return the bridge's side of the host's virtual network cable, inside the lab's namespace."""
         return f"vb-{self.machine}"
 
     @property
     def network(self) -> Network:
-        """The network that it is connected to."""
+        """Return the network that the host is connected to."""
         return Network(int(self.address.split(".")[2]), 24) if self.site else Network(0, 16)
 
 
@@ -117,7 +118,7 @@ class Network:
 
 
 class Lab:
-    """A running lab. Get one from `up` or `get`."""
+    """A running lab. Use `up` or `get` to obtain one."""
 
     def __init__(self, name: str, hosts: Sequence[Host]) -> None:
         self.name = name
@@ -136,7 +137,7 @@ class Lab:
         return ["nsenter", f"--net={self.paths.netns}", "--", *command]
 
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command of this machine inside the lab's network; ``options`` as of subprocess.run."""
+        """Run a command of this machine inside the lab's network; ``options`` are those of subprocess.run."""
         return subprocess.run(self.inside(command), text=True, check=False, **options)
 
     def ssh_command(self, host: str, *command: str) -> list[str]:
@@ -144,11 +145,11 @@ class Lab:
         return ["ssh", "-F", str(self.paths.run / "ssh_config"), self._host(host).name, *command]
 
     def ssh(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on the host over SSH; raise LabError when it fails and ``check`` is true."""
+        """Run a shell command on the host over SSH; raise LabError if it fails and ``check`` is true."""
         return _finished(self.ssh_command(host, command), f"{host}: {command}", check)
 
     def exec(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on the host by its console, which a partition or a stopped sshd does not close."""
+        """Run a shell command on the host through its console, which works despite a partition or a stopped sshd."""
         return _finished(self.exec_command(host, "sh", "-c", command), f"{host}: {command}", check)
 
     def exec_command(self, host: str, *command: str) -> list[str]:
@@ -156,12 +157,12 @@ class Lab:
         return ["nsenter", f"--target={self._init_pid(host)}", "--all", "--", *command]
 
     def is_running(self, host: str) -> bool:
-        """Whether the machine is switched on."""
+        """Return whether the machine is switched on."""
         return bool(_group_pids(self.paths.group(self._host(host).machine)))
 
     @property
     def sites(self) -> dict[str, list[str]]:
-        """The hosts of each site."""
+        """Return the hosts of each site."""
         return _sites(self.hosts.values())
 
     # --- faults -----------------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ class Lab:
             raise LabError(f"no answer from the router between the sites; see {self.paths.run / 'log/wan.log'}")
 
     def kill(self, host: str) -> None:
-        """Cut the power: every process of the machine is gone at once. Its disks stay. See `start`."""
+        """Cut the power: every process of the machine ends at once. Its disks remain. See `start`."""
         self._forget_connection(host)
         _kill_group(self.paths.group(self._host(host).machine))
 
@@ -196,7 +197,7 @@ class Lab:
             self.wait_for_boot([host])
 
     def reboot(self, host: str, wait: bool = True) -> None:
-        """Reboot the machine in an orderly way; return when it answers again, or at once without ``wait``."""
+        """Reboot the machine in an orderly way; return once it responds again, or at once without ``wait``."""
         before = self.exec(host, "cat /proc/sys/kernel/random/boot_id").stdout
         self._forget_connection(host)
         self.exec(host, "systemctl --no-block reboot")
@@ -209,13 +210,13 @@ class Lab:
             self.wait_for_boot([host])
 
     def partition(self, *hosts: str) -> None:
-        """Pull the network cables of these hosts."""
+        """Unplug the network cables of these hosts."""
         for host in hosts:
             self._forget_connection(host)
             _call(self.inside(["ip", "link", "set", self._host(host).interface, "down"]))
 
     def heal(self, *hosts: str) -> None:
-        """Plug the network cables in again, and remove the effects of `netem` or `slow`."""
+        """Plug the hosts' network cables in again, and remove the effects of `netem` or `slow`."""
         for host in hosts:
             interface = self._host(host).interface
             _call(self.inside(["ip", "link", "set", interface, "up"]))
@@ -224,9 +225,9 @@ class Lab:
             )
 
     def netem(self, host: str, *rule: str) -> None:
-        """Spoil the traffic towards a host, by a rule of tc-netem(8) such as ``delay 50ms loss 1%``.
+        """Impair the traffic to a host with a rule of tc-netem(8), such as ``delay 50ms loss 1%``.
 
-        Raise LabUnavailableError when this machine's kernel has no netem. See `slow`, which most kernels have.
+        Raise LabUnavailableError if this machine's kernel has no netem. See `slow`, which most kernels support.
         """
         try:
             self._qdisc(host, "netem", *rule)
@@ -236,13 +237,13 @@ class Lab:
             raise
 
     def slow(self, host: str, rate: str) -> None:
-        """Let no more than ``rate`` (of tc(8): ``1mbit``) through to a host."""
+        """Limit the traffic to a host to ``rate``, in the notation of tc(8), such as ``1mbit``."""
         self._qdisc(host, "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
 
     def disk(self, host: str, path: str, size: str) -> None:
-        """Mount a small disk of its own (ext4) at ``path`` of a host. It stays over kill and reboot.
+        """Mount a separate small disk (ext4) at ``path`` on a host. The disk survives `kill` and `reboot`.
 
-        Raise LabUnavailableError when this machine has no loop devices.
+        Raise LabUnavailableError if this machine has no loop devices.
         """
         image = self.paths.work / self._host(host).machine / f"disk-{path.strip('/').replace('/', '-')}.img"
         if image.exists():
@@ -254,20 +255,20 @@ class Lab:
         except LabError as error:
             raise LabUnavailableError(f"no disk of its own for {host}: {error}") from error
         device = _call(["losetup", "--associated", str(image), "--noheadings", "--output", "NAME"]).strip()
-        # For the next boot, which takes over the mounts below the root; a running host does not see it.
+        # This mount is for the next boot, which takes over the mounts below the root; a running host does not see it.
         _call(["mount", "--mkdir", device, f"{self.paths.merged(self._host(host))}/{path.strip('/')}"])
         if self.is_running(host):
             number = os.stat(device).st_rdev
-            # Only /dev of the host's file systems admits device nodes.
+            # Only /dev among the host's file systems allows device nodes.
             node = f"/dev/lab-disk-{os.minor(number)}"
             make = f"mknod {node} b {os.major(number)} {os.minor(number)}"
             inner = f"{make} && mount --mkdir {node} {shlex.quote(path)}"
             _call(["nsenter", f"--target={self._init_pid(host)}", "--mount", "--", "sh", "-c", inner])
 
     def renew(self, *hosts: str) -> None:
-        """Reset these hosts, by default all, to their state after `up`: new empty disks, running, no faults.
+        """Reset these hosts, by default all of them, to their state after `up`: new empty disks, running, no faults.
 
-        Without names, the links between sites are reset, too.
+        Without names, the links between sites are reset as well.
         """
         if not hosts:
             for pair in combinations(self.sites, 2):
@@ -283,7 +284,8 @@ class Lab:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def wait_for_boot(self, hosts: Sequence[str]) -> None:
-        """Return when these hosts answer SSH and have started their services; raise LabError after BOOT_TIMEOUT."""
+        """Return once these hosts respond over SSH and have started their services; raise LabError after
+        BOOT_TIMEOUT."""
         deadline = time.monotonic() + BOOT_TIMEOUT
 
         def wait(host: str) -> None:
@@ -315,13 +317,13 @@ class Lab:
         raise LabError(f"{host} is not running")
 
     def _forget_connection(self, host: str) -> None:
-        """End SSH's shared connection, which would otherwise hang for a while on a machine that is out of reach."""
+        """End SSH's shared connection, which would otherwise hang for a while if the machine is unreachable."""
         control = self.ssh_command(host)
         subprocess.run([*control[:-1], "-O", "exit", control[-1]], capture_output=True, check=False)
 
 
 class _Paths:
-    """Where the parts of a lab are. Everything follows from its name."""
+    """The paths of a lab's parts, all derived from its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -337,7 +339,8 @@ class _Paths:
         return self.run / "log" / f"{host.name}.log"
 
     def group(self, part: str = "") -> list[Path]:
-        """The control groups of the lab, or of a machine or another part of it: in systemd's v1 hierarchy, in v2, or in both."""
+        """Return the control groups of the lab, or of a machine or another part of the lab: in systemd's v1 hierarchy,
+        in v2, or in both."""
         return [root / f"natsops-lab-{self.name}" / part for root in _hierarchies()]
 
 
@@ -345,7 +348,7 @@ class _Paths:
 
 
 def check() -> None:
-    """Raise LabUnavailableError when no lab can be built here. Installs missing tools when apt can."""
+    """Raise LabUnavailableError if no lab can be built on this machine. Install missing tools if apt can."""
     if os.geteuid() != 0:
         raise LabUnavailableError("a lab needs root (network namespaces, mounts, systemd-nspawn)")
     missing = [package for tool, package in _TOOLS.items() if not shutil.which(tool)]
@@ -369,11 +372,11 @@ def check() -> None:
 
 
 def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
-    """Build a lab, boot it, and return it; remains of a lab of that name are removed first.
+    """Build a lab, boot it, and return it; the remains of an earlier lab of that name are removed first.
 
-    A host is ``NAME``, ``NAME@RELEASE``, or one of them with ``/SITE``; links between sites have no delay yet, see
-    `Lab.link`. Raise LabUnavailableError if this machine cannot build it, LabError if it fails; then, and if
-    interrupted, nothing is left behind.
+    A host is ``NAME`` or ``NAME@RELEASE``, optionally followed by ``/SITE``; links between sites have no delay yet, see
+    `Lab.link`. Raise LabUnavailableError if this machine cannot build it, LabError if the build fails. A failed or
+    interrupted build leaves nothing behind.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise LabError(f"a lab's name has up to 31 small letters, digits and dashes, not {name!r}")
@@ -392,7 +395,7 @@ def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
 
 
 def get(name: str | None = None) -> Lab:
-    """Return a running lab, by default the only one; raise LabError when there is none, or several."""
+    """Return a running lab, by default the only one; raise LabError if there is none or more than one."""
     names = [name] if name else labs()
     if len(names) != 1:
         raise LabError("no lab is running" if not names else f"name one of the labs: {', '.join(names)}")
@@ -404,7 +407,7 @@ def get(name: str | None = None) -> Lab:
 
 
 def labs() -> list[str]:
-    """Return the names of all labs, half-built ones too."""
+    """Return the names of all labs, including incomplete ones."""
     return sorted({path.name for folder in (RUN_DIR, WORK_DIR) for path in folder.glob("*") if path.is_dir()})
 
 
@@ -425,7 +428,7 @@ def clear_dead(kind: str) -> None:
 @contextmanager
 def _lock(name: str) -> Iterator[None]:
     RUN_DIR.mkdir(exist_ok=True)
-    # A process that a killed process was just starting holds its lock until it runs.
+    # A process that a killed process was just starting keeps its lock until it runs.
     end = time.monotonic() + 2
     with (RUN_DIR / f"{name}.lock").open("w") as handle:
         while True:
@@ -440,7 +443,7 @@ def _lock(name: str) -> Iterator[None]:
 
 
 def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
-    """Return the hosts with addresses and machine names, after checking the request."""
+    """Check the request, and return the hosts with their addresses and machine names."""
     token = hashlib.sha256(name.encode()).hexdigest()[:5]
     planned: list[Host] = []
     for index, wanted in enumerate(hosts):
@@ -513,7 +516,7 @@ def _connect_sites(lab: Lab) -> None:
     _call(lab.inside(["sh", "-ec", f"cd /proc/sys/net/ipv4; {settings}"]))
     ip = ["ip", "-n", paths.netns_name]
     _call([*ip, "link", "set", _WAN_DEVICE, "up"])
-    # Without the router nothing goes from site to site.
+    # Without the router, no traffic passes between the sites.
     _call([*ip, "route", "add", "unreachable", "default", "metric", "2", "table", _WAN_TABLE])
     _call([*ip, "route", "add", "default", "dev", _WAN_DEVICE, "table", _WAN_TABLE])
     for host in {host.site: host for host in lab.hosts.values()}.values():
@@ -521,7 +524,8 @@ def _connect_sites(lab: Lab) -> None:
 
 
 def _make_overlays_possible(work: Path) -> None:
-    """Put a memory file system at ``work`` when its own cannot hold an overlay's upper layer, as in most containers."""
+    """Mount a memory file system at ``work`` if the file system there cannot contain an overlay's upper layer, as in
+    most containers."""
     with tempfile.TemporaryDirectory(dir=work) as probe:
         for folder in ("lower", "upper", "work", "root"):
             (Path(probe) / folder).mkdir()
@@ -538,7 +542,7 @@ def _mount_overlay(lower: Path, work: Path) -> None:
 
 
 def _make_host_key(paths: _Paths, host: Host) -> None:
-    """Make the key by which a host proves itself to SSH; it outlives the host's disks."""
+    """Create the key with which a host identifies itself to SSH; the key outlives the host's disks."""
     key = paths.run / "host_keys" / host.name
     _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)])
     with (paths.run / "known_hosts").open("a") as known:
@@ -554,11 +558,11 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     root = paths.merged(host)
     (root / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
     (root / "etc/hostname").write_text(f"{host.name}\n")
-    # Debian's installer gives a host its own name alone.
+    # As after Debian's installer, a minimal host's file contains only the host's own name.
     names = {"127.0.1.1": host.name} if "minimal" in host.release else {each.address: each.name for each in hosts}
     known = "".join(f"{address} {name}\n" for address, name in {"127.0.0.1": "localhost", **names}.items())
     (root / "etc/hosts").write_text(known)
-    # Sorted before the distribution's own 80-container-host0.network, which would request an address by DHCP.
+    # The file sorts before the distribution's own 80-container-host0.network, which would request an address by DHCP.
     network = (
         f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"
     )
@@ -594,13 +598,13 @@ def _write_files(lab: Lab) -> None:
         "ansible_user": rootfs.USER,
         "ansible_become_password": rootfs.PASSWORD,
         "ansible_ssh_private_key_file": f"{run}/id_ed25519",
-        # Ansible would put the sockets where another lab with the same addresses finds them.
+        # By default, Ansible would put the sockets where another lab with the same addresses finds them.
         "ansible_ssh_common_args": f"-F {run}/ssh_config -o ControlPath={run}/cm/%C",
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_pipelining": True,
     }
     hosts = {host.name: {"ansible_host": host.address} for host in lab.hosts.values()}
-    # Modules that talk to the cluster run on this machine, and have to do so inside the network.
+    # Modules that connect to the cluster run on this machine, and must run inside the lab's network.
     shell = run / "sh"
     shell.write_text(f'#!/bin/sh\nexec {enter} /bin/sh "$@"\n')
     shell.chmod(0o755)
@@ -613,7 +617,7 @@ def _write_files(lab: Lab) -> None:
     if lab.sites:
         group["children"] = {site: {"hosts": dict.fromkeys(members)} for site, members in lab.sites.items()}
     inventory = {"nats": group, "ungrouped": {"hosts": {"localhost": local}}}
-    # JSON is YAML, and needs no library.
+    # JSON is also YAML, and needs no library.
     lab.inventory.write_text(json.dumps(inventory, indent=2) + "\n")
     state = {"hosts": [asdict(host) for host in lab.hosts.values()]}
     (run / "state.json").write_text(json.dumps(state, indent=2) + "\n")
@@ -622,7 +626,8 @@ def _write_files(lab: Lab) -> None:
 def _boot(paths: _Paths, host: Host) -> None:
     """Switch a machine on.
 
-    It gets a control group of its own, because systemd inside would else share its services' groups with other hosts.
+    The machine gets its own control group, because its systemd would otherwise share its services' groups with other
+    hosts.
     """
     nspawn = [
         "systemd-nspawn",
@@ -638,8 +643,8 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"--network-bridge={host.network.bridge}",
         "--boot",
     ]
-    # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups. The kernel removes the
-    # cable of a machine without power with a delay, and nspawn needs the name.
+    # `ip netns exec` cannot be used: it remounts /sys, and nspawn then does not find the control groups. The kernel
+    # removes the cable of a machine without power with a delay, and nspawn needs its name.
     unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
     once = (
         f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
@@ -665,7 +670,7 @@ def _start(command: str, log: Path) -> None:
 
 
 def _enter_group(paths: _Paths, part: str) -> str:
-    """Make a control group below the lab's; return the shell command that enters it."""
+    """Create a control group below the lab's; return the shell command that enters it."""
     groups = paths.group(part)
     for group in groups:
         group.mkdir(parents=True, exist_ok=True)
@@ -685,7 +690,7 @@ def _down(name: str) -> None:
 
 
 def _discard(work: Path) -> None:
-    """Unmount everything below this folder, give its loop devices back, and remove it."""
+    """Unmount everything below this folder, release its loop devices, and remove it."""
     if not work.exists():
         return
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -702,7 +707,7 @@ def _discard(work: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Return the mount points of the hierarchies that systemd keeps services in."""
+    """Return the mount points of the hierarchies in which systemd manages services."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _dash, rest = line.partition(" - ")
@@ -725,7 +730,7 @@ def _group_pids(groups: Sequence[Path]) -> set[int]:
 
 
 def _kill_group(groups: Sequence[Path]) -> None:
-    """Kill everything in these control groups and remove them; raise LabError when something stays after 30 s."""
+    """Kill everything in these control groups and remove them; raise LabError if something remains after 30 s."""
     deadline = time.monotonic() + 30
     while any(group.exists() for group in groups):
         pids = _group_pids(groups)
@@ -753,7 +758,7 @@ def _remove_groups(groups: Sequence[Path]) -> None:
 
 
 def _pid_inside(pid: int) -> int:
-    """Return a process's id in its own pid namespace, or 0 when it has none of its own, or is gone."""
+    """Return a process's id in its own pid namespace, or 0 if it has no separate namespace or no longer exists."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -18,33 +18,34 @@ from binaries import cache_dir
 from debian_mirror import mirrors
 
 _DEBIANS = ("bookworm", "trixie")
-#: Hosts of a minimal release have the requirements of README.md, and nothing else.
+#: Hosts of a minimal release have only the requirements of README.md.
 RELEASES = (*_DEBIANS, *(f"{debian}-minimal" for debian in _DEBIANS))
 _MINIMAL_PACKAGES = "openssh-server,python3,sudo,systemd,systemd-sysv"
 _PACKAGES = (
     "dbus,e2fsprogs,iproute2,libpam-systemd,nftables,openssh-server,procps,python3,python3-apt,python3-venv,sudo,systemd,"
     "systemd-sysv"
 )
-#: The ordinary user of each host, with the sudo rules of docs/security.md and this password.
+#: The unprivileged user of each host, with the sudo rules of docs/security.md and this password.
 USER, PASSWORD = "ops", "sudo'5 pässword"
 SUDOERS = f"{USER} ALL=(root,nats-backup) /bin/sh\n"
 _ENABLE = ("ssh.service", "systemd-networkd.service")
-# Hosts have no access to the outside: units that would connect to a mirror only fill the log.
+# Hosts have no access to the outside, so units that would connect to a mirror only fill the log.
 _MASK = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service")
 
 
 class BuildError(Exception):
-    """debootstrap failed; the message has the end of its log."""
+    """debootstrap failed; the message contains the end of its log."""
 
 
 def base(release: str) -> Path:
-    """Return the root file system of this release, building it when missing (about a minute); raise BuildError."""
+    """Return the root file system of this release, building it if it is missing (about a minute); raise BuildError if
+    that fails."""
     debian, _dash, minimal = release.partition("-")
     return _kept(debian, _MINIMAL_PACKAGES if minimal else _PACKAGES, _ENABLE, () if minimal else _MASK)
 
 
 def bare(release: str) -> Path:
-    """Return one that has Python and nothing else that is not essential."""
+    """Return a root file system that has Python, and otherwise only essential packages."""
     return _kept(release, "python3,python3-venv", (), ())
 
 
@@ -56,7 +57,7 @@ def controller(release: str) -> Path:
 def inside(root: Path, folders: Iterable[Path], *command: str) -> list[str]:
     """Return the command that runs ``command`` in this root file system (root only).
 
-    ``folders`` of this machine are there at the same place. The mounts are gone with the last process.
+    ``folders`` of this machine are mounted at the same paths. The mounts disappear with the last process.
     """
     named = shlex.join(["/proc", "/dev", *map(str, folders)])
     mounts = f'for folder in {named}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done'

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters as others leave them on real hosts: adopted under load without a restart, then taken over one server at a time."""
+"""Clusters that others set up on real hosts are adopted under load without a restart, then taken over one server at a
+time."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SYSTEM_HASH, APP_HASH = hash_password(SYSTEM_PASSWORD, 4), hash_password(PASSWOR
 
 
 class Foreign(Cluster):
-    """Three hosts with a cluster that the collection did not set up. The inventory has only their connection
+    """Three hosts with a cluster that the collection did not set up. The inventory has only the hosts' connection
     variables."""
 
     def __init__(self, controller: Controller) -> None:
@@ -36,7 +37,7 @@ class Foreign(Cluster):
         self.variables = {**dict.fromkeys(TUNINGS, "off"), "nats_cluster_gate_span": 3}
 
     def put(self, host: str, path: str, content: str | bytes, mode: str = "0644") -> None:
-        """Write a file of a host."""
+        """Write a file on a host."""
         data = content.encode() if isinstance(content, str) else content
         folder, quoted = shlex.quote(str(Path(path).parent)), shlex.quote(path)
         command = f"mkdir -p {folder} && cat > {quoted} && chmod {mode} {quoted}"
@@ -46,9 +47,10 @@ class Foreign(Cluster):
         return [f"{scheme}://{self.controller.address(host)}:6222" for host in HOSTS]
 
     def wait_for_gate(self, version: str, user: str, servers: Mapping[str, str], unit: str) -> None:
-        """Wait until the servers, by host, form a healthy cluster; `user` is of the system account.
+        """Wait until the servers, which are given by host, form a healthy cluster; `user` belongs to the system
+        account.
 
-        One that started raft-silent, as some versions do on a busy machine, is restarted, at most three times.
+        A server that started raft-silent, as some versions do on a busy machine, is restarted, at most three times.
         """
         expected = f"expected_servers={','.join(servers.values())}"
         login = (f"user={user}", f"password={SYSTEM_PASSWORD}")
@@ -57,12 +59,12 @@ class Foreign(Cluster):
             assert restarts, run.output
             restarts -= 1
             silent = re.findall(r"replica (\S+) [^\n]*although it answers", "\n".join(run.errors))
-            # With two of three silent, no leader can identify them.
+            # If two of three servers are silent, no leader can identify them.
             for host in [host for host, server in servers.items() if server in silent] or servers:
                 self.controller.ssh(host, f"systemctl restart {unit}")
 
     def processes(self) -> dict[str, str]:
-        """By host, the process of the server and when it began."""
+        """Return, for each host, the process id of the server and when the process started."""
         ask = "ps -C nats-server -o pid=,lstart="
         return {host: self.controller.ssh(host, ask).stdout.strip() for host in HOSTS}
 
@@ -72,7 +74,7 @@ class Foreign(Cluster):
         return run
 
     def use(self, directory: Path) -> None:
-        """Deploy with the written inventory from now on, and with the one password that could not be read."""
+        """From now on, deploy with the written inventory and with the one password that could not be read."""
         group = self._variables(directory / "group_vars/nats")
         assert group["vault_nats_system_password"] == ""
         self.variables.update({**group, "vault_nats_system_password": SYSTEM_PASSWORD})
@@ -86,12 +88,12 @@ class Foreign(Cluster):
 
 
 def debian(cluster: Foreign) -> str:
-    """Debian's package, with its own unit and its configuration file edited."""
+    """Install Debian's package, with its own unit and its configuration file edited."""
     package = binaries.nats_server("2.10.27").with_name("nats-server.deb").read_bytes()
     for number, host in enumerate(HOSTS, start=1):
         cluster.put(host, "/root/nats-server.deb", package)
         ssh = cluster.controller.ssh
-        # The slim hosts have no adduser, which the package's script calls.
+        # The minimal hosts have no adduser, which the package's script calls.
         ssh(host, "useradd --system --home /nonexistent --shell /usr/sbin/nologin nats; "
             "printf '#!/bin/sh\\n' > /usr/sbin/adduser; chmod +x /usr/sbin/adduser; "
             "dpkg --force-depends -i /root/nats-server.deb && mkdir -p /srv/nats && chown nats:nats /srv/nats")  # fmt: skip
@@ -119,9 +121,10 @@ cluster {{ name: DEB, port: 6222, routes: [ {", ".join(cluster.routes())} ] }}
 
 
 def tarball(cluster: Foreign) -> str:
-    """A release's binary, a unit written by hand, and a configuration in pieces, with variables.
+    """Install a release's binary, a unit that was written by hand, and a configuration in several files with variables.
 
-    The second host has its environment in a file. The third has the unit where packages put theirs, and the server runs as root.
+    The second host has its environment in a file. On the third, the unit is where packages put theirs, and the server
+    runs as root.
     """
     program = binaries.nats_server("2.15.1").read_bytes()
     unit = """\
@@ -186,7 +189,7 @@ cluster {{ name: TAR, listen: 0.0.0.0:6222, routes = [
 
 
 def helm(cluster: Foreign) -> str:
-    """A configuration as the Helm chart renders it, moved to hosts with a unit around it."""
+    """Install a configuration as the Helm chart renders it, moved to hosts with a unit."""
     program = binaries.nats_server("2.15.1").read_bytes()
     config = {
         "accounts": {
@@ -227,7 +230,7 @@ def adopted(cluster: Foreign, directory: Path) -> str:
 
 
 def deployed(cluster: Foreign, **options: Any) -> None:
-    """Deploy, and see that no server was restarted."""
+    """Deploy, and check that no server was restarted."""
     before = cluster.processes()
     run = cluster.deploy(**options)
     assert run.status == 0, run.output
@@ -235,7 +238,7 @@ def deployed(cluster: Foreign, **options: Any) -> None:
 
 
 def taken_over(cluster: Foreign, version: str) -> None:
-    """Let the role's unit and binary run each server, after which nothing changes."""
+    """Make the role's unit and binary run each server; check that nothing changes afterwards."""
     before = cluster.processes()
     run = cluster.deploy(nats_server_take_over=True)
     assert run.status == 0, run.output
@@ -253,7 +256,7 @@ def taken_over(cluster: Foreign, version: str) -> None:
     cluster.deploy_unchanged(nats_server_take_over=True)
 
 
-# The differences between these units and the tarball's are on the hosts of the test below.
+# The hosts of the next test cover the differences between these units and those of the tarball.
 @pytest.mark.chaos
 @pytest.mark.parametrize("setup", [debian, helm], ids=["debian", "helm"])
 def test_adopted_without_a_restart_and_taken_over_without_a_loss(
@@ -295,7 +298,7 @@ def test_a_restart_waits_for_the_take_over_and_the_unit_keeps_the_old_settings(
             nice, *environment = seen.split()
             assert nice == "3"
             assert {"GOGC=150", "SITE_TOKEN=hunter-22"} <= set(environment)
-            # It is a value of the configuration by now.
+            # By now, this is a value of the configuration.
             assert not any(one.startswith("NAME=") for one in environment)
 
 

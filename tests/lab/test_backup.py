@@ -36,14 +36,15 @@ from support.lab_cluster import AWKWARD, Cluster
 from support.load import Ledger, fetch, patiently, publish_stored
 from support.nats_processes import binary
 
-#: One of each zone.
+#: One host of each zone.
 HOSTS = ["n1-c1", "n3-c1", "n5-c1"]
-#: Sequence, subject, body.
+#: The sequence, subject and body of a message.
 Stored = dict[int, tuple[str, bytes]]
 
 
 class Books:
-    """The records of a cluster's producers and consumers: messages of each stream, the ack floor of its consumer."""
+    """The records of a cluster's producers and consumers: the messages of each stream and the ack floor of its
+    consumer."""
 
     def __init__(self, count: int, version: str) -> None:
         self.count = count
@@ -52,7 +53,7 @@ class Books:
         self.floors: dict[str, int] = {}
 
     async def fill(self, client: Client) -> None:
-        """Make streams of all kinds, with messages, and consumers that acknowledged some."""
+        """Create streams of all kinds with messages, and consumers that have acknowledged some of them."""
         jetstream = client.jetstream(timeout=10)
         for number in range(self.count):
             await self._stream(jetstream, number, f"S{number}" if number else "ORDERS")
@@ -86,7 +87,7 @@ class Books:
         stored: Stored = {}
         for message in range(15):
             subject, body = f"s{number}.{message % 3}", f"{name} {message} ".encode() * (message + 1)
-            # By its id it is stored once, however often it is sent.
+            # Because of its id, the message is stored only once, however often it is sent.
             ack = await patiently(partial(publish_stored, jetstream, subject, body, f"{name}-{message}"))
             stored[ack.seq] = (subject, body)
         pull = await jetstream.pull_subscribe_bind(consumer="worker", stream=name)
@@ -121,7 +122,7 @@ class Books:
 
 async def load_differences(client: Client, ledgers: Sequence[Ledger], before: Sequence[int]) -> list[str]:
     """Return the differences for a stream of a load that continued during its backup. The restored stream may end at
-    any message after those recorded `before`, and must equal the beginning of each producer's record."""
+    any message after those that were recorded `before`, and must equal the beginning of each producer's record."""
     wrong = []
     for ledger, count in zip(ledgers, before):
         stored = await read(client, ledger.stream)
@@ -160,7 +161,7 @@ async def read(client: Client, stream: str) -> Stored:
 
 
 def assert_encrypted(cluster: Cluster) -> None:
-    """Check that the hosts' files of ORDERS, a stream on all of them, do not contain readable messages."""
+    """Check that the hosts' files of ORDERS, which is on all hosts, do not contain readable messages."""
     message = "ORDERS 14 ORDERS 14"
     for host in HOSTS:
         block = "/nats/storage/jetstream/APP/streams/ORDERS/msgs/*.blk"
@@ -171,7 +172,7 @@ def assert_encrypted(cluster: Cluster) -> None:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> Iterator[Cluster]:
-    """A cluster of three of the lab's hosts, of the version that the test is called with, with encrypted stores."""
+    """A cluster of three of the lab's hosts, running the version of the test's parameter, with encrypted stores."""
     shared_controller.lab.renew()
     made = Cluster(shared_controller)
     made.host_variables = {host: made.host_variables[host] for host in HOSTS}
@@ -186,7 +187,7 @@ def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> It
 
 
 class Handbook:
-    """The commands of the handbook, run in its order; times in them are replaced by times of the catalogue."""
+    """The commands of the handbook, run in order; the times in them are replaced by times from the catalogue."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster
@@ -202,7 +203,7 @@ class Handbook:
         return json.loads((self.directory / "catalogue.json").read_text())
 
     def follow(self, *expected: str) -> list[Run]:
-        """Run the next commands, which are these playbooks, and return their runs."""
+        """Run the next commands, which must be these playbooks, and return their runs."""
         runs = []
         for playbook in expected:
             words = self.commands.pop(0)
@@ -274,7 +275,7 @@ def test_wiped_disks(
     assert planned.output.count("will be created") == restored.output.count("contents same") == 1
     assert cluster.controller.run(differences(), timeout=300) == []
 
-    # Nothing is left of the hosts but their addresses and the key of the logins.
+    # Only the hosts' addresses and the SSH login key are left.
     cluster.controller.lab.renew(*HOSTS)
     cluster.variables.update(file_install(restored_by))
     _deployed, restored = handbook.follow("deploy", "restore")
@@ -304,7 +305,7 @@ WHEELS = """
 
 @pytest.mark.parametrize("cluster", ["2.15.1"], indirect=True)
 def test_a_timer_saves_the_streams(cluster: Cluster, tmp_path: Path) -> None:
-    """As a user of its own, who may write to the backups and nothing else."""
+    """The timer runs as a separate user, who may write only to the backups."""
     ssh = cluster.controller.ssh
     books = Books(3, "2.15.1")
 

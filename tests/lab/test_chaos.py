@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts of five systemd hosts under load, each with another fault in its middle. Nothing acknowledged is ever lost."""
+"""Rolling restarts of five systemd hosts under load, each interrupted by a different fault. No acknowledged message is
+ever lost."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ from support.updates import have_package, offer_update
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("intact_cluster")]
 
 STORE = "/nats/storage"
-#: The environment that `make test-chaos` makes.
+#: The environment that `make test-chaos` creates.
 SPARK = Path(__file__).parents[2] / ".cache" / "venv-insights"
-#: The host with a disk of its own, which can be filled.
+#: The host with a separate disk, which can be filled up.
 SMALL = "n3-c1"
 
 
@@ -96,7 +97,7 @@ def test_cut_off_host_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) 
     assert cluster.restarted(halfway) == set(HOSTS) - first
 
 
-# Ends the run that it is called by, once, when one batch is done.
+# This command ends the run that calls it after the first batch, but only once.
 KILL = """
 import os, pathlib, signal, sys
 journal, flag = map(pathlib.Path, sys.argv[1:])
@@ -117,7 +118,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_resumes(clus
     have_package(cluster.controller, HOSTS)
     offer_update(cluster.controller, HOSTS, tmp_path, 2)
     before = cluster.boots()
-    # Neither is updated without apt, nor past the checks of a new version.
+    # A host without apt is refused, and so is an update that would upgrade the server's package without its checks.
     ssh(SMALL, "mv /usr/bin/apt-get /root/")
     refused = cluster.play("maintenance_patch", check=True)
     assert f"{SMALL} has neither apt-get nor dnf. No host was touched." in said(refused), refused.output
@@ -141,7 +142,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_resumes(clus
         halfway = cluster.boots()
         held = [host for host in HOSTS if not ssh(host, "test -e /etc/nats-server/maintenance.hold", False).returncode]
         assert len(held) == 1, killed.output
-        # Neither a boot nor a mistaken command starts it.
+        # Neither a boot nor a mistaken command starts the server.
         assert ssh(held[0], "systemctl start nats-server", check=False).returncode
         run = cluster.play("maintenance_patch", extra_vars=options)
         assert run.status == 0, run.output
@@ -169,7 +170,7 @@ def test_full_disk_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) -> 
         )
         first = cluster.restarted(before)
         cluster.controller.ssh(SMALL, f"rm -f {STORE}/fill")
-        # A server whose disk was full goes without JetStream until it is started again.
+        # A server whose disk was full runs without JetStream until it is restarted.
         cluster.controller.ssh(SMALL, "systemctl restart nats-server")
         cluster.wait_until_healthy()
         rest = cluster.play("restart", extra_vars={"nats_cluster_restart_before": began})
@@ -181,8 +182,8 @@ def test_full_disk_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) -> 
 
 
 def broken_binary(folder: Path, good: str) -> Path:
-    """Return an executable that reports version 2.10.28 and checks configurations with the good one, but does not
-    serve."""
+    """Return an executable that reports version 2.10.28 and checks configurations with the real binary, but does not
+    start a server."""
     source, binary = folder / "nats-server.c", folder / "nats-server"
     source.write_text(
         "#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n"
@@ -224,7 +225,7 @@ def test_a_meta_leader_that_dies_is_waited_for(cluster: Cluster) -> None:
 
 
 def test_a_slow_replica_holds_the_roll_or_stops_it(cluster: Cluster) -> None:
-    """It stands still four fifths of the time; the next run, without that, finishes."""
+    """The replica is suspended for four fifths of the time; the next run, without suspensions, completes."""
     before, began = cluster.pids(), now()
     slow = HOSTS[-1]
     halt = "while :; do pkill -STOP -x nats-server; sleep 0.4; pkill -CONT -x nats-server; sleep 0.1; done"
@@ -266,7 +267,8 @@ def test_a_stream_without_quorum_is_named_before_the_start(cluster: Cluster) -> 
 
 
 def test_the_insights_of_five_servers(cluster: Cluster, tmp_path: Path) -> None:
-    """A snapshot before and one after a restart under load; the playbook insights takes the last one itself."""
+    """One snapshot is taken before and one after a restart under load; the playbook insights takes the last one
+    itself."""
     variables = {
         "nats_insights_lake": str(tmp_path / "lake"),
         "nats_insights_fleet": "lab",

@@ -31,7 +31,7 @@ TUNE = """
         name: natsops.jetstream.nats_server
         tasks_from: tuning
 """
-#: The most that a deployment which changes nothing may take of any host.
+#: The maximum cost, on any host, of a deployment that changes nothing.
 BUDGET = Cost(module_runs=5, tasks=35)
 
 
@@ -52,7 +52,7 @@ async def publish(client: Client, count: int = 20) -> list[int]:
 
 
 def names(run: Run) -> set[str]:
-    """The names of the tasks that changed something, without the role's."""
+    """Return the names of the tasks that changed something, without the name of the role."""
     return {task.rpartition(" : ")[2] for host, task in run.changed}
 
 
@@ -107,7 +107,7 @@ def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
 
 
 def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None:
-    """A producer that retries with the message's id continues while every server is restarted."""
+    """A producer that retries with the message's id continues to publish while every server is restarted."""
     pids = cluster.pids()
 
     async def prepare() -> None:
@@ -141,7 +141,8 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
     gates = [result for result in run.results if result.task.endswith(": Wait for the health gate")]
-    # Before the first host, and for each host the sample after draining and the gate that is also the next one's.
+    # One gate runs before the first host; for each host, there are the sample after draining and the gate that is also
+    # the next host's.
     assert len(gates) == 2 * len(HOSTS) + 1
 
     async def stored() -> list[str]:
@@ -159,7 +160,8 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
 
 @pytest.mark.chaos
 def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
-    """In a roll at once, but not for ever; otherwise the gate names it, and the next deployment restarts it."""
+    """During a roll, the server is restarted at once, but only a limited number of times; otherwise the gate names the
+    server, and the next deployment restarts it."""
     with cluster.mute("n3-c1") as starts:
         # The drop-in is newer than the process, so this host is restarted.
         starts(1)
@@ -201,12 +203,12 @@ def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
 
 
 def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
-    """And a run without a change changes nothing, after all that was deployed before."""
+    """After everything that was deployed before, a run without a change still changes nothing."""
     cluster.controller.lab.reboot("n2-c1")
     cluster.wait_after_start("n2-c1")
     # The configuration that a server loaded at its boot is recorded first.
     cluster.deploy_unchanged()
-    # With the role's defaults, as `make bench BENCH=operations` counts it.
+    # Deploy with the role's defaults, as `make bench BENCH=operations` does.
     costs = cluster.deploy_unchanged(**dict.fromkeys(TUNINGS, "check")).costs
     assert set(costs) == {"localhost", *HOSTS}
     too_much = {
@@ -216,7 +218,7 @@ def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
 
 
 def test_a_host_is_tuned_and_as_it_was_after_an_undo(cluster: Cluster, tmp_path: Path) -> None:
-    """With a parameter of the network: a lab host shares the other kernel settings with this machine."""
+    """The test uses a network parameter, because a lab host shares the other kernel settings with this machine."""
     (tmp_path / "tune.yml").write_text(TUNE)
     switch, file = "/proc/sys/net/core/somaxconn", "/etc/sysctl.d/60-nats-server.conf"
 
@@ -274,7 +276,7 @@ def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) ->
     assert "n1-c1" in text and "n2-c1" in text
 
     lab.kill("n5-c1")
-    # The leaders that are left notice after some seconds that they lost their quorum.
+    # The remaining leaders notice only after some seconds that they have lost their quorum.
     missing = {r"no meta leader|the meta group has \d of 5 .* are needed", r"ORDERS \(R3.*(has no leader|are needed)"}
     end = time.monotonic() + 60
     while missing:
@@ -294,7 +296,7 @@ def test_a_dead_host_stops_the_run_before_anything_changes(cluster: Cluster) -> 
 
 
 def test_a_cut_inventory_is_refused(cluster: Cluster) -> None:
-    """As an AWX job slice has it: the group holds only some of the hosts."""
+    """The group contains only some of the hosts, as in an AWX job slice."""
     files = cluster.files()
     run = cluster.deploy(hosts=["n1-c1", "n2-c1"])
     assert run.status != 0
@@ -321,7 +323,7 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages of the collection's programs for a host without a package index."""
+    """Return the packages of the collection's programs for a host without a package index."""
     return download_wheels(tmp_path_factory.mktemp("wheels"))
 
 
@@ -339,7 +341,7 @@ COLLECTOR = """
 
 
 def test_a_timer_takes_snapshots(cluster: Cluster, wheels: Path, tmp_path: Path) -> None:
-    """Also where the host reaches no package index, and with a password that JSON has to quote."""
+    """The timer also works if the host cannot reach a package index, and with a password that JSON must escape."""
     ssh = cluster.controller.ssh
     play = tmp_path / "collector.yml"
     play.write_text(COLLECTOR)
@@ -396,7 +398,8 @@ print(r.urlopen(q, timeout=10).read().decode())'"""
 
 
 def test_an_exporter_serves_metrics(cluster: Cluster, wheels: Path, tmp_path: Path) -> None:
-    """From a host of its own choice, about the inventory's servers, to clients with the password."""
+    """The exporter runs on a host that the operator chooses, and serves the metrics of the inventory's servers to
+    clients with the password."""
     ssh = cluster.controller.ssh
     play = tmp_path / "exporter.yml"
     play.write_text(EXPORTER)

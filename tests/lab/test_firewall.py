@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""With nftables only the members of the cluster and the named clients reach its ports, while hosts boot, join and leave the
-inventory."""
+"""With nftables, only the cluster's members and the named clients can reach its ports, even while hosts boot, join and
+leave the inventory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_only_members_and_named_clients_reach_the_ports(controller: Controller) 
     assert reached(controller, "n2-c1", "n1-c1") == {22, 4222, 6222}
     cluster.deploy_unchanged()
 
-    # The rules are in force after a boot, and after a restart of nftables, which flushes all tables.
+    # The rules are in force after a boot and after a restart of nftables, which flushes all tables.
     controller.lab.reboot("n2-c1")
     cluster.wait_after_start("n2-c1")
     controller.ssh("n1-c1", "systemctl restart nftables")

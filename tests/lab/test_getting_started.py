@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/getting-started.md, followed to the letter by a new user: its files and commands in its order, in an empty home."""
+"""Follows docs/getting-started.md to the letter, as a new user would: its files and commands, in order, in an empty
+home directory."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ HOSTS = ("n1-c1", "n2-c1", "n3-c1")
 
 
 def put_release(folder: Path) -> None:
-    """Put GitHub's download into the folder: an archive with the binary in a folder of its own."""
+    """Put a copy of GitHub's download into the folder: an archive with the binary in a subfolder."""
     name = "nats-server-v2.15.1-linux-amd64"
     with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
         binary = binaries.nats_server("2.15.1").read_bytes()
@@ -56,7 +57,7 @@ def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
                 put_release(terminal.folder)
             continue
         assert step.language == "sh", step.where
-        # The hosts' network has no way to the package index, which only the controller's own preparation needs.
+        # The hosts' network cannot reach the package index, which only the preparation of the controller needs.
         inside = [] if step.heading.startswith("1.") else lab.inside([])
         for command in step.commands:
             printed[command.where] = terminal.type(command.text, inside)
@@ -68,7 +69,7 @@ def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
     again = terminal.type("ansible-playbook natsops.jetstream.deploy -i inventory.yml", lab.inside([]))
     assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
 
-    # The modes are those of docs/security.md, of the files that such a cluster has.
+    # The modes are those that docs/security.md lists for the files of such a cluster.
     told = dict(re.findall(r"^\| `(/etc/[^`]+)` \| 0(\d+) \|", Document("docs/security.md").text, re.MULTILINE))
     found = controller.ssh("n1-c1", f"stat -c '%n %a' {' '.join(told)}", check=False).stdout.split()
     modes = dict(zip(found[::2], found[1::2], strict=True))

@@ -19,7 +19,7 @@ FOLDER = "/etc/ssl/nats"
 
 
 def issue(controller: Controller, name: str) -> str:
-    """Let the host make a key and a certificate of this name; return the certificate's SHA-256."""
+    """Create a key and a certificate with this name on the host; return the certificate's SHA-256."""
     names = f"subjectAltName=DNS:{HOST},IP:{controller.address(HOST)}"
     pem = controller.ssh(
         HOST,
@@ -30,7 +30,7 @@ def issue(controller: Controller, name: str) -> str:
 
 
 def install(controller: Controller, *files: str) -> None:
-    """Rename files of the host to those that the server uses: ``first.key`` to ``server.key``."""
+    """Rename files on the host to those that the server uses: ``first.key`` to ``server.key``."""
     for file in files:
         controller.ssh(HOST, f"cp {FOLDER}/{file} {FOLDER}/.new && mv {FOLDER}/.new {FOLDER}/server.{file[-3:]}")
 
@@ -101,7 +101,7 @@ def test_renewed_certificate_is_loaded_once_it_is_complete(controller: Controlle
     assert run.status != 0 and "the user nats, who runs nats-server, cannot read " in run.output
     ssh(HOST, f"chmod 644 {FOLDER}/server.key")
 
-    # Without TLS nothing is watched any more.
+    # Without TLS, the files are no longer watched.
     deploy(nats_server_tls_source="none", nats_server_api_tls_ca_file=None)
     watched = ssh(HOST, "systemctl is-active nats-server-tls.path", check=False).stdout.strip()
     assert watched == "inactive"

@@ -117,7 +117,7 @@ def test_slow_link(controller: Controller) -> None:
 
     fast = min(seconds() for _attempt in range(3))
     controller.lab.slow("n4-c1", "1mbit")
-    # 2 Mbit; however busy this machine is, they cannot be faster.
+    # The transfer has 2 Mbit; no matter how busy this machine is, it cannot be faster.
     assert seconds() > max(1.5, fast)
 
 
@@ -176,8 +176,8 @@ def test_delay_between_sites_is_that_of_their_link(lab: labs.Lab) -> None:
     sites = labs.up(name, ["a/east", "b/central", "c/west"])
 
     def handshake(one: str, other: str, most: float = 0) -> float:
-        """Return the seconds of a connection's handshake, one round trip. On a busy machine some take longer, so
-        retry until one takes less than `most`."""
+        """Return how many seconds the handshake of a connection takes, which is one round trip. On a busy machine some
+        handshakes take longer, so retry until one takes less than `most`."""
         least = math.inf
         for _attempt in range(20 if most else 3):
             least = min(least, float(sites.ssh(one, python(HANDSHAKE.format(other))).stdout))
@@ -189,7 +189,7 @@ def test_delay_between_sites_is_that_of_their_link(lab: labs.Lab) -> None:
         groups = json.loads(sites.inventory.read_text())["nats"]["children"]
         assert {site: list(group["hosts"]) for site, group in groups.items()} == sites.sites
         sites.link("west", "east", 0.08)
-        # However busy this machine is, it cannot be faster.
+        # No matter how busy this machine is, the handshake cannot be faster.
         assert handshake("a", "c") > 0.16
         assert handshake("a", "b", 0.16) < 0.16 > handshake("c", "b", 0.16)
         sites.link("east", "west", 0.01)
@@ -216,7 +216,7 @@ def test_delay_between_sites_is_that_of_their_link(lab: labs.Lab) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_interrupted_up_leaves_nothing_for_long(lab: labs.Lab, number: int) -> None:
     name = f"{lab.name}-y"
-    # A shell's background job ignores the interrupt, and so do its children.
+    # A background job of a shell ignores the interrupt, and so do its children.
     command = ["env", "--default-signal=INT", sys.executable, labs.__file__, "up", "--name", name, "--hosts", "2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         cgroups = Path("/sys/fs/cgroup")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters whose modules log in without a password are deployed, restarted, upgraded, saved and restored with every check."""
+"""Clusters whose modules log in without a password are deployed, restarted, upgraded, backed up and restored, with all
+checks enabled."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ HOSTS = ["n1-c1", "n2-c1", "n3-c1"]
 
 
 def by_nkey(root: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return the variables of a cluster whose system user has an nkey, how its application logs in, and its account."""
+    """Return the variables of a cluster whose system user has an nkey, the login of its application, and the
+    application's account."""
     user = new_user()
     seed = root / "sys.nk"
     seed.write_text(user.seed)
@@ -37,7 +39,7 @@ def by_nkey(root: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
 
 
 def by_operator(root: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return the same of a cluster in operator mode, with two accounts of one name."""
+    """Return the same for a cluster in operator mode, with two accounts that share a name."""
     operator = make_operator(root, "APP", "TWIN1", "TWIN2", tags={"TWIN1": "TWIN", "TWIN2": "TWIN"})
     variables = {
         "nats_server_operator": operator.jwt,

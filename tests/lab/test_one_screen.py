@@ -16,7 +16,7 @@ from support.controller import Controller, Run, file_install
 from support.lab_cluster import HOSTS, Cluster
 
 STORE = "/nats/storage"
-#: The host with a disk of its own, which can be filled.
+#: The host with a separate disk, which can be filled up.
 SMALL = "n3-c1"
 SCREEN = 25
 GATE = "Wait for the health gate"
@@ -43,12 +43,12 @@ def intact_cluster(cluster: Cluster) -> Iterator[None]:
     yield
     for host in HOSTS:
         cluster.controller.ssh(host, f"rm -f {STORE}/fill; systemctl start nats-server")
-    # A server reads a thousand streams when it starts.
+    # A server must read a thousand streams when it starts.
     cluster.wait_until_healthy(300)
 
 
 def fill(cluster: Cluster, streams: int) -> None:
-    """Make so many streams of three replicas, which the meta leader spreads over all servers."""
+    """Create this many streams with three replicas, which the meta leader spreads over all servers."""
 
     async def make() -> None:
         async with cluster.client() as client:
@@ -81,7 +81,7 @@ def refusal(run: Run) -> list[str]:
 
 
 def seconds_until(run: Run, task: str) -> int:
-    """Return how long the command took up to the end of its last task of this name."""
+    """Return how long the command took until the end of its last task with this name."""
     last = max(number for number, step in enumerate(run.steps) if step.task.endswith(task))
     after = sum(step.seconds for step in run.steps[last + 1 :])
     return round(run.seconds - after)
@@ -117,7 +117,7 @@ def test_a_full_disk(cluster: Cluster) -> None:
 
 
 def test_a_cut_host(cluster: Cluster) -> None:
-    """Neither the other servers nor the controller reach it."""
+    """Neither the other servers nor the controller can reach the host."""
     pids = cluster.pids()
     cluster.controller.lab.partition("n5-c1")
     run = cluster.play("restart")

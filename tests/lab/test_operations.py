@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Operations that no other test runs on systemd hosts, as the user of `--lab-user`, on minimal hosts."""
+"""Runs the operations that no other test runs on systemd hosts, as the user of `--lab-user`, on minimal hosts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian's own package as the source of the binary, on a single server without a cluster. The hosts have no way out, so
-each host gets a repository of its own with the two packages."""
+"""Installs the binary from Debian's own package, on a single server without a cluster. The hosts have no access to the
+outside, so each host gets its own repository with the two packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "n1-c1"
 
 
 def repository(folder: Path, *versions: str) -> None:
-    """Make a flat apt repository of nats-server packages."""
+    """Create a flat apt repository of nats-server packages."""
     entries = []
     for version in versions:
         package = binaries.nats_server(version).with_name("nats-server.deb")
@@ -80,7 +80,7 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     run = controller.playbook("deploy", hosts=[HOST], group_vars=variables)
     assert run.status == 0, run.output
     assert controller.playbook("deploy", hosts=[HOST], group_vars=variables).changed == []
-    # A unit that the package's script started would be in the journal, even if it was stopped again.
+    # If the package's script had started a unit, it would be in the journal, even if it had been stopped again.
     units = controller.ssh(
         HOST, 'journalctl -o json --no-pager | grep -o \'"UNIT":"[a-z-]*.service"\' | sort -u'
     ).stdout

@@ -16,7 +16,7 @@ from support.controller import Controller
 from support.lab_cluster import Cluster
 from support.updates import have_package, offer_update, versions
 
-#: One of each zone.
+#: One host of each zone.
 HOSTS = ["n1-c1", "n3-c1", "n5-c1"]
 
 pytestmark = pytest.mark.usefixtures("intact_cluster")
@@ -35,7 +35,7 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
 
 
 def marks(cluster: Cluster) -> dict[str, str]:
-    """Return the reasons of the hosts in maintenance."""
+    """Return the reasons for which hosts are in maintenance."""
     read = {
         host: cluster.controller.ssh(host, "cat /etc/nats-server/maintenance.json", check=False).stdout
         for host in HOSTS
@@ -44,7 +44,7 @@ def marks(cluster: Cluster) -> dict[str, str]:
 
 
 def check_out_of_service(cluster: Cluster, broken: str) -> None:
-    """Check the state after a run that ended in the middle of a host: it is marked, and no other host can be
+    """Check the state after a run that ended while it was patching a host: the host is marked, and no other host can be
     stopped."""
     ssh = cluster.controller.ssh
     assert marks(cluster) == {broken: "maintenance_patch"}
@@ -52,7 +52,7 @@ def check_out_of_service(cluster: Cluster, broken: str) -> None:
     shown = cluster.play("maintenance_status")
     assert shown.status == 0
     assert any(broken in line and "in maintenance" in line for line in shown.output.splitlines()), shown.output
-    # Two of three are the majority.
+    # Two of three servers are the majority.
     refused = cluster.play("restart", limit=next(host for host in HOSTS if host != broken))
     assert refused.status != 0 and f"{broken} is in maintenance since" in refused.output, refused.output
 
@@ -60,7 +60,7 @@ def check_out_of_service(cluster: Cluster, broken: str) -> None:
 def test_failed_update_leaves_its_host_out_of_service_and_the_next_run_resumes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """A rollback has nothing to restore: binary and configuration of the server have not changed."""
+    """A rollback has nothing to restore, because the binary and the configuration of the server have not changed."""
     ssh = cluster.controller.ssh
     offer_update(cluster.controller, HOSTS, tmp_path, 2, script="test ! -e /root/broken")
     for host in HOSTS:
@@ -103,7 +103,7 @@ def test_never_defers_the_reboot_and_always_needs_no_request(cluster: Cluster, t
         assert (cluster.boots(), cluster.restarted(pids), marks(cluster)) == (before, set(HOSTS), {})
         again = cluster.play("maintenance_patch", nats_cluster_patch_reboot="never")
         assert (again.status, again.changed) == (0, []), again.output
-        # It is still due.
+        # The reboot is still due.
         plan = cluster.play("maintenance_patch", check=True)
         assert plan.output.count("(has to reboot)") == len(HOSTS), plan.output
 
@@ -115,7 +115,7 @@ def test_never_defers_the_reboot_and_always_needs_no_request(cluster: Cluster, t
         assert run.status == 0, run.output
         after = cluster.boots()
         assert all(after[host] != before[host] for host in HOSTS)
-        # The hosts that were rebooted since then have nothing to do.
+        # The hosts that have been rebooted since then have nothing to do.
         again = cluster.play("maintenance_patch", nats_cluster_restart_before=began, **always)
         assert (again.status, again.changed, cluster.boots()) == (0, [], after), again.output
     assert marks(cluster) == {}

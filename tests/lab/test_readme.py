@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first run of README.md, block by block in an empty home, on minimal Debian 12 and 13 hosts by a user with a sudo
-password. Only the addresses are the lab's."""
+"""Runs the commands of README.md block by block, in an empty home directory, on minimal Debian 12 and 13 hosts, as a
+user with a sudo password. Only the addresses are those of the lab."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GITHUB = "github.com"
 
 
 def release() -> dict[str, bytes]:
-    """Return, by path, GitHub's downloads of the version that is installed by default."""
+    """Return GitHub's downloads of the default version, by path."""
     defaults = yaml.safe_load((CHECKOUT / "roles/nats_server/defaults/main.yml").read_text())
     version, url = defaults["nats_server_version"], defaults["nats_server_release_url"]
     name = f"nats-server-v{version}-linux-amd64"
@@ -50,7 +50,7 @@ def release() -> dict[str, bytes]:
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """A proxy of the lab's network behind which GitHub is, with these files."""
+    """A proxy in the lab's network that replaces GitHub and serves these files."""
 
     tls: ssl.SSLContext
     files: Mapping[str, bytes]
@@ -96,7 +96,7 @@ def github(lab: str, folder: Path) -> Iterator[dict[str, str]]:
     listens = threading.Event()
 
     def serve() -> None:
-        # A network namespace belongs to a thread: the socket of this one is in the lab.
+        # A network namespace belongs to a thread: the socket of this thread is in the lab.
         try:
             enter_network(lab)
             servers.append(http.server.HTTPServer(("127.0.0.1", 0), Proxy))
@@ -140,7 +140,7 @@ def test_the_first_run_deploys_a_healthy_cluster_on_minimal_hosts(
                 (terminal.folder / block.file).write_text(text)
                 continue
             for command in block.commands if block.language == "sh" else ():
-                # The lab has no way to the package index, which only the controller's own preparation needs.
+                # The lab cannot reach the package index, which only the preparation of the controller needs.
                 inside = in_the_lab if command.text.startswith("ansible-playbook") else []
                 printed.append(terminal.type(command.text, inside))
                 print(command.text, printed[-1], sep="\n")

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A supercluster of three clusters of three hosts, each in a site of its own, 20 to 80 ms from the others; every test leaves it
-healthy. A fourth site is added and taken away."""
+"""A supercluster of three clusters with three hosts each, every cluster in its own site, 20 to 80 ms from the others;
+every test leaves it healthy. A fourth site is added and removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("intact_cluster")]
 
 SITES = ["east", "central", "west"]
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
-#: Seconds of one way.
+#: The one-way delay of each link, in seconds.
 DELAYS = {
     ("east", "central"): 0.02,
     ("central", "west"): 0.04,
@@ -39,12 +39,12 @@ DELAYS = {
 
 
 def password(site: str) -> str:
-    """Return the password of the user of a site's account, which is called like the site."""
+    """Return the password of the user of a site's account; user and site have the same name."""
     return f"{site} pass"
 
 
 class Supercluster(Cluster):
-    """The supercluster; each site has an account of its name, with a stream of three replicas."""
+    """The supercluster; each site has an account with the same name, which has a stream of three replicas."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
@@ -65,7 +65,7 @@ class Supercluster(Cluster):
         self.variables["nats_server_supercluster_groups"] = list(self.groups)
 
     def remove(self, site: str) -> None:
-        """Take a site's hosts from the inventory."""
+        """Remove a site's hosts from the inventory."""
         for host in self.groups.pop(site):
             del self.host_variables[host]
         self.variables["nats_server_supercluster_groups"] = list(self.groups)
@@ -77,7 +77,7 @@ class Supercluster(Cluster):
 
     @contextmanager
     def loads(self, *sites: str) -> Iterator[dict[str, Load]]:
-        """A load on the stream of each of these sites, from clients that are there."""
+        """Run a load on the stream of each of these sites, from clients in the same site."""
         with ExitStack() as stack:
             yield {
                 site: stack.enter_context(
@@ -87,8 +87,8 @@ class Supercluster(Cluster):
             }
 
     async def store(self, site: str, stream: str, near: str, replicas: int) -> StreamInfo:
-        """Store a message in a stream of a site's account, which is made when missing, as a client of a server in the site
-        ``near``. Return the stream."""
+        """Store a message in a stream of a site's account, as a client of a server in the site ``near``; the stream is
+        created if it is missing. Return the stream."""
         async with self.client(*self.groups[near], user=site, password=password(site)) as client:
             jetstream = client.jetstream(timeout=5)
             config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=replicas)
@@ -107,7 +107,7 @@ class Supercluster(Cluster):
         return self.controller.run(self.store(site, stream, near, replicas), timeout=120)
 
     def mirror(self) -> dict[str, Any]:
-        """Return the mirror of the documents' example, as its clients in west see it."""
+        """Return the mirror from the guide's example, as its clients in west see it."""
 
         async def ask() -> dict[str, Any]:
             async with self.client(*self.groups["west"], user="east", password=password("east")) as client:
@@ -117,7 +117,7 @@ class Supercluster(Cluster):
         return self.controller.run(ask())
 
     def watch(self, folder: Path) -> AbstractContextManager[list[dict[str, Any]]]:
-        """The samples of a watch over the quorums; they are in the list afterwards."""
+        """Watch the quorums inside the context; afterwards the list contains the samples."""
         servers = {host: self.urls(host)[0] for host in self.hosts}
         return watching(
             servers, "sys", self.variables["nats_server_system_password"], folder, self.controller.lab.inside
@@ -132,7 +132,7 @@ def until(holds: Callable[[], bool], otherwise: str, deadline: float = 60) -> No
 
 
 def members(info: StreamInfo) -> set[str]:
-    """Return the servers of a stream's replicas."""
+    """Return the servers that have a replica of a stream."""
     assert info.cluster
     return {str(info.cluster.leader), *(str(peer.name) for peer in info.cluster.replicas or ())}
 
@@ -143,7 +143,7 @@ def most_away(samples: list[dict[str, Any]], group: str) -> int:
 
 
 def told(run: Run) -> str:
-    """Return a run's output without the breaks of its lines."""
+    """Return a run's output without its line breaks."""
     return re.sub(r"\s+", " ", run.output)
 
 
@@ -173,7 +173,8 @@ def test_deployed_from_nothing(cluster: Supercluster) -> None:
 
 
 def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, tmp_path: Path) -> None:
-    """Several servers at once, of each stream no more than one, and of the nine of the meta group one less than it could bear."""
+    """Several servers restart at once: at most one of each stream, and one fewer of the nine members of the meta group
+    than it could lose."""
     before = cluster.pids()
     cluster.variables.update(file_install("2.15.1"))
     with cluster.watch(tmp_path) as samples, cluster.loads(*SITES):
@@ -199,7 +200,7 @@ def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, 
 
 
 def test_lost_site_is_named_and_the_others_continue(cluster: Supercluster, tmp_path: Path) -> None:
-    """The lost site leads the meta group. Its data is there again when it returns."""
+    """The lost site leads the meta group. Its data is available again when the site returns."""
     lost = host_site(cluster, meta_leader(cluster))
     left = [site for site in SITES if site != lost]
     first = {site: cluster.stored(site, f"{site.upper()}_FIRST", near=site).state.messages for site in SITES}
@@ -243,10 +244,10 @@ def host_site(cluster: Supercluster, host: str) -> str:
 
 
 def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
-    """Each cluster continues, and the meta group elects a leader that all members reach, whichever server led it
-    before.
+    """Each cluster continues, and the meta group elects a leader that all members can reach, no matter which server led
+    it before.
 
-    The gate reports the fault from both sites, and from the third one the servers without a gateway connection.
+    The gate reports the fault from both sites; from the third site it reports the servers without a gateway connection.
     """
     connection = {"servers": cluster.urls(*cluster.groups["east"]), "user": "east", "password": password("east")}
     run = cluster.controller.playbook(MIRROR, extra_vars={"nats_connection": connection})
@@ -288,8 +289,8 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
 
 
 def test_fourth_site_is_added_and_removed(cluster: Supercluster) -> None:
-    """A site with one server, whose clients have a stream near them. The others get new gateways, several servers at
-    the same time."""
+    """The site has one server, whose clients have a stream near them. The other sites get new gateways, on several
+    servers at the same time."""
     batches: dict[str, Any] = {"nats_cluster_batch": "quorum", "nats_cluster_max_parallel": 0}
     cluster.add("north")
     with cluster.loads(*SITES):

@@ -4,11 +4,11 @@
 """The network between the sites of a lab: a router that delays or drops packets. ``wan.py DEVICE SOCKET``.
 
 The kernel's own netem is missing on many machines. Here the lab's namespace routes packets from one site to another
-into a tun device; this process holds them back for the delay of that pair of sites, and writes them to the same device,
-from where the kernel forwards them to the other site. A site is the third number of its addresses.
+into a tun device; this process delays them by the delay of that pair of sites, and writes them to the same device, from
+which the kernel forwards them to the other site. A site's number is the third number of its addresses.
 
-The socket accepts one link per line, ``{"sites": [1, 2], "delay": 0.02}``, and answers once it is set. The delay is
-one-way and in seconds, null cuts the link. Sites without a link have no delay.
+The socket accepts one link per line, ``{"sites": [1, 2], "delay": 0.02}``, and replies once it is set. The delay is
+one-way, in seconds; null cuts the link. Sites without a link have no delay.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import sys
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x01, 0x02
-# A header before each packet with its remaining processing, such as segmentation. It is returned unchanged, so up to 64
-# KiB pass in one piece.
+# Each packet begins with a header about its remaining processing, such as segmentation. The header is returned
+# unchanged, so packets of up to 64 KiB pass in one piece.
 _VNET_HEADER = 10
 _SOURCE_SITE, _TARGET_SITE = _VNET_HEADER + 14, _VNET_HEADER + 18
 _LARGEST = _VNET_HEADER + 65535
 
 
 class Wan:
-    """The links between sites, and the packets that are under way on them."""
+    """The links between sites, and the packets that are in transit on them."""
 
     def __init__(self, device: str) -> None:
         self._tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -42,7 +42,7 @@ class Wan:
         self._delays: dict[frozenset[int], float | None] = {}
 
     async def serve(self, socket: str) -> None:
-        """Forward packets, and take the links that the socket's clients name."""
+        """Forward packets, and set the links that the socket's clients request."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._tun, self._forward)
         async with await asyncio.start_unix_server(self._take_links, socket) as server:
@@ -68,7 +68,7 @@ class Wan:
         try:
             os.write(self._tun, packet)
         except OSError:
-            return  # no network without losses
+            return  # drop the packet, as any real network may
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ Starting Python and importing Ansible's own code takes most of a module's CPU ti
 module and its parameters, still arrives on the standard input of a separate process, which exits with the module's
 status.
 
-Only for tests: sitecustomize starts it in ansible-playbook. Commands of any other form, and those with `become`,
-`environment` or another interpreter, run as usual.
+The server is only for tests: sitecustomize starts it in ansible-playbook. Commands in any other form, and those with
+`become`, `environment` or a different interpreter, run as usual.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
-#: The imports of most modules. Each module still imports the rest, and all of the collection, from its own archive.
+#: The imports of most modules. Each module still imports everything else, including all of the collection, from its own
+#: archive.
 _IMPORTED = ("ansible.module_utils.basic", "asyncio", "nats", "ssl", "zipfile")
 _COMMAND = re.compile(r"/bin/sh -c '(?P<python>[\w./-]+)(?: (?P<file>[\w./-]+))? && sleep 0'")
 
 
 class _Everywhere(list[str]):
-    """The path of a package that is found in several places, the module's archive among them, which is the first of sys.path."""
+    """The path of a package that exists in several places, including the module's archive, which is first in
+    sys.path."""
 
     def __init__(self, package: str) -> None:
         self._folder = package.replace(".", "/")
@@ -47,7 +49,7 @@ class _Everywhere(list[str]):
 
 
 def _is_this(python: str) -> bool:
-    """Whether a command starts the interpreter of this process, in the same virtual environment."""
+    """Return whether a command starts the interpreter of this process, in the same virtual environment."""
     return os.path.realpath(os.path.dirname(python)) == os.path.realpath(os.path.dirname(sys.executable))
 
 
@@ -74,8 +76,8 @@ def _run(file: str) -> int:
 
 
 def _become(request: bytes, files: list[int]) -> NoReturn:
-    """Become the process that the request describes: the files are its input, output, errors, and the target of its
-    status."""
+    """Become the process that the request describes; the files are its standard input, output and error, and the file
+    to which its status is written."""
     directory, script, *environment = request.decode(errors="surrogateescape").split("\0")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -103,7 +105,7 @@ def _serve(requests: socket.socket) -> NoReturn:
             __import__(name)
     for name in ("ansible", "ansible.module_utils"):
         sys.modules[name].__path__ = _Everywhere(name)
-    # Otherwise a reader of the controller's output would wait for this process, too.
+    # Otherwise a reader of the controller's output would also wait for this process.
     with open(os.devnull, "r+b") as nothing:
         for number in range(3):
             os.dup2(nothing.fileno(), number)
@@ -146,13 +148,13 @@ class _Forked:
             ThreadPoolExecutor() as pool,
         ):
             both = tuple(pool.map(lambda stream: stream.read(), (out, err)))
-            # Nothing is written by a process that a signal has ended.
+            # A process that was ended by a signal writes no status.
             self.returncode = next(iter(ended.read(1)), 255)
         return both
 
 
 def install() -> None:
-    """Start the server, and let the connection plugin `local` use it. Call it before this process imports Ansible."""
+    """Start the server, and make the connection plugin `local` use it. Call it before this process imports Ansible."""
     requests, served = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         requests.close()

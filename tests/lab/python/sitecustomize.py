@@ -1,19 +1,20 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Spares the tests' controllers and hosts the work that Ansible repeats in each of its many short processes.
+"""Saves the tests' controllers and hosts the work that Ansible repeats in each of its many short processes.
 
-Python imports this file at its start if it finds it: on the controllers through PYTHONPATH (see the Makefile), on the
+Python imports this file at startup if it finds it: on the controllers through PYTHONPATH (see the Makefile), on the
 hosts of the lab through a .pth file. No result is cached, only code compiled from sources, and the archives of modules.
 
 - A module arrives as an archive with all of its imports; compiling these takes up to half of its CPU time.
 - A module, and a playbook, ends with a garbage collection of all objects, up to a quarter of a module's time.
-- A task is a process of its own. It compiles its expressions and templates and those of all variables that they use,
-  and its garbage collector writes to all of the memory that it shares with the parent: each takes a sixth of a
-  playbook's time.
+- A task is a separate process. It compiles its expressions and templates and those of all variables that they use, and
+its garbage collector writes to all memory that it shares with the parent: each of these takes a sixth of a playbook's
+time.
 - A playbook compiles the plugins of collections and their imports.
 - A module that runs on the controller itself is forked instead of started, see module_server.py.
-- A playbook reads the sources of a module and of all its imports to put them into the archive: a tenth.
+- A playbook reads the sources of a module and of all its imports to put them into the archive, which takes a tenth of
+its time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _compile = zipimport._compile_source  # type: ignore[attr-defined]
 
 
 def _kept(folder: str, key: bytes, path: str, make: Callable[[], CodeType]) -> CodeType:
-    """Return the code that the folder keeps under the key, as that of this path, or else make and keep it."""
+    """Return the code that is stored in the folder under this key, as the code of this path; create and store it if it
+    is missing."""
     import hashlib
 
     kept = f"{folder}/{hashlib.sha256(key).hexdigest()}"
@@ -50,17 +52,17 @@ def _kept(folder: str, key: bytes, path: str, make: Callable[[], CodeType]) -> C
             marshal.dump(code, file)
         os.rename(file.name, kept)
     except OSError:
-        pass  # a full or a read-only disk, which tests make
+        pass  # tests use full and read-only disks
     return code
 
 
 def _compile_once(path: str, source: bytes) -> CodeType:
-    """Return the code of a source that stands at this path of an archive."""
+    """Return the code of a source at this path in an archive."""
     return _kept(_KEPT, source, path, lambda: _compile(path, source))
 
 
 def _keep_plugins(folder: str) -> None:
-    """Let ansible-core keep the code of the collections' Python, which it compiles in each run."""
+    """Make ansible-core keep the compiled code of the collections' Python files, which it compiles in each run."""
     from ansible.utils.collection_loader import _collection_finder
 
     def compile_once(source: bytes | str, filename: str, **options: Any) -> CodeType:
@@ -71,14 +73,15 @@ def _keep_plugins(folder: str) -> None:
 
 
 def _keep_templates(folder: str) -> None:
-    """Let ansible-core 2.19 or newer keep the code of its templates. It depends on the collection's filters, too."""
+    """Make ansible-core 2.19 or later keep the compiled code of its templates, which also depends on the collection's
+    filters."""
     from jinja2.environment import Environment, TemplateExpression
 
     compile_any, compile_expression = Environment.compile, Environment.compile_expression
     compiled: list[CodeType] = []
 
     def key(environment: Environment, kind: str, source: str) -> bytes:
-        """Return all other inputs of the compilation; nothing for environments other than Ansible's."""
+        """Return all other inputs of the compilation, or an empty value for environments other than Ansible's."""
         module = sys.modules[type(environment).__module__]
         if module.__name__ != "ansible._internal._templating._jinja_bits":
             return b""
@@ -110,10 +113,10 @@ def _keep_templates(folder: str) -> None:
 
 
 def _keep_archives(folder: str) -> None:
-    """Let ansible-core find the archives of modules that earlier runs built.
+    """Make ansible-core find the archives of modules that earlier runs built.
 
-    It writes each under a temporary name that two runs would share, so each run has a folder of its own. New archives
-    are moved at the end.
+    ansible-core writes each archive under a temporary name that two runs would share, so each run has its own folder.
+    New archives are moved at the end of the run.
     """
     import shutil
 
@@ -134,12 +137,13 @@ def _keep_archives(folder: str) -> None:
             except OSError:
                 pass  # a full disk, or the installation is gone
 
-    # Before ansible-core removes its temporary folder.
+    # Move the archives before ansible-core removes its temporary folder.
     atexit.register(hand_on)
 
 
 def _control() -> None:
-    """Make a run of ansible-playbook with an installed collection cheap; the cache is part of the installation."""
+    """Reduce the cost of running ansible-playbook with an installed collection; the cache is part of the
+    installation."""
     from importlib.metadata import version
 
     paths = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)
@@ -156,7 +160,7 @@ gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 zipimport._compile_source = _compile_once  # type: ignore[attr-defined]
 if sys.argv and os.path.basename(sys.argv[0]) == "ansible-playbook":
-    # The hosts of the lab have a copy of this file alone.
+    # The hosts of the lab have only a copy of this file.
     if __name__ == "sitecustomize":
         import module_server
 
