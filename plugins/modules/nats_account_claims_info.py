@@ -30,8 +30,8 @@ requirements:
 options:
   account:
     description:
-      - Read only this account, by name or public key. If several accounts share the name, it is refused with a list
-        of their keys. The result is empty if the account does not exist.
+      - Read only this account, by name or public key. If several accounts share the name, the module fails and lists
+        their keys. The result is empty if the account does not exist.
     type: str
   expected_servers:
     description:
@@ -148,7 +148,7 @@ missing:
   elements: str
   sample: []
 incomplete:
-  description: Servers that left a request unanswered, so their copies are unknown.
+  description: Servers that did not answer a request. The copies on these servers are unknown.
   returned: success
   type: list
   elements: dict

@@ -27,8 +27,8 @@ extends_documentation_fragment:
 options:
   account:
     description:
-      - Read only this account, by name or, in operator mode, by public key. If several accounts share the name, it is
-        refused with a list of their keys. For a user of the system account, the result is empty if the account does
+      - Read only this account, by name or, in operator mode, by public key. If several accounts share the name, the
+        module fails and lists their keys. For a user of the system account, the result is empty if the account does
         not exist.
     type: str
 notes:
@@ -103,7 +103,8 @@ accounts:
                  memory_max_stream_bytes: null, storage_max_stream_bytes: null, max_bytes_required: null}
         tiers: null
 incomplete:
-  description: Servers that left a request unanswered, so the figures are too low. Empty in the view V(account).
+  description: Servers that did not answer a request. If there are any, the figures are too low. Empty in the view
+    V(account).
   returned: success
   type: list
   elements: dict

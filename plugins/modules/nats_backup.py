@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_backup
-short_description: Save the streams of accounts, with a catalogue
+short_description: Save the streams of accounts, and keep a catalogue of the backups
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -131,7 +131,8 @@ streams:
   elements: dict
   contains:
     name:
-      description: C(ACCOUNT/STREAM), with the identity of the account, in operator mode its public key.
+      description: C(ACCOUNT/STREAM), where C(ACCOUNT) is the identity of the account, which is its public key in
+        operator mode.
       type: str
       sample: APP/ORDERS
     label:
@@ -181,8 +182,9 @@ removed:
   sample: [APP/ORDERS@20261101T020000.123456Z]
 future:
   description:
-    - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. They are
-      never removed, do not count for O(keep), and are restored only if they are named or no other backup exists.
+    - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. These
+      backups are never removed, are not counted by O(keep), and are restored only if they are named or no other
+      backup exists.
   returned: success
   type: list
   elements: str

@@ -56,8 +56,8 @@ options:
     type: path
   work_directory:
     description:
-      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. It
-        must have room for the stream and for its archive, see RV(room).
+      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. The
+        directory must have room for the stream and for its archive; see RV(room).
       - Defaults to the parent of O(directory), and for object storage to the directory for temporary files.
     type: path
   finish_timeout:

@@ -157,7 +157,7 @@ class Wanted:
 
 
 def normal_name(name: str) -> str:
-    """Return an IP address in its shortest form, a host name in lower case.
+    """Return an IP address in its shortest form, or a host name in lower case.
 
     Raises CertificateError for anything else."""
     try:
@@ -400,7 +400,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     certificate, key = current(purpose, path, key_path)
     now = datetime.now(timezone.utc)
     if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
-        # Check mode has not created the authority that would sign.
+        # In check mode, the authority that would sign has not been created.
         return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
     wanted = parse_wanted(module)
     reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]

@@ -296,7 +296,7 @@ options:
             description: Critical when the message is older than this.
             type: str
           content:
-            description: Python regular expression that must match somewhere in the message.
+            description: Python regular expression that must match some part of the message.
             type: str
           body_timestamp:
             description:
@@ -416,7 +416,7 @@ options:
             description: Headers of the request.
             type: dict
           match_payload:
-            description: Python regular expression that must match somewhere in the reply.
+            description: Python regular expression that must match some part of the reply.
             type: str
           match_headers:
             description: Headers that the reply must contain, with their values.
@@ -493,13 +493,13 @@ options:
             elements: str
             default: ["*"]
           age_warn:
-            description: Warning when it is longer than this since a stream was last saved, or found unchanged since
-              its backup.
+            description: Warning when more than this time has passed since a stream was last saved, or found unchanged
+              since its backup.
             type: str
             default: 26h
           age_critical:
-            description: Critical when it is longer than this since a stream was last saved, or found unchanged since
-              its backup.
+            description: Critical when more than this time has passed since a stream was last saved, or found
+              unchanged since its backup.
             type: str
             default: 50h
           proof_warn:
@@ -621,11 +621,11 @@ results:
       type: str
       sample: APP
     status:
-      description: V(OK), V(WARNING), V(UNKNOWN) or V(CRITICAL).
+      description: Status of the check, V(OK), V(WARNING), V(UNKNOWN) or V(CRITICAL).
       type: str
       sample: CRITICAL
     reasons:
-      description: The findings by severity.
+      description: The findings, grouped by severity.
       type: dict
       contains:
         critical:
@@ -791,7 +791,7 @@ class Checker:
     def _message(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         message = api.last_message(options["stream"], options["subject"])
-        info = _stream_info(api, options["stream"])  # read after the message, so its clock is not behind
+        info = _stream_info(api, options["stream"])  # read after the message, so its timestamp is not older
         return checks.check_message(options, message, checks.info_time(info, _now()))
 
     def _server(self, options: Options) -> Result:

@@ -45,7 +45,7 @@ options:
       - The task fails before O(wait_timeout) if the problems have not changed for this many seconds. Use this option
         for operations that may take a long time but make progress. A replica that is fewer entries behind than before
         counts as a change; a server that remains silent does not.
-      - The failure has the code V(stalled) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
+      - The failure has the code V(stalled) instead of V(unhealthy). By default, only O(wait_timeout) ends the wait.
     type: float
   stuck_timeout:
     description:
@@ -53,7 +53,7 @@ options:
         does not resolve one of the root causes, such as an expected server that does not answer, JetStream that is
         off for lack of storage, or a raft-silent server. Use this option for a gate before a stop, where an early
         refusal costs nothing.
-      - The failure has the code V(stuck) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
+      - The failure has the code V(stuck) instead of V(unhealthy). By default, only O(wait_timeout) ends the wait.
     type: float
   interval:
     description:
@@ -179,11 +179,12 @@ problems:
       although a server of that cluster answered.
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
       V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind), V(meta_pending), V(meta_outsider) (a
-      server that is not a member in its own store, as after a change of name), V(meta_group_foreign) (servers of a
-      different meta group answer) and V(meta_leader_changed) (the leader differs from that of the previous sample).
+      server whose own store does not list it as a member, for example after it was renamed), V(meta_group_foreign)
+      (servers of a different meta group answer) and V(meta_leader_changed) (the leader differs from that of the
+      previous sample).
     - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum),
-      V(stream_replica_count), V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports it
-      for its replica), V(stream_api_level) (a member's version lacks a feature that the stream uses) and
+      V(stream_replica_count), V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports that
+      its replica is unhealthy), V(stream_api_level) (a member's version lacks a feature that the stream uses) and
       V(stream_leader_changed) (the leader differs from that of the previous sample), and the same for consumers with
       C(consumer). V(stream_replica_differs) means that a replica lacks messages and receives none, although its
       leader relies on it.
@@ -212,7 +213,8 @@ problem_codes:
   type: dict
   sample: {server_missing: 2, stream_no_leader: 411, consumer_no_leader: 402, stream_replica_behind: 588}
 problems_file:
-  description: JSON file with all problems, warnings and causes, mode 0600. Null if RV(problems) holds all of them.
+  description: JSON file with mode 0600 that contains all problems, warnings and causes. Null if RV(problems) contains
+    all problems.
   returned: always
   type: str
   sample: /home/ops/.ansible/natsops/health-C1.json
@@ -417,7 +419,7 @@ class Streaks:
         return self.good >= samples and self.good_for is not None and self.good_for >= span
 
     def unchanged(self, limit: float | None) -> float | None:
-        """Return how long nothing has changed if that reaches the limit, otherwise or without a limit None."""
+        """Return how long nothing has changed, or None if that is less than the limit or there is no limit."""
         return None if limit is None or self.unchanged_for < limit else self.unchanged_for
 
 

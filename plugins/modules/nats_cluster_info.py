@@ -121,7 +121,8 @@ clusters:
   sample: [{name: C1, servers: [n1-c1, n2-c1, n3-c1]}]
 streams:
   description:
-    - Every stream with its consumers. The keys of the Raft group are those of RV(meta). Empty with O(detail=servers).
+    - Every stream with its consumers. The keys that describe the Raft group are the same as in RV(meta). Empty with
+      O(detail=servers).
   returned: success
   type: list
   elements: dict
@@ -164,8 +165,8 @@ nameless:
   sample: []
 raft_silent:
   description:
-    - Names of servers that answer requests although the meta leader has received nothing from them for more than 10 s
-      and they have been running for 15 s. With O(detail=assets), servers that are silent towards the leader of a
+    - Names of servers that have been running for 15 s and answer requests, although the meta leader has received
+      nothing from them for more than 10 s. With O(detail=assets), servers that are silent towards the leader of a
       stream or consumer are included. Only a restart fixes this state; see docs/health-gate.md.
   returned: success
   type: list

@@ -15,8 +15,8 @@ description:
   - Connects to each of O(servers), and to each further address that the servers advertise to clients
     (C(client_advertise), C(connect_urls)). Then each of these connections publishes a message, and each connection
     must receive the messages of all others.
-  - In an account with JetStream it also creates a stream, writes a message to it, reads the message back and deletes
-    the stream.
+  - In an account with JetStream, the module also creates a stream, writes a message to it, reads the message back and
+    deletes the stream.
   - The test runs as the first user in O(account_users) that is permitted to publish and subscribe below O(subject).
     If there is none, it runs as the task's own user, such as a user of the system account; RV(not_tested) then
     contains the reason, and the task does not fail.
@@ -73,8 +73,8 @@ options:
     default: []
   subject:
     description:
-      - Messages are sent below this subject. Users with restricted permissions need permission to publish and
-        subscribe to it with C(.>) appended.
+      - Prefix of the subjects to which the test sends messages. Users with restricted permissions need permission to
+        publish and subscribe to this prefix with C(.>) appended.
     type: str
     default: natsops.smoke_test
   stream:
@@ -172,7 +172,7 @@ not_tested:
   elements: str
   sample: []
 rejected:
-  description: The entries of RV(failures) for O(required_users).
+  description: The entries of RV(failures) that concern O(required_users).
   returned: when a server answered
   type: list
   elements: str

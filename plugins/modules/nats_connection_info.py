@@ -46,7 +46,7 @@ options:
     default: server
   limit:
     description:
-      - Maximum number of connections to return. The totals count all of them.
+      - Maximum number of connections to return. The totals count all matching connections.
     type: int
 seealso:
   - module: natsops.jetstream.nats_connection_kick

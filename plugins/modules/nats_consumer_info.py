@@ -54,8 +54,8 @@ consumers:
     - The consumers, sorted by account, stream and name. C(config), C(delivered) and C(ack_floor) have the server's
       own keys. C(account) is the identity of the account, which is its public key in operator mode, and null if a
       server before 2.10 did not report it. C(account_name) is the display name of the account.
-    - The keys of the Raft group are those of the streams of M(natsops.jetstream.nats_stream_info). C(size) is the
-      desired number of replicas, which may be inherited from the stream.
+    - The keys that describe the Raft group are the same as for the streams of M(natsops.jetstream.nats_stream_info).
+      C(size) is the desired number of replicas, which may be inherited from the stream.
   returned: success
   type: list
   elements: dict

@@ -59,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 streams:
-  description: The streams in the order of the option.
+  description: The streams, in the order of O(streams).
   returned: success, and where some streams could not be saved
   type: list
   elements: dict

@@ -98,7 +98,7 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams in the order of the option. Empty in check mode.
+  description: The streams, in the order of O(streams). Empty in check mode.
   returned: success, and where a drill failed
   type: list
   elements: dict
@@ -122,7 +122,7 @@ streams:
     drill:
       description: The record of the drill. C(copied) is the number of seconds that it took to fill the throw-away
         copy. C(seconds) is the number of seconds from the promotion of that copy until it was serving and its
-        consumers were ready. C(position) is the sequence of the origin up to which the site had the messages.
+        consumers were ready. C(position) is the sequence of the origin up to which the site had all messages.
         C(proven) is when a drill last succeeded.
       type: dict
       sample: {time: "2026-11-24T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,

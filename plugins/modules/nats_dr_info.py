@@ -26,21 +26,21 @@ extends_documentation_fragment:
 options:
   max_loss_messages:
     description:
-      - The recovery point objective in messages. A larger loss is a problem.
+      - The recovery point objective in messages. A larger loss is reported as a problem.
     type: int
   max_loss_seconds:
     description:
-      - The recovery point objective in seconds. A larger loss is a problem.
+      - The recovery point objective in seconds. A larger loss is reported as a problem.
     type: float
   max_checkpoint_age:
     description:
-      - Maximum age in seconds of the checkpoint of M(natsops.jetstream.nats_dr_checkpoint). An older one is a
-        problem.
+      - Maximum age in seconds of the checkpoint of M(natsops.jetstream.nats_dr_checkpoint). An older checkpoint is
+        reported as a problem.
     type: float
   max_drill_age:
     description:
-      - Maximum age in seconds of the last successful drill of M(natsops.jetstream.nats_dr_drill). An older one is a
-        problem. By default, drills may have any age or be missing. A failed drill is always a problem.
+      - Maximum age in seconds of the last successful drill of M(natsops.jetstream.nats_dr_drill). An older drill is
+        reported as a problem. By default, drills may have any age or be missing. A failed drill is always reported.
     type: float
 seealso:
   - module: natsops.jetstream.nats_dr_checkpoint
@@ -78,7 +78,7 @@ screen:
   type: list
   elements: str
 in_order:
-  description: Whether every stream is in order (RV(streams[].in_order)).
+  description: Whether RV(streams[].in_order) is true for every stream.
   returned: success
   type: bool
   sample: true
@@ -88,7 +88,7 @@ problem:
   type: str
   sample: "APP/ORDERS: RPO exceeded: 12 messages, the limit is 10"
 streams:
-  description: The streams in the order of the option.
+  description: The streams, in the order of O(streams).
   returned: success
   type: list
   elements: dict
@@ -118,7 +118,7 @@ streams:
       type: str
       sample: behind
     position:
-      description: Sequence of the origin up to which the site has the messages. Null if unknown.
+      description: Sequence of the origin up to which the site has all messages. Null if unknown.
       type: int
       sample: 1988
     behind:

@@ -214,7 +214,7 @@ def main() -> None:
         argument_spec={
             "config": {"type": "path", "required": True},
             "unit": {"type": "str"},
-            # A path, not a secret.
+            # This is a path, not a secret.
             "secrets": {"type": "path", "no_log": False},
             "files": {"type": "list", "elements": "path", "default": []},
             "log_file": {"type": "path"},

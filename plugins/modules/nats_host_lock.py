@@ -153,8 +153,8 @@ holder:
     since: 1795254000
     expires: 1795255800
 broken:
-  description: The former holder, if its lock was taken over because of O(break_foreign) or because it had ended. Null
-    otherwise.
+  description: The former holder, if its lock was taken over because of O(break_foreign) or because the holder had
+    ended. Null otherwise.
   type: dict
   returned: success
 maintenance:

@@ -147,7 +147,7 @@ options:
             description: Subject to copy.
             type: str
           dest:
-            description: Subject to store it under. Required.
+            description: Subject under which the copied messages are stored. Required.
             type: str
       external:
         description: How to reach an origin in another account or domain.

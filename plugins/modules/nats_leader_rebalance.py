@@ -23,7 +23,7 @@ description:
     are being drained (tag C(!jetstream)).
   - Before nats-server 2.11, the next leader is random. The leader of a group then steps down repeatedly until the
     desired server leads the group.
-  - Needs a user of the system account, and O(account_users) for the accounts.
+  - Needs a user of the system account, and users of the accounts in O(account_users).
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.write_rates

@@ -34,7 +34,7 @@ options:
       tls_first:
         description:
           - Whether the connection begins with TLS, as it does for routes, gateways, and clients of a server with
-            C(handshake_first). Other clients are greeted in plaintext first.
+            C(handshake_first). To all other clients, the server first sends a greeting in plaintext.
         type: bool
         default: false
   tls_ca_file:

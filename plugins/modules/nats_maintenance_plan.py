@@ -62,8 +62,8 @@ options:
     type: bool
     default: true
   expected_servers:
-    description: Names of all servers of the (super)cluster. The module waits for them, and those that do not answer
-      count as down.
+    description: Names of all servers of the (super)cluster. The module waits for these servers, and those that do not
+      answer count as down.
     type: list
     elements: str
   r1_policy:
@@ -112,8 +112,8 @@ marks:
   sample:
     n3-c1: {server: n3-c1, by: ops@ctl-1, since: 1795529600.0, until: 1795544000.0, reason: new disk, held: true}
 entering:
-  description: The hosts in O(hosts) that still have to be taken out of service. All other hosts are already out of
-    service.
+  description: The hosts in O(hosts) that still have to be taken out of service. The other hosts in O(hosts) are
+    already out of service.
   returned: success
   type: list
   elements: str
@@ -219,7 +219,7 @@ def _me() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        # A container's user need not have a name.
+        # The user of a container may have no name.
         user = str(os.getuid())
     return f"{user}@{platform.node()}"
 

@@ -60,7 +60,7 @@ options:
   reachable_hosts:
     description:
       - The reachable hosts of O(leaving). A server that runs on any other host cannot be stopped, so the plan is
-        refused. By default all hosts are reachable.
+        refused. By default, all hosts are considered reachable.
     type: list
     elements: str
   replace:
@@ -95,7 +95,7 @@ options:
     type: int
   cluster_hosts:
     description:
-      - Hosts that the run must include, because it changes the entire cluster.
+      - Hosts that the run must include, because the run changes the entire cluster.
     type: list
     elements: str
   run_hosts:
@@ -187,9 +187,9 @@ running:
   sample: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
 leaving:
   description: >-
-    The servers that leave, in order. Each entry contains whether the server answers, whether it is a member of the
-    meta group, whether it is on a reachable host, and its Raft groups. A server that neither answers nor is a member
-    has already left.
+    The servers that leave, in order. Each entry shows whether the server answers, whether it is a member of the meta
+    group, whether it is on a reachable host, and its Raft groups. A server that neither answers nor is a member has
+    already left.
   returned: success
   type: list
   elements: dict
@@ -281,8 +281,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 def leaderless(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:
     """Return the assets without a leader, as ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER, and the accounts without a user.
 
-    The groups that a dead server led soon elect a new leader; the function waits for that unless their loss is
-    accepted.
+    The groups that a dead server led soon elect a new leader; the function waits for these elections unless the loss of
+    the groups is accepted.
     """
     return wait_until(
         lambda: _leaderless_now(connections), lambda found: accepted.issuperset(found[0]), ELECTION_SECONDS, interval=1

@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Returns whether the leader of the meta group has received data from a server since the server started, and waits
-    for it.
+    until it has.
   - A server that answers requests while the leader receives nothing from it is raft-silent. Some versions of
     nats-server occasionally start in this state, and only another restart fixes it.
   - The task does not fail because of the server's state or because the cluster cannot be read; see RV(reason).
@@ -68,7 +68,7 @@ raft_silent:
   type: bool
   sample: false
 reason:
-  description: Why it has not joined, or why its state could not be read. Empty if it has joined.
+  description: Why the server has not joined, or why its state could not be read. Empty if the server has joined.
   returned: success
   type: str
   sample: n3-c1 answers requests, but the meta leader n1-c1 has received nothing from it since its start
