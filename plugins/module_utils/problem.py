@@ -13,9 +13,10 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem. `servers`: those at fault, empty when no single server explains it (and none can be tolerated).
-    `progress`: figures that change while the problem is being solved, such as the number of entries that a replica is
-    behind. `absent`: the members of the group that are not available or not in step, and so explain the problem."""
+    """One problem. `servers`: the servers at fault, empty if no single server explains the problem (so no server can be
+    tolerated). `progress`: figures that change while the problem is being solved, such as the number of entries that a
+    replica is behind. `absent`: the members of the group that are not available or not in step, and so explain the
+    problem."""
 
     code: str
     severity: str
@@ -27,8 +28,8 @@ class Problem:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Return the state to compare with an earlier sample to detect progress; it excludes times that grow by
-        themselves."""
+        """Return the state that is compared with an earlier sample to detect progress; it excludes times that grow on
+        their own."""
         return (self.code, self.subject, self.servers, self.progress)
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,7 +44,7 @@ class Problem:
 
 
 class ConfigProblem(TypedDict):
-    """Something that is wrong with a configuration, or with the run that is to write it: `option` is where."""
+    """A problem with a configuration, or with the run that should write it. `option`: the option at fault."""
 
     severity: str
     option: str

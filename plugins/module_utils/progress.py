@@ -16,13 +16,13 @@ from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
-#: Seconds between two lines, and before the first one.
+#: Seconds between two lines, and before the first line.
 EVERY = 10.0
 
-#: The longest line.
+#: Maximum length of a line.
 WIDTH = 200
 
-#: See doc_fragments/progress.py.
+#: The options in doc_fragments/progress.py.
 PROGRESS_SPEC: dict[str, dict[str, Any]] = {
     "progress": {
         "type": "dict",
@@ -38,8 +38,8 @@ PROGRESS_SPEC: dict[str, dict[str, Any]] = {
 
 
 class Progress:
-    """Writes a line every ten seconds of a wait. `params`: the option `progress`, without a file nothing is written. `limit`:
-    seconds that the wait may take, None where it ends by itself."""
+    """Writes a line every ten seconds of a wait. `params`: contains the option `progress`; if it has no file, nothing
+    is written. `limit`: seconds that the wait may take, None if it ends by itself."""
 
     def __init__(
         self, params: Mapping[str, Any] | None, limit: float | None, clock: Callable[[], float] = time.time
@@ -50,8 +50,8 @@ class Progress:
         self._started = self._last = clock()
 
     def report(self, missing: Callable[[], str]) -> None:
-        """Write the outstanding conditions, unless a line was written just before. `missing` is called only for a line
-        that is written."""
+        """Write the outstanding conditions, unless a line was written recently. `missing` is called only if a line is
+        written."""
         now = self._clock()
         path = self._params.get("file")
         if not path or now - self._last < EVERY:
@@ -74,8 +74,8 @@ class Progress:
 
 
 def time_left(elapsed: float, step: int, steps: int) -> float | None:
-    """Return the estimated seconds until the end while step `step` (from 1) of `steps` is running, from the duration of
-    the steps before it; None during the first one."""
+    """Return the estimated seconds until the end while step `step` (from 1) of `steps` is running, based on the
+    duration of the earlier steps; None during the first step."""
     if step < 2 or step > steps:
         return None
     each = elapsed / (step - 0.5)
@@ -83,6 +83,6 @@ def time_left(elapsed: float, step: int, steps: int) -> float | None:
 
 
 def clock_time(seconds: float) -> str:
-    """Return `00:04:10`."""
+    """Return seconds in the format `00:04:10`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"

@@ -18,9 +18,9 @@ from urllib.parse import quote, quote_plus
 
 MARK = "[redacted]"
 
-#: A shorter secret is found in half of all words: it is neither replaced nor searched for.
+#: A shorter secret would be found in half of all words, so it is neither replaced nor searched for.
 SHORTEST = 4
-#: Fewer characters of Base64 would be found by chance.
+#: Fewer characters of Base64 would match by chance.
 _SHORTEST_BASE64 = 6
 
 _SECRET_KEY = re.compile(
@@ -28,7 +28,7 @@ _SECRET_KEY = re.compile(
 )
 _URL_USER = re.compile(r"(?<=://)[^/@\s\"']*@")
 
-#: Keys of variables and configurations whose value is a secret. Values of keys with `_file` are paths.
+#: Keys of variables and configurations whose values are secrets. The values of keys with `_file` are paths.
 _VALUE_KEY = re.compile(r"(pass|password|passwd|token|secret|secret_key|seed|jwt|(^|_)key|(^|_)ek)$", re.IGNORECASE)
 
 _NAME = r"[\w.-]*(?:passw(?:or)?d|pass|token|secret|seed|jwt|secret_key|access_key)"
@@ -41,7 +41,7 @@ _FORMS = (
     (re.compile(r"\bS[ANOUCX][A-Z2-7]{56}\b"), MARK),
     (_URL_USER, ""),
     (re.compile(r"(?<!\S)(--?(?:pass|auth|user|token)[= ])\S+"), rf"\g<1>{MARK}"),
-    # A reference to a variable of the configuration is none.
+    # A reference to a variable of the configuration is not a secret.
     (re.compile(rf"(?i)(\b{_NAME}[\"']?\s*[=:]\s*)(?!\$\w)(?:{_VALUE})"), rf"\g<1>{MARK}"),
 )
 _CONFIG = re.compile(
@@ -69,8 +69,8 @@ def _speaks_of_a_secret(key: str) -> bool:
 
 
 def secrets_in(value: Any, key: str = "") -> set[str]:
-    """Return the secrets among variables or in a configuration: the values of keys that are called so, and the passwords, or
-    tokens, of URLs."""
+    """Return the secrets among variables or in a configuration: the values of keys with such names, and the passwords
+    or tokens in URLs."""
     if isinstance(value, Mapping):
         return set().union(*(secrets_in(item, str(name)) for name, item in value.items()))
     if isinstance(value, (list, tuple)):
@@ -101,7 +101,7 @@ class Redactor:
         given = {secret for secret in secrets if secret}
         known = {secret for secret in given if len(secret) >= SHORTEST}
         self.too_short = len(given - known)
-        # The longest first: one secret may be a part of another.
+        # The longest secret comes first, because one secret may be a part of another.
         forms = sorted({form for secret in known for form in _written(secret)}, key=lambda form: (-len(form), form))
         pattern = "|".join(map(re.escape, forms)) or r"(?!)"
         self._known = re.compile(pattern)
@@ -123,7 +123,7 @@ class Redactor:
         return self.text(value) if isinstance(value, str) else value
 
     def finds(self, content: bytes) -> bool:
-        """Return whether a content holds a known secret, also where it is compressed by gzip."""
+        """Return whether the content contains a known secret, including in gzip-compressed form."""
         return any(self._known_bytes.search(part) is not None for part in _layers(content))
 
 
@@ -137,8 +137,8 @@ def _layers(content: bytes) -> Iterator[bytes]:
 
 
 def _written(secret: str) -> set[str]:
-    """Return the forms in which a secret is written: as it is, in JSON of Python and of Go, in URLs, and in Base64, at
-    any position of the encoded text."""
+    """Return the forms in which a secret may be written: unchanged, in JSON of Python and of Go, in URLs, and in Base64
+    at any position of the encoded text."""
     quoted = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for_html = {text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") for text in quoted}
     found = {secret, *quoted, *for_html, quote(secret, safe=""), quote(secret), quote_plus(secret)}

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Limits for failures and results on a screen, for all callers. Pure.
+"""Limits for failures and results shown on a screen, for all callers. Pure.
 
 A list that grows with the cluster is a `Page`: all of its lines, and those that a screen shows. The action nats_show
-prints the latter and writes the others to a file.
+prints the latter and writes all lines to a file.
 
-From 2.19 on ansible-core prints the message of a failed task twice (as an error with the task's place, and in the
-result), and the result format yaml gives each key at least one line, which uses 17 of 25 lines before the message.
-Therefore a failure is printed in lines of its own, once, and its result is short (`plugin_utils.waiting`)."""
+From 2.19 on, ansible-core prints the message of a failed task twice (as an error with the location of the task, and in
+the result), and the result format yaml gives each key at least one line, which uses 17 of 25 lines before the message.
+Therefore, a failure is printed once, on separate lines, and its result is short (`plugin_utils.waiting`)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-#: Maximum lines of a failure besides its first one, the message.
+#: Maximum lines of a failure in addition to its first line, the message.
 MAX_LINES = 8
-#: How many lines the message of a task `ansible.builtin.fail` may have in all, which is printed twice.
+#: Maximum number of lines of the message of an `ansible.builtin.fail` task, which is printed twice.
 MAX_FAIL_LINES = 7
-#: Characters of a line.
+#: Maximum characters of a line.
 MAX_WIDTH = 160
-#: Characters of the message: two lines in the result format yaml.
+#: Maximum characters of the message: two lines in the result format yaml.
 MAX_MESSAGE = 140
 
 #: Rows of a table or a list that a screen shows.
 MAX_ROWS = 10
-#: Lines of a result with several tables, if fewer rows of each are enough for that.
+#: Maximum lines of a result with several tables; each table shows fewer rows to stay within it.
 MAX_SCREEN = 50
-#: Names that a line spells out.
+#: Maximum number of names in a line.
 MAX_NAMES = 5
 
-#: The keys that each failed task returns. Not `invocation`, with a line for each option, which some callbacks print.
+#: The keys that each failed task returns. `invocation` is left out, because it has a line for each option, which some
+#: callbacks print.
 _ALWAYS = frozenset(("changed", "deprecations", "diff", "exception", "failed", "failure", "msg", "warnings"))
 
-#: Characters that a terminal acts on instead of showing them: controls, and marks that reverse or hide text.
+#: Characters on which a terminal acts instead of showing them: controls, and marks that reverse or hide text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -48,13 +49,13 @@ def printable(text: str) -> str:
 
 
 def cut(line: str, width: int = MAX_WIDTH) -> str:
-    """Return the text as one printable line that is not longer."""
+    """Return the text as one printable line with at most this width."""
     flat = printable(" ".join(line.split()) if "\n" in line else line)
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 
 def one_line(text: str) -> str:
-    """Return the first two lines of a failure as one: the refusal, and the first reason."""
+    """Return the first two lines of a failure as one line: the refusal, and the first reason."""
     head, *rest = text.splitlines() or [""]
     reason = rest[0].strip().removeprefix("1. ").removeprefix("- ") if rest else ""
     space = " " if head.endswith((":", ".")) else "; "
@@ -62,7 +63,7 @@ def one_line(text: str) -> str:
 
 
 def further_lines(text: str) -> list[str]:
-    """Return the lines of a failure after the first one, as many as fit."""
+    """Return as many of the lines after a failure's first line as fit."""
     lines = [cut(line) for line in text.splitlines()[1:]]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines, with -v all of them"]
@@ -70,8 +71,8 @@ def further_lines(text: str) -> list[str]:
 
 
 def listed(reasons: Sequence[str]) -> str:
-    """Return the reasons of a refusal, a line for each, as many as a task `ansible.builtin.fail` may print besides
-    its first line. No reason is cut, because it may end with the remedy."""
+    """Return the reasons of a refusal, one line for each, as many as fit below the first line of an
+    `ansible.builtin.fail` task. No reason is cut, because it may end with the remedy."""
     if len(reasons) < MAX_FAIL_LINES:
         return printable("\n".join(reasons))
     shown = reasons[: MAX_FAIL_LINES - 2]
@@ -89,7 +90,7 @@ def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Page:
-    """Lines for people: all of them, and as many of them as fit on a screen."""
+    """Lines for operators: all of them, and as many as fit on a screen."""
 
     lines: tuple[str, ...] = ()
     screen: tuple[str, ...] = ()
@@ -103,7 +104,7 @@ class Page:
         return "\n".join(self.lines)
 
     def as_dict(self) -> dict[str, list[str]]:
-        """Return both for the result of a module."""
+        """Return both kinds of lines for the result of a module."""
         return {"lines": list(self.lines), "screen": list(self.screen)}
 
 
@@ -112,7 +113,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def page(*lines: str) -> Page:
-    """Return lines that a screen shows in any case."""
+    """Return lines that a screen always shows."""
     return Page(lines, lines)
 
 
@@ -125,7 +126,7 @@ def shown_rows(count: int, worst: Collection[int] = (), most: int = MAX_ROWS) ->
 
 
 def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), what: str = "line") -> list[str]:
-    """Return the line below rows that a screen does not show all of, none if it does."""
+    """Return the line that follows rows if a screen does not show all of them; nothing if it does."""
     hidden = count - len(shown)
     bad = len(set(worst).difference(shown))
     return (
@@ -136,21 +137,21 @@ def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), w
 
 
 def listing(rows: Sequence[str], worst: Collection[int] = (), what: str = "line", most: int = MAX_ROWS) -> Page:
-    """Return a list. Its screen has the `worst` rows, given by their positions, and then the first ones."""
+    """Return a list. The screen shows the `worst` rows, given by their positions, and then the first ones."""
     shown = shown_rows(len(rows), worst, most)
     return Page(tuple(rows), (*(rows[place] for place in shown), *hidden_rest(len(rows), shown, worst, what)))
 
 
 def flat(lines: Sequence[str]) -> Page:
-    """Return lines without a structure. The screen has all, or the first ones."""
+    """Return lines without a structure. The screen shows all of them, or only the first."""
     return page(*lines) if len(lines) <= 2 * MAX_ROWS else listing(lines)
 
 
 def blocks(
     found: Sequence[Sequence[str]], worst: Collection[int] = (), what: str = "stream", most: int = 2 * MAX_ROWS
 ) -> Page:
-    """Return several lines for each item. The screen has the `worst` items and then the first ones, as many as fit, and
-    the total number."""
+    """Return several lines for each item. The screen shows the `worst` items and then the first ones, as many as fit,
+    and the total number."""
     lines = tuple(line for one in found for line in one)
     if len(lines) <= most:
         return page(*lines)
@@ -174,7 +175,8 @@ def paragraphs(pages: Sequence[Page]) -> Page:
 
 
 def fitting(make: Callable[[int], Page]) -> Page:
-    """Return the page with the most rows of each table, ten or fewer, with which it fits on a screen; with ten if none does.
+    """Return the page with the most rows per table (at most ten) that fits on a screen; if none fits, the page with ten
+    rows.
 
     `make`: returns the page for a number of rows
     """
@@ -183,7 +185,7 @@ def fitting(make: Callable[[int], Page]) -> Page:
 
 
 def first_items(pages: Sequence[Page], what: str) -> Page:
-    """Return the lines of many items. The screen has those of the first items."""
+    """Return the lines of many items. The screen shows those of the first items."""
     shown = shown_rows(len(pages))
     screen = [line for place in shown for line in pages[place].screen]
     return Page(
@@ -192,7 +194,8 @@ def first_items(pages: Sequence[Page], what: str) -> Page:
 
 
 def names_line(head: str, names: Sequence[str]) -> Page:
-    """Return a line that ends with names; the screen has the first names only. Nothing without names."""
+    """Return a line that ends with names; the screen shows only the first names. If there are no names, there is no
+    line."""
     if not names:
         return Page()
     return Page((f"{head}{', '.join(names)}",), (f"{head}{some_names(names)}",))
@@ -206,14 +209,15 @@ def some_names(names: Sequence[str], most: int = MAX_NAMES, separator: str = ", 
 
 
 def problem_lines(failed: Sequence[Mapping[str, Any]], where: str = "") -> list[str]:
-    """Return the problems of the first eight rows, and how many more there are. `failed`: rows with label and problem; `where`:
-    names the place of the rest."""
+    """Return the problems of the first eight rows, and how many more there are. `failed`: rows with label and problem;
+    `where`: the place where the rest can be found."""
     lines = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
     return lines + ([f"and {len(failed) - 8} more{where}"] if len(failed) > 8 else [])
 
 
 def counted_warnings(found: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a warning for each text instead of one for each of the streams that it is about; of different texts as many as fit.
+    """Return one warning for each distinct text instead of one for each stream that it concerns; of the distinct texts,
+    as many as fit.
 
     `found`: name and text
     """

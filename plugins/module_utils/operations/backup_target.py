@@ -40,7 +40,7 @@ WRITE_SPEC: dict[str, dict[str, Any]] = {
 
 
 def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
-    """Return secret keys that were given as recipients, to mask them in the module's output."""
+    """Return the secret keys that were mistakenly given as recipients, so they can be masked in the module's output."""
     return {text for text in params["encrypt_to"] if is_secret(text)}
 
 

@@ -1,8 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The content of a bundle: the replies of all answering servers, the hosts' parts, the roll journal and the
-findings."""
+"""The content of a bundle: the replies of all responding servers, the hosts' parts, the roll journal and the findings."""
 
 from __future__ import annotations
 
@@ -37,8 +36,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: The requests to each server, the most important first: endpoint, type of the artifact (jsm.go audit/archive/tag.go),
-#: options, and the first version that supports it. Subscriptions are counted and not listed: subjects are data.
+#: The requests to each server, most important first: endpoint, type of the artifact (jsm.go audit/archive/tag.go),
+#: options, and the first version that supports the endpoint. Subscriptions are counted but not listed, because subjects
+#: are data.
 _SERVER_ARTIFACTS: tuple[tuple[str, str, dict[str, Any], tuple[int, int, int]], ...] = (
     ("VARZ", "variables", {}, (0, 0, 0)),
     ("HEALTHZ", "health", *ENDPOINTS["healthz"]),
@@ -53,7 +53,7 @@ _SERVER_ARTIFACTS: tuple[tuple[str, str, dict[str, Any], tuple[int, int, int]], 
     ("EXPVARZ", "exp_variables", {}, (2, 10, 26)),
 )
 
-#: The profiles: name → the requested debug levels, 0 for the binary form. A level is a text.
+#: The profiles: name → the requested debug levels, 0 for the binary format. Other levels are texts.
 PROFILES: dict[str, tuple[int, ...]] = {
     "goroutine": (1, 2),
     "heap": (0,),
@@ -74,7 +74,7 @@ _JOURNAL = 4 << 20
 
 @dataclass(frozen=True)
 class Host:
-    """A host's part. `failure`: the reason why there is no answer."""
+    """A host's part. `failure`: why the host did not respond."""
 
     server: str
     failure: str = ""
@@ -82,8 +82,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Contents:
-    """The requested content of a bundle. `work`: a folder with SERVER.tar.gz for each host, and perhaps
-    journal.jsonl. `deadline`: seconds after which no server is queried any more."""
+    """The requested content of a bundle. `work`: a folder with SERVER.tar.gz for each host and optionally
+    journal.jsonl. `deadline`: seconds after which no further server is queried."""
 
     expected: Sequence[str] = ()
     profiles: Sequence[str] = ()
@@ -97,8 +97,8 @@ class Contents:
 def bundle(
     options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int
 ) -> dict[str, Any]:
-    """Write a bundle and return its index, with `servers`: those that answered. If no server answers, the bundle
-    contains only the hosts' parts."""
+    """Write a bundle and return its index, with `servers`: the servers that responded. If no server responds, the
+    bundle contains only the hosts' parts."""
     taken = datetime.now(timezone.utc)
     with BundleWriter(path, redactor, max_size, taken) as writer:
         servers: list[Server] = []
@@ -150,11 +150,11 @@ class _Servers:
         self._contents = contents
         self._until = time.monotonic() + contents.deadline
         self._api = SystemApi(client, deadline=self._until)
-        #: server id → the accounts on it.
+        #: server ID → its accounts
         self._accounts: dict[str, set[str]] = {}
 
     def write(self) -> list[Server]:
-        """Write everything and return the servers that answered."""
+        """Write everything and return the servers that responded."""
         discovery = self._api.discover(self._contents.expected)
         servers = list(discovery.servers)
         for name in discovery.missing:
@@ -170,7 +170,7 @@ class _Servers:
         return servers
 
     def _able(self, servers: Sequence[Server], endpoint: str, since: tuple[int, int, int]) -> list[Server]:
-        """Return the servers that support an endpoint; the others are recorded without a request."""
+        """Return the servers that support an endpoint; all others are recorded without sending a request."""
         able = [server for server in servers if reported_version(server.version) >= since]
         for server in servers:
             if server not in able:
@@ -185,7 +185,7 @@ class _Servers:
         write: Callable[[Server, dict[str, Any]], None],
         item: str = "",
     ) -> None:
-        """Write each page of each server's answer, or the reason of its failure."""
+        """Write each page of each server's reply, or the reason why the request failed."""
         try:
             for server, page in self._api.pages(servers, endpoint, options):
                 if isinstance(page, NatsFailure):
@@ -207,11 +207,11 @@ class _Servers:
             for account in page.get("account_details") or ():
                 for stream in account.get("stream_detail") or ():
                     named = {**tags, "account": account_id(account), "stream": stream["name"]}
-                    # These artifacts contain the stream alone, without the envelope (gather.go captureAccountStreams).
+                    # These artifacts contain only the stream, without the envelope (gather.go captureAccountStreams).
                     self._writer.page({**named, "artifact_type": "stream_info"}, without_secrets(stream))
 
     def _write_accounts(self, servers: Sequence[Server]) -> None:
-        """Write the servers' data of each of their accounts."""
+        """Write each server's data of each of its accounts."""
         raft, queues = (self._able(servers, name, ENDPOINTS[name.lower()][1]) for name in ("RAFTZ", "IPQUEUESZ"))
         for account in sorted(set().union(*self._accounts.values())):
             knowing = [server for server in servers if account in self._accounts.get(server.id, ())]
@@ -236,14 +236,14 @@ class _Servers:
         self._each(servers, endpoint, options, write, f"{endpoint} of {account}")
 
     def _system_account(self, server: Server) -> str:
-        """Return the account under which an archive has the queues of a server, which belong to none."""
+        """Return the account under which an archive lists the queues of a server, which belong to no account."""
         return "$SYS" if "$SYS" in self._accounts.get(server.id, ()) else self._client_account()
 
     def _client_account(self) -> str:
         return self._api.own_account() or "$SYS"
 
     def _write_profiles(self, servers: Sequence[Server], name: str, debug: int) -> None:
-        """Write a profile of each server. A CPU profile covers most of the time limit of a reply."""
+        """Write a profile of each server. A CPU profile takes most of the time allowed for a reply."""
         label = f"{name}_{debug}" if debug else name
         options: dict[str, Any] = {"name": name, "debug": debug}
         if name == "cpu":
@@ -261,7 +261,7 @@ class _Servers:
         self._each(servers, "PROFILEZ", options, write, f"profile {label}")
 
     def _write_findings(self) -> None:
-        """Write the cluster's problems by the rules of the health gate."""
+        """Write the cluster's problems according to the rules of the health gate."""
         given = {"detail": "assets", "expected_servers": list(self._contents.expected) or None}
         try:
             found = read_cluster_info(self._client, {**given, "cluster": None, "account": None, "stream": None})
@@ -274,7 +274,7 @@ class _Servers:
 
 
 def _enveloped(server: Server, data: Any) -> dict[str, Any]:
-    """Return an answer in the envelope in which a server sends it (events.go ServerInfo)."""
+    """Return a reply in the envelope in which a server sends it (events.go ServerInfo)."""
     moment = datetime.now(timezone.utc) + timedelta(seconds=server.clock_offset)
     info = {
         "name": server.name,
@@ -290,12 +290,12 @@ def _enveloped(server: Server, data: Any) -> dict[str, Any]:
     return {"server": {key: value for key, value in info.items() if value not in ("", [])}, "data": data}
 
 
-#: The number of levels of arbitrary names above the keys, for artifacts that have such levels.
+#: For artifacts with levels of arbitrary names above the keys: the number of these levels.
 _NAMED = {"account_raftz": 2, "account_ipqueues": 1}
 
 
 def _cleaned(artifact: str, data: dict[str, Any]) -> Any:
-    """Return a reply without the values of secret keys and without the command line, which may contain secrets."""
+    """Return a reply without the values of secret keys and without the command line, which may also contain secrets."""
     if artifact == "exp_variables":
         data = {key: value for key, value in data.items() if key != "cmdline"}
     if artifact == "account_info":
@@ -313,7 +313,7 @@ def _clean_below(value: Any, levels: int) -> Any:
 
 
 def _clean_gateways(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of GATEWAYZ, in which gateways have the names of clusters."""
+    """Return the reply of GATEWAYZ, in which the keys of the gateways are names of clusters."""
     named = {key: _clean_below(data[key], 1) for key in ("outbound_gateways", "inbound_gateways") if key in data}
     return {**without_secrets({key: value for key, value in data.items() if key not in named}), **named}
 
@@ -336,7 +336,7 @@ def _add_journal(writer: BundleWriter, contents: Contents) -> None:
 
 
 def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
-    """Write a host's part; its archive is untrusted, and only its texts are used."""
+    """Write a host's part; the host's archive is untrusted, so only its text files are used."""
     path = work / f"{host.server}.tar.gz" if work else None
     if host.failure or path is None or not path.exists():
         writer.miss("host", host.failure or "it sent nothing", host.server)
@@ -386,12 +386,13 @@ def _is_silent(index: Mapping[str, Any], host: str) -> bool:
     return any(one["item"] == "host" and one["server"] == host for one in index["missing"])
 
 
-#: Lines of the summary for missing parts, and for truncated parts.
+#: Maximum lines of the summary for missing parts, and for truncated parts.
 _LINES = 10
 
 
 def _grouped(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a line for each part and reason, with all its servers; complete servers and hosts come first."""
+    """Return a line for each part and reason, with all servers that it concerns; servers and hosts that are missing
+    completely come first."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         found.setdefault((row["item"], row["reason"]), []).append(row["server"])

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bundle: a ZIP archive of limited size, without secrets, in the layout of `nats audit gather`.
 
-The layout follows jsm.go audit/archive (SPEC.md, tag.go, reader.go), whose manifest names every file with tags and
-holds nothing else. Therefore `capture/misc/bundle.json` has the checksums and lists the missing files, and files from
-hosts are below `host/`.
+The layout follows jsm.go audit/archive (SPEC.md, tag.go, reader.go), whose manifest lists every file with its tags and
+contains nothing else. Therefore `capture/misc/bundle.json` has the checksums and lists the missing files, and files
+from hosts are below `host/`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ ROOT, MISC = "capture", "capture/misc"
 MANIFEST = f"{MISC}/manifest.json"
 METADATA = f"{MISC}/audit_gather_metadata.json"
 INDEX = f"{MISC}/bundle.json"
-#: A server without a cluster is in this one.
+#: The cluster name of a server without a cluster.
 UNCLUSTERED = "unclustered"
-#: Pages of one artifact, whose names have four digits.
+#: Maximum number of pages of one artifact, because their names have four digits.
 _PAGES = 9999
 
-#: The smallest bundle: its index and its manifest must fit into it.
+#: The smallest size of a bundle: its index and its manifest must fit.
 SMALLEST = 1 << 20
-#: Bytes that are kept free for the index, the manifest and the ZIP's directory: of each, and for each file.
+#: Bytes reserved for the index, the manifest and the ZIP's directory: a fixed number for each of these, and more for
+#: each file.
 _RESERVED, _PER_FILE = 64 << 10, 640
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A file that the bundle lacks or includes only partly (`cut`), with its server or host and the reason."""
+    """A file that the bundle lacks or includes only partly (`cut`), with the server or host and the reason."""
 
     item: str
     reason: str
@@ -57,14 +58,15 @@ class Missing:
 
 
 def component(value: str) -> str:
-    """Return a value as one component of a path. Unsafe values, which could leave the folder, are percent-encoded."""
+    """Return a value as one component of a path. Unsafe characters, which could lead outside the folder, are
+    percent-encoded."""
     if value in ("", ".", "..") or "/" in value or "\\" in value or "\0" in value:
         return quote(value, safe="").replace(".", "%2E") or "%00"
     return value
 
 
 def server_folder(tags: Mapping[str, str]) -> str:
-    """Return the folder of an artifact's pages (tag.go createFilenameFromTags)."""
+    """Return the folder for the pages of an artifact (tag.go createFilenameFromTags)."""
     part = {name: component(value) for name, value in tags.items()}
     server = f"{part['cluster']}__{part['server']}"
     if "stream" in part:
@@ -75,14 +77,14 @@ def server_folder(tags: Mapping[str, str]) -> str:
 
 
 def profile_path(tags: Mapping[str, str]) -> str:
-    """Return the file of a profile, which has no pages."""
+    """Return the path of a profile, which has no pages."""
     part = {name: component(value) for name, value in tags.items()}
     return f"{ROOT}/profiles/{part['cluster']}/{part['server']}__{part['profile_name']}.prof"
 
 
 class BundleWriter:
-    """Writes a bundle, which appears complete at the end. A file that would exceed the limit, or that still contains a
-    known secret, is left out and listed."""
+    """Writes a bundle, which becomes visible only when it is complete. A file that would exceed the limit, or that
+    still contains a known secret, is omitted and listed as missing."""
 
     def __init__(self, path: Path, redactor: Redactor, max_size: int, taken: datetime) -> None:
         if max_size < SMALLEST:
@@ -116,7 +118,7 @@ class BundleWriter:
             self._incoming.unlink(missing_ok=True)
 
     def page(self, tags: Mapping[str, str], document: Any) -> None:
-        """Write an answer as the next page of its artifact."""
+        """Write a reply as the next page of its artifact."""
         folder = server_folder(tags)
         number = self._pages.get(folder, 0) + 1
         item = f"{tags['artifact_type']}{' of ' + tags['account'] if 'account' in tags else ''}"
@@ -126,7 +128,7 @@ class BundleWriter:
             self._pages[folder] = number
 
     def profile(self, tags: Mapping[str, str], content: bytes) -> None:
-        """Write a profile; those of debug levels are texts."""
+        """Write a profile; profiles with debug levels are texts."""
         name = tags["profile_name"]
         if content[:2] != b"\x1f\x8b":
             content = self._redactor.text(content.decode(errors="replace")).encode()
@@ -134,7 +136,7 @@ class BundleWriter:
         self._add(profile_path(named), content, _listed(named), f"profile {name}", tags["server"])
 
     def special(self, name: str, document: Any) -> None:
-        """Write a document of the bundle itself below `capture/misc`."""
+        """Write a document about the bundle itself below `capture/misc`."""
         self._json(f"{MISC}/{name}.json", document, {"special": name}, name, "")
 
     def text(self, path: str, text: str, item: str, server: str = "") -> None:
@@ -188,7 +190,7 @@ class BundleWriter:
         return self._add(path, _json(self._redactor.tree(document)), _listed(tags), item, server)
 
     def _add(self, path: str, content: bytes, tags: list[dict[str, str]], item: str, server: str) -> bool:
-        """Write a file if it may be written, and return whether it was."""
+        """Write a file if permitted, and return whether it was written."""
         if self._redactor.finds(content) or self._redactor.finds(path.encode()):
             self.miss(item, "it was left out because it still contains a secret", server)
             return False
@@ -204,7 +206,7 @@ class BundleWriter:
 
     def _has_room(self, content: bytes) -> bool:
         room = self._max_size - self._file.tell() - _RESERVED - _PER_FILE * (len(self._files) + 1)
-        # The content is compressed for this check only if it does not fit uncompressed.
+        # The content is compressed for this check only if it would not fit uncompressed.
         return len(content) <= room or len(zlib.compress(content)) <= room
 
     def _store(self, path: str, content: bytes, tags: list[dict[str, str]]) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where snapshots come from: one pass over the servers, or an archive of `nats audit gather`."""
+"""Takes snapshots from one pass over the servers, or from an archive of `nats audit gather`."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: The requests to each server, in this order: those compared between servers first, so their replies are from about the
-#: same time. Each has its options and the first version that supports it.
+#: The requests to each server, in order: replies that are compared between servers come first, so they are from about
+#: the same time. Each request has its options and the first version that supports it.
 ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "jsz": ({"accounts": True, "streams": True, "consumer": True, "config": True, "raft": True}, (0, 0, 0)),
     "raftz": ({}, (2, 10, 26)),
@@ -65,17 +65,17 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "connz": ({"auth": True}, (0, 0, 0)),
 }
 
-#: The tables from the catalogue of backups, and from data about hosts that no server reports.
+#: The tables that are read from the catalogue of backups, and from data about hosts that servers do not report.
 BACKUPS = "backups"
 HOSTS = "hosts"
 
-#: Servers queried at once. At most one page of each of them is in memory.
+#: Number of servers that are queried at the same time. At most one page of each is in memory.
 _AT_ONCE = 16
 
 #: The system account's own Raft groups, including the meta group, are reported without the account's name.
 _SYSTEM = ""
 
-#: The artifacts of an audit archive (jsm.go audit/archive/tag.go) that are an endpoint's answer.
+#: The artifacts of an audit archive (jsm.go audit/archive/tag.go) that contain the reply of an endpoint.
 _ARTIFACTS = {
     "variables": "varz",
     "health": "healthz",
@@ -95,9 +95,9 @@ _LARGEST_ARTIFACT = 512 << 20
 
 @dataclass(frozen=True)
 class Wanted:
-    """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request
-    is sent. `logs`: a folder with a file of log lines for each server, named after it. `backups`: the directory of
-    backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
+    """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request is
+    sent. `logs`: a folder with one file of log lines for each server, named after the server. `backups`: the directory
+    of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
     each with its `server`."""
 
     lake: Path
@@ -114,8 +114,8 @@ class Wanted:
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
     """Take a snapshot of all servers and return the path and the content of its manifest.
 
-    A missing reply is a line with the failure, which distinguishes unknown from none. Raises NatsFailure if no
-    server answers, or code LAKE if the snapshot cannot be written."""
+    A missing reply is recorded as a line with the failure, to distinguish unknown values from absent ones. Raises
+    NatsFailure if no server responds, or with code LAKE if the snapshot cannot be written."""
     return _Pass(client, wanted).run()
 
 
@@ -136,7 +136,7 @@ class _Pass:
         discovery = self._api.discover(self._wanted.expected)
         servers = list(discovery.servers)
         self._domains = domains(servers)
-        # Backups use the JetStream that this connection reaches.
+        # Backups are for the JetStream that this connection reaches.
         self._backed_up = self._client.options.jetstream_domain or self._domains.get(self._client.identity[0], "")
         with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
@@ -164,13 +164,13 @@ class _Pass:
         return message_origin(server, self._domains[server.id], arrived)
 
     def _named(self, servers: Sequence[Server], name: str) -> Origin:
-        """Return the origin of a row that was read on a server's host; the server itself may not have answered."""
+        """Return the origin of a row that was read on a server's host; the server itself may not have responded."""
         known = next((server for server in servers if server.name == name), None)
         now = datetime.now(timezone.utc)
         return self._origin(known, now) if known else Origin("", name, received=timestamp(now))
 
     def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
-        """Read one endpoint of all servers, some at once."""
+        """Read one endpoint of all servers, several servers at the same time."""
         if endpoint == "accstatz":
             self._read_account_statistics(servers)
             return
@@ -210,8 +210,8 @@ class _Pass:
             self._nobody("accstatz", servers, failure)
 
     def _read_account_limits(self, servers: Sequence[Server]) -> None:
-        """Read each account of a domain once: its limits are the same on all servers, but a server only lists an
-        account after using it."""
+        """Read each account of a domain once: its limits are the same on all servers, but a server lists an account
+        only after using it."""
         read: set[tuple[str, str]] = set()
         for server in servers:
             listing = self._api.ask([server], "ACCOUNTZ")[server.id]
@@ -226,29 +226,30 @@ class _Pass:
                     read.add(named)
 
     def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
-        """Write the lines of the servers' logs that were copied here, a file for each server."""
+        """Write the lines of the servers' logs that were copied to this machine, one file for each server."""
         for path in sorted(folder.iterdir()):
             origin = self._named(servers, path.stem)
             for line in log_lines(path):
                 self._writer.add(origin, Row("server_log", {}, line))
 
     def _read_backups(self, store: Store) -> None:
-        """Write for each stream when it was last saved and proven; without JSZ for those that the last runs saw."""
-        # These rows have no server's name, even if the host has the same name as a server.
+        """Write, for each stream, when it was last saved and last restored successfully in a drill; if there is no JSZ,
+        for the streams that the last runs found."""
+        # These rows have no server name, even if the host has the same name as a server.
         now = timestamp(datetime.now(timezone.utc))
         here = Origin("", f"backups on {socket.gethostname()}", received=now, domain=self._backed_up)
         try:
             catalogue = read_catalogue(store.read(CATALOGUE))
             nothing = ""
         except FileNotFoundError:
-            # Treated as empty, which nats_check reports as critical, too.
+            # A missing catalogue is treated as empty, which nats_check also reports as critical.
             catalogue, nothing = Catalogue(), f"there is no {store.place(CATALOGUE)}"
         except (OSError, UnicodeDecodeError, CatalogueError) as error:
             reason = f"{store.place(CATALOGUE)} cannot be read: {error}"
             self._writer.fail(BACKUPS, here, NatsFailure("damaged", reason))
             return
         for one in protections(catalogue, self._streams or None):
-            # As in servers' replies, a row omits unknown values.
+            # As in replies from servers, unknown values are omitted from a row.
             found = {key: value for key, value in one.as_dict().items() if value is not None}
             keys = {key: found.pop(key) for key in ("account", "stream")}
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
@@ -270,7 +271,7 @@ class _Pass:
 
 
 def _described(server: Server) -> dict[str, Any]:
-    """Return the known facts about a server that answered."""
+    """Return the known facts about a server that responded."""
     described = server.as_dict()
     del described["js"], described["health"]
     return {**described, "known_servers": server.known_servers}
@@ -282,9 +283,10 @@ def _described(server: Server) -> dict[str, Any]:
 def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
-    The snapshot is named after its fleet and all that the archive holds: imported again, it replaces itself; other content of the
-    same moment, or another fleet, makes another snapshot. An archive does not show how clocks differ. Raises NatsFailure
-    invalid_option when it is not such an archive, and LAKE when it cannot be written.
+    The name of the snapshot depends on its fleet and the archive's entire content: importing the archive again replaces
+    the snapshot, while different content of the same moment, or a different fleet, creates another one. An archive does
+    not show how clocks differ. Raises NatsFailure invalid_option if the file is not such an archive, and LAKE if the
+    snapshot cannot be written.
     """
     try:
         zipped = zipfile.ZipFile(archive)
@@ -306,7 +308,7 @@ def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> t
 def _write_artifacts(
     zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]], writer: SnapshotWriter
 ) -> tuple[list[Server], set[str]]:
-    """Write the archive's answers; return the servers that gave them, and the members that meta leaders named."""
+    """Write the archive's replies; return the servers that sent them, and the members that meta leaders reported."""
     servers: dict[str, Server] = {}
     members: set[str] = set()
     accounts: dict[str, set[str]] = {}
@@ -337,7 +339,7 @@ def _write_artifacts(
 
 
 def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the domain that each server of the archive belongs to, by its id; VARZ names the clusters that gateways reach."""
+    """Return the domain of each server in the archive, by server ID; VARZ names the clusters that the gateways reach."""
     servers = []
     for path, endpoint, _name, _cluster in _artifacts(tags):
         if endpoint == "varz":
@@ -351,7 +353,7 @@ def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the path, the endpoint, the server's name and its cluster of each artifact that is an answer, in order."""
+    """Yield the path, the endpoint, the server's name and the cluster of each artifact that is a reply, in order."""
     for path, named in sorted(tags.items()):
         endpoint = _ARTIFACTS.get(str(named.get("artifact_type", "")))
         if endpoint is not None:
@@ -359,7 +361,7 @@ def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str
 
 
 def _artifact(zipped: zipfile.ZipFile, path: str) -> dict[str, Any]:
-    """Return an answer in its envelope. Raises KeyError, ValueError or BadZipFile for a broken one."""
+    """Return a reply in its envelope. Raises KeyError, ValueError or BadZipFile if it is broken."""
     if zipped.getinfo(path).file_size > _LARGEST_ARTIFACT:
         raise ValueError("it is larger than 512 MiB")
     document = json.loads(zipped.read(path))

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 
 
 def load_catalogue(store: Store) -> Catalogue:
-    """Return the catalogue of a store, an empty one without any. Raises NatsFailure damaged."""
+    """Return the catalogue of a store, or an empty one if there is none. Raises NatsFailure damaged."""
     try:
         return read_catalogue(store.read(FILE))
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def load_catalogue(store: Store) -> Catalogue:
 
 
 def store_catalogue(store: Store, catalogue: Catalogue, backups: Sequence[Backup]) -> Catalogue:
-    """Write the catalogue of these backups, all or nothing, and return it. Raises NatsFailure write_failed."""
+    """Write the catalogue of these backups atomically, and return it. Raises NatsFailure write_failed."""
     rows = tuple(backup_row(backup.folder, backup.manifest) for backup in backups)
     catalogue = replace(catalogue, written=utc_now(), backups=rows)
     store.write(FILE, catalogue.text().encode())
@@ -44,7 +44,8 @@ def store_catalogue(store: Store, catalogue: Catalogue, backups: Sequence[Backup
 
 
 def choice_rows(backups: Sequence[Backup], names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return the rows for `backup.selection.choose`. `names`: of accounts by identity, in addition to those in the backups."""
+    """Return the rows for `backup.selection.choose`. `names`: account identity → name, in addition to the names in the
+    backups."""
     known = names or {}
     return [
         {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own files in a backup store, next to the streams: `cluster@<time>.json`, or `.json.age` if
+"""The cluster's own files in a backup store, stored next to the streams: `cluster@<time>.json`, or `.json.age` if
 encrypted."""
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ Row = Mapping[str, Any]
 
 
 def saved_files(catalogue: Catalogue, store: Store) -> list[Row]:
-    """Return the rows of the catalogue whose files are there, oldest first."""
+    """Return the rows of the catalogue whose files exist, oldest first."""
     there = {name for name in store.files("") if _NAME.fullmatch(name)}
     now = datetime.now(timezone.utc)
     return sorted((row for row in catalogue.cluster if row["path"] in there), key=lambda row: by_age(row["taken"], now))
 
 
 def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mode: bool) -> Optional[Row]:
-    """Save the cluster's files unless they equal the last saved ones, and return the catalogue's row. Raises
-    NatsFailure."""
+    """Save the cluster's files unless they equal those saved last, and return the catalogue's row. Raises NatsFailure."""
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     encryption = {"method": METHOD, "recipients": list(store.keys.recipients)} if store.keys.recipients else None
     if kept and (kept[-1]["digest"], kept[-1]["encryption"]) == (digest, encryption) and _whole(store, kept[-1]):
@@ -66,7 +65,7 @@ def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mo
 
 
 def _whole(store: Store, row: Row) -> bool:
-    """Return whether a file is as it was written."""
+    """Return whether a file is unchanged since it was written."""
     try:
         with store.open(str(row["path"])) as file:
             return sha256_of(file) == row["sha256"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The common part of nats_cluster_info and nats_cluster_facts."""
+"""The code that nats_cluster_info and nats_cluster_facts share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
-    nameless, missing, problems. Raises NatsFailure when the cluster cannot be queried."""
+    nameless, missing, problems. Raises NatsFailure if the cluster cannot be queried."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
     api = SystemApi(client)
@@ -63,8 +63,8 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
 
 
 def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Problem]:
-    """Return the replicas that lack messages and do not receive them. The cluster is read a second time if any replica
-    lacks messages."""
+    """Return the replicas that lack messages and are not receiving them. The cluster is read a second time if any
+    replica lacks messages."""
     if not difference_problems(cluster, cluster, limits):
         return []
     time.sleep(DIFFERENCE_AFTER)

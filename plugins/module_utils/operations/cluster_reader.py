@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the cluster for planners: with a meta leader, and with the limits that this leader applies to placement."""
+"""Reads the cluster for planners: with a meta leader, and with the limits that this leader applies to placement."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def read_led_cluster(
 ) -> Cluster:
     """Return the cluster, with the meta leader's max_ha_assets, which only VARZ reports before 2.11.
 
-    Waits for an election of the meta leader, which alone can place replicas. `known_names`: names of servers that may
-    be down.
+    Waits until a meta leader is elected, because only the meta leader can place replicas. `known_names`: names of
+    servers that may be down.
     """
     cluster = wait_until(
         lambda: system.read_cluster(known_names=known_names, assets=assets, account=account, health=False),
@@ -59,8 +59,9 @@ RATE_OPTIONS: dict[str, dict[str, Any]] = {
 def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Cluster, dict[tuple[str, str], float], str]:
     """Return the cluster, the write rates of its streams, (account, stream) → bytes a second, and their origin.
 
-    `params`: the module's, with RATE_OPTIONS and `cluster`. Rates that a report recorded over a day take precedence
-    over those measured now. Raises NatsFailure when no server of this cluster answers, and for an unusable report.
+    `params`: the module's options, including RATE_OPTIONS and `cluster`. Rates that a report recorded over a day take
+    precedence over those measured now. Raises NatsFailure if no server of this cluster responds, or if the report
+    cannot be used.
     """
     recorded = _recorded(params)
     name, sample = params["cluster"], params["sample"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers' connections, and the selected ones among them."""
+"""Reads the servers' connections and selects some of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
-#: The options that select connections, the same in every module; see doc_fragments/connections.py.
+#: The options that select connections, which are the same in every module; see doc_fragments/connections.py.
 FILTER_SPEC: dict[str, dict[str, Any]] = {
     "server_names": {"type": "list", "elements": "str"},
     "cluster": {"type": "str"},
@@ -37,7 +37,7 @@ FILTER_SPEC: dict[str, dict[str, Any]] = {
 OPEN, CLOSED, ANY = "open", "closed", "any"
 _STATES = {OPEN: 0, CLOSED: 1, ANY: 2}
 
-#: Fields of a connection that hold no secrets (monitor.go ConnInfo); `jwt` does.
+#: Fields of a connection that contain no secrets (monitor.go ConnInfo); `jwt` would.
 _AS_REPORTED = (
     "cid",
     "type",
@@ -63,7 +63,7 @@ _AS_REPORTED = (
     "tags",
 )
 
-#: The account of clients that name none (server.go globalAccountName); servers do not report it.
+#: The account of clients that specify none (server.go globalAccountName); servers do not report it.
 _GLOBAL_ACCOUNT = "$G"
 
 #: Up to this version, servers report a token as the user (client.go getRawAuthUser); only the global account has
@@ -73,8 +73,8 @@ _TELLS_TOKENS = (2, 11, 3)
 
 @dataclass(frozen=True)
 class Reading:
-    """The matching connections; the servers that reported theirs; the requested servers that are missing; the failed
-    requests."""
+    """The matching connections; the servers that reported their connections; the requested servers that are missing;
+    and the failed requests."""
 
     connections: list[dict[str, Any]]
     servers: list[Server]
@@ -119,7 +119,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
             incomplete.append({"server": server.name, "endpoint": "connz", "failure": answer.as_dict()})
             continue
         answered.append(server)
-        # If a connection ends while pages are read, later connections move to pages that were already read.
+        # If a connection ends while pages are being read, later connections move to pages that were already read.
         for item in answer.get("connections") or ():
             row = describe(server, item, answer["now"])
             if matches(row, params, kinds, network):
@@ -129,7 +129,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
 
 
 def describe(server: Server, reported: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Return a connection without its secrets; `uptime`, `idle` and `rtt` in seconds, `rtt` null while not measured."""
+    """Return a connection without its secrets; `uptime`, `idle` and `rtt` in seconds, `rtt` is null until measured."""
     row: dict[str, Any] = {"server": server.name, "server_id": server.id, "cluster": server.cluster}
     row.update({name: reported.get(name) for name in _AS_REPORTED})
     row["kind"] = str(reported.get("kind") or "Client").lower()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Create consumers that continue at a given position."""
+"""Creates consumers that continue at a given position."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def place_consumers(
 ) -> list[str]:
     """Wait until new consumers with these configurations begin at their positions, and return why some do not.
 
-    A consumer that begins earlier is created again, because its stream's leader or replica may have changed. A
-    consumer that has delivered messages stays, because clients use it. So does every consumer of a stream where
-    acknowledgements remove messages, because deleting a consumer may remove some too. `retention`: the stream's;
-    `last_seq`: its last message when they were created.
+    A consumer that begins earlier is recreated, because its stream's leader or replica may have changed. A consumer
+    that has delivered messages is kept, because clients use it. If acknowledgements remove messages from the stream,
+    all consumers are kept, because deleting one may also remove messages. `retention`: the retention of the stream;
+    `last_seq`: its last sequence when the consumers were created.
     """
 
     def again() -> list[str]:
@@ -37,7 +37,7 @@ def place_consumers(
             row = rows.get(name)
             if row is None:
                 if name not in listing.unknown:
-                    # An interrupted attempt may only have deleted the consumer.
+                    # An interrupted attempt may have deleted the consumer without recreating it.
                     api.save_consumer(stream, config, "create")
                 left.append(f"no leader answers for consumer {name}")
             elif begins_early(row, last_seq):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A failover drill: the steps of `dr_failover` with a throw-away copy of the site's data, which is compared and
-removed.
+"""A failover drill: carries out the steps of `dr_failover` with a throw-away copy of the site's data, which is compared
+and removed.
 
-The origin is not queried, and neither it nor the copy at the site is changed."""
+The drill does not query the origin, and changes neither the origin nor the copy at the site."""
 
 from __future__ import annotations
 
@@ -79,16 +79,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Pa
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 _INTERVAL = 0.3
-#: Seconds to wait until a throw-away copy is gone.
+#: Seconds to wait until a throw-away copy has been deleted.
 _GONE = 30.0
-#: Placeholder for an origin that is not queried.
+#: A placeholder, because the origin is not queried.
 _NOT_ASKED = Reading(problem="a drill does not query the origin")
 
 
 @dataclass(frozen=True)
 class WantedDrill:
     """The options of a drill. `wait`: seconds until a throw-away copy has the site's messages. `compared`: maximum
-    number of messages of a stream with compared contents. `consumers`: whether the failover would create them."""
+    number of messages of a stream whose contents are compared. `consumers`: whether the failover would create
+    consumers."""
 
     wait: float
     compared: int
@@ -110,7 +111,7 @@ class Rehearsal:
 
 
 def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -> list[Rehearsal]:
-    """Return the rehearsal of each stream, in the same order. Raises NatsFailure if the site does not answer."""
+    """Return the rehearsal of each stream, in the same order. Raises NatsFailure if the site does not respond."""
     found: dict[Protected, Rehearsal] = {}
     for account in dict.fromkeys(one.account for one in streams):
         account_streams = [one for one in streams if one.account == account]
@@ -170,7 +171,7 @@ def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
 
 def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:
     """Rehearse the failover of one stream, record the drill, and return its row of the module's result. Raises
-    NatsFailure when the record could not be written, or the throw-away copy could not be removed."""
+    NatsFailure if the record could not be written or the throw-away copy could not be removed."""
     protected, records, site = rehearsal.protected, rehearsal.row.records, rehearsal.row.site
     compared = 0
     drill = Drill(utc_now(), False, rehearsal.refusal, "", 0, site.position or 0, 0, 0.0, 0.0)
@@ -199,7 +200,8 @@ def as_dict(drill: Drill) -> dict[str, Any]:
 
 
 class _DrillRun(FailoverRun):
-    """The steps of a failover with a throw-away copy. No progress is recorded: remains are removed, not resumed."""
+    """Carries out the steps of a failover with a throw-away copy. No progress is recorded: remains of an earlier run
+    are removed, not resumed."""
 
     def __init__(self, pair: Pair, rehearsal: Rehearsal, records: Records, plan: Plan, wanted: WantedDrill) -> None:
         super().__init__(
@@ -247,7 +249,8 @@ class _DrillRun(FailoverRun):
             )
 
     def drill(self) -> Drill:
-        """Return the result of the failover. Raises Refusal and NatsFailure for any obstacle to taking over."""
+        """Perform the drill and return the result of the failover. Raises Refusal and NatsFailure for any obstacle to
+        taking over."""
         started = time.monotonic()
         self._fill()
         filled = time.monotonic()
@@ -267,7 +270,7 @@ class _DrillRun(FailoverRun):
                 origin_config=origin_config,
             )
         )
-        # Messages come until the mirror ends.
+        # Messages continue to arrive until the mirror ends.
         held = self._site.stream(self._target)["state"]
         record = self._create_consumers(record)
         served = time.monotonic()
@@ -308,14 +311,14 @@ class _DrillRun(FailoverRun):
             )
 
     def _take_over(self, record: Failover) -> None:
-        """Complete: `_fill` waited for the copy's messages at that time, and the copy continues."""
+        """Do nothing: `_fill` has already waited for the copy's messages, and the copy keeps receiving new ones."""
 
     def _consumer_config(self, record: Failover, entry: Mapping[str, Any], replicas: int) -> dict[str, Any]:
         return isolated_consumer(super()._consumer_config(record, entry, replicas), self._protected.stream)
 
     def _mapped(self, record: Failover, sequence: int) -> int:
-        """Return the sequence in the throw-away copy. A copy that is not a mirror has its own sequences, and so has
-        the throw-away copy if it is not a mirror."""
+        """Return the sequence in the throw-away copy for a sequence of the origin. The site's copy has different
+        sequences unless it is a mirror, and so has the throw-away copy."""
         name = self._protected.copy
         if copy_kind(self._copy["config"], self._protected.stream) != MIRROR:
             sequence = sequence_in(self._site, name, sequence)
@@ -333,8 +336,8 @@ class _DrillRun(FailoverRun):
     def _counted(self, last: int) -> Counted:
         name, before = self._protected.copy, self._copy["state"]
         now = self._site.stream(name)["state"]
-        # A consumer counts the following messages; none is fetched from it. Messages that arrived since reading the
-        # state make `after` smaller.
+        # A consumer is created to count the following messages; no message is fetched from it. Messages that arrived
+        # after the state was read make `after` smaller.
         probe = {
             "ack_policy": "none",
             "deliver_policy": "by_start_sequence",
@@ -356,7 +359,7 @@ class _DrillRun(FailoverRun):
         for number, message in zip(numbers, drilled.values()):
             original = copied.get(number or 0)
             if original is None:
-                continue  # removed since, by the site or by the origin's limits
+                continue  # removed since then, by the site or by the origin's limits
             wrong = another(original, message)
             if wrong:
                 return f"the {wrong} of message {number} differs from the site's copy"
@@ -379,7 +382,7 @@ class _DrillRun(FailoverRun):
         return source_sequence(self._messages(self._target, [sequence])[sequence]) or 0
 
     def _require_floors(self, record: Failover) -> int:
-        """Return the number of consumers. Raises Refusal unless each is at its starting position."""
+        """Return the number of consumers. Raises Refusal unless each of them is at its starting position."""
         rows = {row["name"]: row for row in self._site.consumers(self._target).rows}
         wanted = durable(record.consumers)
         for entry in wanted:
@@ -391,7 +394,7 @@ class _DrillRun(FailoverRun):
         return len(wanted)
 
     def _require_served(self, held: Mapping[str, Any]) -> None:
-        """Raise Refusal unless the promoted stream acknowledges a message, as the next one."""
+        """Raise Refusal unless the promoted stream stores and acknowledges a message as its next one."""
         client = self._pair.site.connections.client(self._protected.account)
         reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
         ack = json.loads(reply.body or b"{}")

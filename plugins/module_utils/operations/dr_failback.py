@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fail back: return the site's writes since a failover to the origin, confirming each step before the next.
+"""Failback: returns the site's writes since a failover to the origin, and verifies each step before the next one.
 
 The configurations of both streams show the progress: the origin is fenced, it sources the site, the site is fenced, the
 origin serves.
@@ -50,13 +50,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_st
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: Numbers of messages after and before the failover whose message ids are compared, because producers may have sent
-#: them to both sides.
+#: Number of messages after and before the failover whose message IDs are compared, because producers may have sent
+#: these messages to both sides.
 _COMPARED, _BEFORE = 20_000, 1000
 
 
 def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
-    """Return the streams that come back. Raises NatsFailure, naming every stream that cannot."""
+    """Return the streams that can return to the origin. Raises NatsFailure that names every stream that cannot."""
     rows, refused = read_status(pair, streams), []
     for row in rows:
         reason = _why_not(row)
@@ -92,13 +92,13 @@ def _why_not(row: Row) -> str:
 
 
 def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
-    """Return the plan for people."""
+    """Return the plan for operators."""
     found: list[list[str]] = []
     worst: set[int] = set()
     for row, failover in [(row, row.failover) for row in rows if row.failover is not None]:
         name, stream = row.status.protected.name, row.status.protected.stream
         begun = row.records.failback(stream) if row.records else None
-        # After an interrupted run the origin may already have messages of the site.
+        # After an interrupted run, the origin may already have some of the site's messages.
         stranded = (begun.origin_last if begun else row.origin.last_seq) - failover.position
         subjects = failover.origin_config.get("subjects") or failover.subjects
         if row.returned:
@@ -119,7 +119,7 @@ def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
 
 
 def fail_back(pair: Pair, row: Row, wait: float) -> dict[str, Any]:
-    """Bring one stream back, and return its row of the module's result. Raises NatsFailure."""
+    """Return one stream to the origin, and return its row of the module's result. Raises NatsFailure."""
     try:
         return _Run(pair, row, wait).run()
     except Refusal as refusal:
@@ -146,7 +146,7 @@ class _Run:
         record = record or self._begin()
         self._bring(record)
         serving = self._site.stream(self._target)["config"]
-        # An interrupted run may have fenced the site.
+        # An interrupted run may already have fenced the site.
         subjects = list(self._failover.subjects) if is_fenced(serving, self._stream) else serving.get("subjects")
         try:
             self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
@@ -231,15 +231,16 @@ class _Run:
         """Make the origin drop the message ids that are older than `window` nanoseconds; otherwise it would reject
         messages that producers sent again to the site.
 
-        A changed window starts a purge, but the purge may still use the previous window and so run only when that has
-        passed (stream.go updateWithAdvisory, purgeMsgIds). A second change, from a window that is already short,
-        prevents that.
+        Changing the window starts a purge, but the purge may still use the previous window and so take effect only
+        after that window has passed (stream.go updateWithAdvisory, purgeMsgIds). A second change, from a window that is
+        already short, prevents this.
         """
         for shortened in (window + 1_000_000, window):
             self._update(self._origin, self._stream, {"duplicate_window": shortened})
 
     def _wait_for(self, wanted: int) -> None:
-        """Wait until the origin has the message of the site with that sequence, or all that is left of it there."""
+        """Wait until the origin has the site's message with this sequence, or every message that the site still has up
+        to it."""
 
         def reached() -> int:
             message = self._origin.last_message(self._stream)
@@ -263,7 +264,7 @@ class _Run:
         here = self._site.stream(self._target)["state"]
         last = int(self._origin.stream(self._stream)["state"]["last_seq"])
         if last - record.origin_last == here["last_seq"] - self._failover.last_copied:
-            return []  # each of them was copied at most once
+            return []  # each message was copied at most once
         begin, origin_at = max(self._failover.last_copied + 1, here["first_seq"]), record.origin_last + 1
         returned: set[Optional[int]] = set()
         while origin_at <= last:
@@ -271,7 +272,7 @@ class _Run:
             returned.update(map(source_sequence, _messages(self._origin, self._stream, origin_at, end)))
             origin_at = end + 1
         lacking = [sequence for sequence in range(begin, here["last_seq"] + 1) if sequence not in returned]
-        # Messages that were deleted at the site are not missing.
+        # Messages that were deleted at the site do not count as missing.
         return [sequence for sequence in lacking if _messages(self._site, self._target, sequence, sequence)]
 
     def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
@@ -333,7 +334,7 @@ def _messages(api: JetStreamApi, stream: str, first: int, last: int) -> list[Map
 
 
 def _next(api: JetStreamApi, stream: str, sequence: int) -> Optional[Mapping[str, Any]]:
-    """Return the first message at or after a sequence, None without one."""
+    """Return the first message at or after a sequence, or None if there is none."""
     try:
         return dict(api.call(f"STREAM.MSG.GET.{stream}", {"seq": sequence, "next_by_subj": ">"})["message"])
     except NatsFailure as failure:
@@ -353,7 +354,7 @@ def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:
 
 
 def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
-    """Return the result for people."""
+    """Return the result for operators."""
     worst = {place for place, row in enumerate(rows) if row["stranded"] or row["twice"]}
     return blocks([_done_lines(row) for row in rows], worst)
 

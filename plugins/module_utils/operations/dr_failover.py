@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Failover: the copies of streams replace their origins, each step verified before the next.
+"""Failover: the copies of streams replace their origins, and each step is verified before the next one.
 
-The progress is recorded at the site before each step, so another run resumes there."""
+Progress is recorded at the site before each step, so a later run can resume an interrupted one."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ _INTERVAL = 0.3
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: `wait` for copying, until the site has everything that the origin has, or another stream everything that
-    the mirror has; `watch` for monitoring an origin whose clients may not publish."""
+    """All values are seconds. `wait`: for copying, until the site has everything that the origin has, or another stream
+    has everything that the mirror has. `watch`: for monitoring an origin whose clients may not publish."""
 
     wait: float
     watch: float
@@ -81,7 +81,7 @@ class Patience:
 
 @dataclass
 class Work:
-    """The work on one stream: its plan, the progress of an earlier run, or nothing left to do."""
+    """The work on one stream: its plan, or the progress of an earlier run, or nothing if it is complete."""
 
     row: Row
     records: Records
@@ -98,7 +98,7 @@ class Work:
 
 
 def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[Work]:
-    """Return the steps to fail over each stream. Raises NatsFailure, naming every stream that cannot fail over."""
+    """Return the steps to fail over each stream. Raises NatsFailure that names every stream that cannot fail over."""
     work, refused = [], []
     for row in read_status(pair, streams):
         try:
@@ -124,7 +124,7 @@ def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
     checkpoint = row.checkpoint
     protected = row.status.protected
     if record is not None:
-        # The origin may have been fenced since, and then no longer reports its data.
+        # The origin may have been fenced since then, and then no longer reports its data.
         checkpoint = Checkpoint(record.started, 0, 0, record.origin_config, record.consumers)
         protected = replace(protected, subjects=record.subjects)
     status = replace(row.status, protected=protected)
@@ -134,17 +134,17 @@ def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
 
 
 def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
-    """Return whether an earlier run promoted the stream, and was cut off before it could record that."""
+    """Return whether an earlier run promoted the stream but was interrupted before recording it."""
     info = api.find_stream(record.target) if record.phase == PROMOTE else None
     return info is not None and serves_promoted(info["config"], record)
 
 
 def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
-    """Raise Refusal if another stream already has the subjects or the name of the promoted one."""
+    """Raise Refusal if another stream already has the subjects or the name of the stream to promote."""
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
     if plan.protected.stream in others and wanted.fence in (SUBJECTS, DEAD):
-        others.discard(plan.protected.stream)  # with one JetStream, the fence removes its subjects
+        others.discard(plan.protected.stream)  # if both are in one JetStream, the fence removes its subjects
     if others:
         raise Refusal("overlap", f"subjects of {plan.target} belong to {', '.join(sorted(others))} at the site")
     if plan.method == TAKE_OVER:
@@ -245,7 +245,7 @@ class FailoverRun:
         consumers = record.consumers
         if not origin.problem and not origin.unknown and self._wanted.consumers:
             consumers = tuple(saved_consumer(info) for _name, info in sorted(origin.consumers.items()))
-        # The loss expected by the first run counts; later runs read a fenced origin.
+        # The expected loss of the first run counts, because later runs read an origin that is already fenced.
         return self._keep(
             replace(
                 record,
@@ -276,8 +276,8 @@ class FailoverRun:
         require_still(before, self._origin.stream(name)["state"]["last_seq"], self._protected, self._patience.watch)
 
     def _release_subjects(self, plan: Plan) -> None:
-        """Remove the subjects of a stream without living servers, if it is in the JetStream of its copy: only the
-        meta group decides, and no server of the stream is left to answer."""
+        """Remove the subjects of a stream without living servers, if it is in the same JetStream as its copy: the meta
+        group alone makes this change, and no server of the stream is left to respond."""
         name = self._protected.stream
 
         def holding() -> list[str]:
@@ -295,8 +295,8 @@ class FailoverRun:
             raise Refusal("overlap", f"stream {name} of the origin still has the subjects of {plan.target}")
 
     def _caught_up(self, plan: Plan) -> tuple[Reading, Reading]:
-        """Return both sides once the site has everything that the origin has. Otherwise the origin gets its subjects
-        back."""
+        """Return both sides once the site has everything that the origin has; if this fails, give the origin its
+        subjects back."""
 
         def complete(found: tuple[Reading, Reading]) -> bool:
             origin, site = found
@@ -357,7 +357,7 @@ class FailoverRun:
         return self._keep(replace(record, phase=CONSUMERS, position=position, last_copied=last))
 
     def _last_copied(self, record: Failover) -> int:
-        """Return the last sequence from the origin of a stream that an earlier run promoted."""
+        """Return the origin's last sequence that was copied to a stream which an earlier run promoted."""
         if record.method == END_MIRROR:
             return record.position
         return self._mapped(record, record.position)
@@ -397,7 +397,7 @@ class FailoverRun:
         for name, config in wanted.items():
             if name not in there:
                 self._site.save_consumer(record.target, config, "create")
-        # Consumers of an earlier run may have delivered messages since, and stay.
+        # Consumers created by an earlier run may have delivered messages since, so they are kept.
         wrong = place_consumers(
             self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._patience.wait
         )
@@ -415,7 +415,8 @@ class FailoverRun:
         return config
 
     def _mapped(self, record: Failover, sequence: int) -> int:
-        """Return the sequence in the promoted stream of the last message that the origin had at or before this one."""
+        """Return the sequence in the promoted stream of the last message that is at or before this sequence of the
+        origin."""
         if record.method == END_MIRROR:
             return sequence
         return sequence_in(self._site, record.target, sequence)
@@ -455,11 +456,11 @@ class FailoverRun:
 def last_at_or_before(
     find_source: Callable[[int], Optional[tuple[int, int]]], first: int, last: int, sequence: int
 ) -> int:
-    """Return the last sequence of this stream whose message had at most that sequence at its source; without one, the
-    sequence before the first.
+    """Return the last sequence of this stream whose message had at most the given sequence at its source; if there is
+    none, the sequence before the first.
 
-    `find_source(number)`: this stream's and the source's sequence of the first message at or after a number, None without
-    one from a source. Both sequences increase together, so a binary search works.
+    `find_source(number)`: the sequences in this stream and in the source of the first message at or after a number,
+    None if no such message came from a source. Both sequences increase together, so a binary search works.
     """
     low, high = max(first, 1) - 1, last
     while low < high:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the streams of both sites: connections, stream states, and the records at the second site."""
+"""Reads the streams of both sites: connections, stream states, and the records at the second site."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _SIDE_SPEC: dict[str, Any] = {
     },
 }
 
-#: See doc_fragments/dr.py.
+#: The options of doc_fragments/dr.py.
 DR_SPEC: dict[str, dict[str, Any]] = {
     "origin": _SIDE_SPEC,
     "site": _SIDE_SPEC,
@@ -79,7 +79,7 @@ DR_SPEC: dict[str, dict[str, Any]] = {
     },
 }
 
-#: Start of the header of a copied message, followed by its source stream's name and its sequence there.
+#: Start of the header of a copied message; the name of its source stream and its sequence there follow.
 SOURCE_HEADER = b"nats-stream-source:"
 
 
@@ -106,7 +106,7 @@ class Pair:
 
 @contextmanager
 def connected(options: ConnectionOptions, params: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield both sides, whose own connection options override the task's. Raises NatsFailure invalid_option."""
+    """Yield both sides. Their own connection options override those of the task. Raises NatsFailure invalid_option."""
     if params["origin"]["name"] == params["site"]["name"]:
         raise NatsFailure("invalid_option", f"origin and site have the same name, {params['site']['name']}")
     try:
@@ -151,7 +151,7 @@ def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
 
 def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) -> list[tuple[Reading, Reading]]:
     """Return the readings of origin and site for each stream of an account. The site is read first, so the difference
-    shows every message that it lacks."""
+    includes every message that the site lacks."""
     sites = read_site(pair.site, account, streams)
     origins = _infos(pair.origin, account, [one.stream for one in streams])
     if any(not reading.problem for reading in origins):
@@ -203,7 +203,7 @@ def _last_sourced(api: JetStreamApi, name: str) -> int:
 
 
 def source_sequence(message: Mapping[str, Any]) -> Optional[int]:
-    """Return a message's sequence in its source stream, None for a message published here."""
+    """Return a message's sequence in its source stream, or None if it was published directly to this stream."""
     for line in base64.b64decode(message.get("hdrs") or "").split(b"\r\n"):
         if line.lower().startswith(SOURCE_HEADER):
             parts = line.split(b":", 1)[1].split()
@@ -226,7 +226,7 @@ def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: l
 def _with_oldest(
     api: JetStreamApi, streams: Sequence[Protected], origins: list[Reading], sites: Sequence[Reading]
 ) -> list[Reading]:
-    """Add to each origin when it stored the first message that the site lacks."""
+    """Add to each reading of an origin when it stored the first message that the site lacks."""
     wanted = [
         (index, site)
         for index, (origin, site) in enumerate(zip(origins, sites))
@@ -291,12 +291,13 @@ class Records:
             return drill_in(self._metadata, stream)
 
     def forget_failover(self, stream: str) -> None:
-        """Remove the record of a failover that changed nothing, or of one and its failback. Raises NatsFailure."""
+        """Remove the record of a failover that changed nothing, or those of a failover and its failback. Raises
+        NatsFailure."""
         if self._config is not None:
             self._store(self._config, without_failover(self._metadata, stream))
 
     def keep(self, stream: str, copy: Mapping[str, Any], record: Record) -> None:
-        """Write a record and confirm it. `copy`: configuration of the stream's copy. Raises NatsFailure."""
+        """Write a record and verify it. `copy`: configuration of the stream's copy. Raises NatsFailure."""
         with _record_errors():
             metadata = with_record(self._metadata, stream, record)
         if self._config is None:

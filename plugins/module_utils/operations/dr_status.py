@@ -34,7 +34,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
 
 @dataclass(frozen=True)
 class Row:
-    """The readings, records and state of one stream. `returned`: a failback was interrupted after the origin served again."""
+    """The readings, records and state of one stream. `returned`: whether a failback was interrupted after the origin
+    resumed accepting messages."""
 
     origin: Reading
     site: Reading
@@ -68,7 +69,8 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
 
 
 def _target_config(pair: Pair, protected: Protected, failover: Optional[Failover]) -> dict[str, Any]:
-    """Return the configuration of the stream that a failover promotes, empty without a failover or while it is unknown."""
+    """Return the configuration of the stream that a failover promotes; empty if there is no failover, or while the
+    configuration is unknown."""
     if failover is None:
         return {}
     try:
@@ -79,13 +81,13 @@ def _target_config(pair: Pair, protected: Protected, failover: Optional[Failover
 
 
 def _returns(origin: Reading, failover: Optional[Failover]) -> bool:
-    """Return whether the origin still has the source at the site."""
+    """Return whether the origin still has the source that copies from the site."""
     config = (origin.info or {}).get("config") or {}
     return failover is not None and has_source(config, failover.target)
 
 
 def make_checkpoint(origin: Reading) -> Checkpoint:
-    """Return the checkpoint of an origin that answered."""
+    """Return the checkpoint of an origin that responded."""
     info = origin.info or {}
     consumers = [saved_consumer(row) for _name, row in sorted(origin.consumers.items())]
     return Checkpoint(info["ts"], origin.last_seq, info["state"]["messages"], dict(info["config"]), tuple(consumers))
@@ -118,7 +120,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
 
 
 def _why_not(row: Row) -> str:
-    """Return why no checkpoint is taken; empty if one is."""
+    """Return why no checkpoint is taken, or an empty text if one is."""
     if row.status.state == PROMOTED:
         return "the site has replaced the origin"
     if row.failover is not None:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Encryption of stored archives in the age format (age-encryption.org/v1), with pyrage.
+"""Encrypts stored archives in the age format (age-encryption.org/v1), with pyrage.
 
-Both directions use a pipe to a thread, which limits the memory to about 100 KB of an archive. The library is imported
-only when keys are used.
+Encryption and decryption use a pipe to a thread, so at most about 100 KB of an archive are in memory. The library is
+imported only when keys are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 
 METHOD = "age"
 _SECRET = "AGE-SECRET-KEY-"
-#: pyrage's error when no identity opens the header.
+#: pyrage's error if no identity can decrypt the header.
 _NO_MATCH = "No matching keys"
 
 
@@ -39,9 +39,9 @@ def _library() -> Any:
 
 @dataclass(frozen=True)
 class Keys:
-    """The recipients to encrypt archives to, empty for plain ones, and the file with identities that decrypt them.
-    `passing`: an identity that exists only in this process, with which it can read back its own archives without an
-    identity file."""
+    """The recipients to encrypt archives to (empty for unencrypted archives), and the file with identities that decrypt
+    them. `passing`: an identity that exists only in this process, with which the process can read back its own archives
+    without an identity file."""
 
     recipients: tuple[str, ...] = ()
     identity_file: Optional[Path] = None
@@ -56,11 +56,11 @@ class Keys:
         _recipients(self.recipients)
 
     def with_passing(self) -> Keys:
-        """Return the keys with which an archive is written, encrypted or not."""
+        """Return the keys with which an archive is written, whether encrypted or not."""
         return replace(self, passing=_library().x25519.Identity.generate()) if self.encrypt else self
 
 
-#: For plain archives.
+#: For unencrypted archives.
 NO_KEYS = Keys()
 
 
@@ -92,8 +92,8 @@ def _recipient(text: str) -> Any:
 
 
 def _identities(path: Path) -> list[Any]:
-    """Return the identities in a file written by `age-keygen` or `ssh-keygen`. Raises NatsFailure, without the file's
-    contents."""
+    """Return the identities in a file written by `age-keygen` or `ssh-keygen`. Raises NatsFailure that does not quote
+    the file's contents."""
     library = _library()
     try:
         data = path.read_bytes()
@@ -117,7 +117,7 @@ def _identities(path: Path) -> list[Any]:
 
 
 class _Pump:
-    """A thread that encrypts or decrypts at the other end of a pipe, and the exception that it raised."""
+    """A thread that encrypts or decrypts at the other end of a pipe, and keeps the exception that it raised."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.error: Optional[BaseException] = None
@@ -135,7 +135,7 @@ class _Pump:
 
 
 class _Remembering:
-    """A file that keeps the exception it raised, because the library replaces the message."""
+    """A file that remembers the exception that it raised, because the library replaces the message."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -201,7 +201,8 @@ class _Encrypting:
 
 @contextlib.contextmanager
 def encrypted(file: BinaryIO, keys: Keys) -> Iterator[BinaryIO]:
-    """Yield a file that writes to `file`, encrypting if there are recipients. Raises the exceptions of `file`."""
+    """Yield a file that writes to `file`, and encrypts the data if there are recipients. Raises the exceptions of
+    `file`."""
     if not keys.encrypt:
         yield file
         return
@@ -256,7 +257,7 @@ class _Decrypting:
 def decrypted(file: BinaryIO, keys: Keys, encrypted_to: Sequence[str], where: str) -> Iterator[BinaryIO]:
     """Yield a file with the decrypted contents of `file`. `encrypted_to` and `where` are for messages.
 
-    Raises NatsFailure, no_identity without the right identity; while reading, also ArchiveError for altered or
+    Raises NatsFailure, with code no_identity if no identity fits; while reading, also ArchiveError for altered or
     truncated data.
     """
     identities = [keys.passing] if keys.passing is not None else []

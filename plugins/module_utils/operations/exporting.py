@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exporter's background work: sweep the cluster periodically, and keep the result of the last sweep.
+"""The exporter's background work: sweeps the cluster periodically, and keeps the result of the last sweep.
 
 A scrape reads that result without querying servers, so the servers are queried once per interval regardless of the
 number of scrapes."""
@@ -50,14 +50,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.problem import E
 
 T = TypeVar("T")
 
-#: Bytes at the end of a journal that are read: thousands of events.
+#: Number of bytes to read from the end of a journal, enough for thousands of events.
 JOURNAL_TAIL = 1 << 20
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """The scope and rules of a sweep. `expected_servers`: None for all that answer. `selected`: streams with their
-    own series. `journal`, `backups`, `report`: files and a directory, None for none. `interval`, `deadline` are in
+    """The scope and rules of a sweep. `expected_servers`: None for all that respond. `selected`: streams with separate
+    series. `journal`, `report`: files; `backups`: a directory; None if not used. `interval` and `deadline` are in
     seconds."""
 
     fleet: str
@@ -94,7 +94,7 @@ class _Document(Generic[T]):
 
 
 class Sweeper:
-    """Sweeps in its own thread, and passes a line to `log` when an input starts or stops failing."""
+    """Sweeps in a separate thread, and passes a line to `log` whenever an input starts or stops failing."""
 
     def __init__(self, options: ConnectionOptions, wanted: SweepOptions, log: Callable[[str], None]) -> None:
         self._options = options
@@ -119,7 +119,7 @@ class Sweeper:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Sweep until stopped; a failure becomes a metric and a line."""
+        """Sweep until stopped; each failure becomes a metric and a line in the log."""
         while not self._stop.is_set():
             begun = time.monotonic()
             self._last = self.sweep()
@@ -131,8 +131,8 @@ class Sweeper:
         self._stop.set()
 
     def current(self) -> Exposition:
-        """Return the result of the last sweep, or that it is missing or old: a hanging sweep does not show a healthy
-        cluster."""
+        """Return the result of the last sweep, or that it is missing or too old, so a hanging sweep does not show a
+        healthy cluster."""
         limit = 2 * self._wanted.interval + self._wanted.deadline
         if self._last is not None and time.monotonic() - self._ended <= limit:
             return self._last
@@ -158,7 +158,7 @@ class Sweeper:
         return out
 
     def _sweep_cluster(self, out: Exposition, journal: Journal, begun: float) -> str:
-        """Add the servers' data; return the reason why they cannot be queried, otherwise empty."""
+        """Add the servers' data; return why they cannot be queried, otherwise an empty text."""
         marks = [mark.as_dict() for mark in journal.marks.values()]
         params: dict[str, Any] = {
             "expected_servers": self._wanted.expected_servers,
@@ -177,14 +177,14 @@ class Sweeper:
         try:
             cluster, varz = self._ask(known, known - journal.marks.keys() - set(self._wanted.tolerate), begun)
             sample = evaluate(cluster, params, older=self._earlier.swap(cluster))
-            # Its series are added only if all of them could be computed.
+            # The series of this part are added only if all of them could be computed.
             found = Exposition(self._wanted.fleet)
             cluster_metrics(found, self._reading(cluster, sample, varz, journal), self._faults, time.monotonic())
             cause_metrics(found, sample.causes)
         except NatsFailure as failure:
             reason, text = failure.code if failure.code in REASONS else "other", failure.description
         except Exception:
-            # The exporter reports any reply of a server and continues.
+            # The exporter reports any invalid reply of a server, and continues.
             reason, text = "internal", traceback.format_exc()
         else:
             out.take(found)
@@ -211,7 +211,7 @@ class Sweeper:
         self._places.update({server.name: server.cluster for server in cluster.servers})
         places = {server.cluster for server in cluster.servers}
         only = places.pop() if len(places) == 1 else ""
-        # Without an inventory, the missing members of the meta group are still known.
+        # Even if there is no inventory, the missing members of the meta group are known.
         names = {*(self._wanted.expected_servers or ()), *(cluster.meta.group.members if cluster.meta else ())}
         return Reading(
             cluster,
@@ -252,7 +252,7 @@ class Sweeper:
         out.add("natsops_series", out.series + 1)
 
     def _note(self, what: str, text: str) -> None:
-        """Report a failure when it starts or changes, and its end."""
+        """Report a failure when it starts or changes, and when it ends."""
         before = self._failing.get(what, "")
         if text and text != before:
             self._log(text)
@@ -266,7 +266,7 @@ class Sweeper:
             try:
                 client.close()
             except Exception:
-                # Closing a broken connection may fail in any way; the next sweep makes a new one.
+                # Closing a broken connection may fail in any way; the next sweep establishes a new one.
                 self._log(f"the connection could not be closed: {traceback.format_exc(limit=1)}")
 
 
@@ -279,7 +279,7 @@ def _path(text: Optional[str]) -> Optional[Path]:
 
 
 def sweep_options(settings: Mapping[str, Any]) -> SweepOptions:
-    """Return the options that the settings of the exporter name. Raises KeyError, ValueError."""
+    """Return the options that the exporter's settings contain. Raises KeyError, ValueError."""
     names = settings.get("expected_servers")
     options = SweepOptions(
         fleet=str(settings["fleet"]),

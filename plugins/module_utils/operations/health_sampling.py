@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One sample of the cluster's health: read once, judged by the rules. For the health gate and for event sources."""
+"""One sample of the cluster's health, read once and evaluated by the rules, for the health gate and for event sources."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.isolation import Isolation
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
-#: Failures that a restart in progress explains; waiting does not end any other failure.
+#: Failures that a restart in progress explains; waiting does not help with any other failure.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
 
 #: Seconds without progress after which a replica counts as permanently lacking messages.
 DIFFERENCE_AFTER = 2.0
 
-#: Options for evaluating one sample, apart from the servers to stop.
+#: Options for evaluating one sample, except the servers to stop.
 SAMPLE_SPEC: dict[str, dict[str, Any]] = {
     "expected_servers": {"type": "list", "elements": "str"},
     "expected_jetstream_servers": {"type": "list", "elements": "str"},
@@ -56,8 +56,8 @@ SAMPLE_SPEC: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample of the cluster; `cluster` is None when it could not be reached at all. `scene`: the context that
-    explains the problems."""
+    """One sample of the cluster. `cluster` is None if the cluster could not be reached at all. `scene`: the context for
+    explaining the problems."""
 
     cluster: Cluster | None
     errors: tuple[Problem, ...]
@@ -67,7 +67,7 @@ class Sample:
 
     @property
     def state(self) -> frozenset[object]:
-        """Return the errors in a form that can be compared between samples."""
+        """Return the errors in a format that can be compared between samples."""
         return frozenset(problem.state for problem in self.errors)
 
     @property
@@ -79,8 +79,8 @@ class Sample:
 def evaluate(
     cluster: Cluster, params: Mapping[str, Any], last: Cluster | None = None, older: Cluster | None = None
 ) -> Sample:
-    """Return the sample for a cluster that was read. `last`: an earlier sample, with which leaders are compared; `older`: one
-    that is some seconds old, with which replicas are compared."""
+    """Return the sample for a cluster that was read. `last`: an earlier sample, whose leaders are compared; `older`: a
+    sample that is some seconds old, whose replicas are compared."""
     limits = Limits(params["max_lag"], params["max_active"])
     servers = params["expected_servers"]
     jetstream_servers = params["expected_jetstream_servers"]
@@ -107,7 +107,7 @@ def evaluate(
 
 
 def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapping[str, Any]) -> Sample:
-    """Return the sample with its problems split into errors, warnings and tolerated ones.
+    """Return the sample with its problems split into errors, warnings and tolerated problems.
 
     Problems caused only by servers in maintenance are tolerated; the maintenance itself is a warning.
     """
@@ -136,7 +136,7 @@ class Earlier:
         self._kept: tuple[float, Cluster] | None = None
 
     def swap(self, cluster: Cluster) -> Cluster | None:
-        """Return the kept sample and keep this one, or None if the kept sample is not old enough yet."""
+        """Return the kept sample and keep this one instead, or return None if the kept sample is not old enough yet."""
         now = time.monotonic()
         kept = self._kept
         if kept is not None and now - kept[0] < DIFFERENCE_AFTER:
@@ -146,12 +146,12 @@ class Earlier:
 
 
 def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = False) -> Callable[[], Sample]:
-    """Return a function that reads and evaluates the cluster once, also in comparison with its previous call;
-    `elections`: a leader that changed since then is a problem.
+    """Return a function that reads and evaluates the cluster once, and compares it with its previous call. `elections`:
+    whether a leader that changed since then is a problem.
 
-    Expected servers that do not answer are queried at their own addresses; if more of them form a cluster there, that
-    one is evaluated. An unreachable cluster is a problem. Rejected credentials are a failure unless they worked before:
-    then the server that rejects them is shutting down.
+    Expected servers that do not respond are queried at their own addresses; if more of them form a cluster there, that
+    cluster is evaluated. An unreachable cluster is a problem. Rejected credentials are a failure unless they worked
+    before: in that case, the server that rejects them is shutting down.
     """
     known = {
         *(params["expected_servers"] or ()),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find servers that the others do not reach, by querying their own addresses."""
+"""Finds servers that the others do not reach, by querying the servers' own addresses."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: Seconds between two probes of the addresses of the same servers, and timeout of each probe.
+#: Seconds between two probes of the same servers' addresses, and the timeout of each probe.
 LOOK_INTERVAL = 10.0
 LOOK_TIMEOUT = 2.0
 
 
 class Isolation:
-    """Finds servers that run but that the cluster does not reach."""
+    """Finds servers that are running but not reached by the cluster."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._missing: frozenset[str] = frozenset()
         self._found: dict[str, str] = {}
         self._looked = 0.0
-        #: The address of a server with which more of the expected servers can be reached, None if there is none.
+        #: The address of a server through which more of the expected servers can be reached, or None.
         self.better: str | None = None
 
     def read(self, read: Callable[[], Cluster], expected: Collection[str]) -> Cluster:
-        """Return the cluster that was read, completed; if more of the expected servers are elsewhere, that is the cluster."""
+        """Return the cluster that was read, completed with the servers that run apart from it; if more of the expected
+        servers are in a different cluster, return that one."""
         cluster = self.completed(read(), expected)
         if self.better is not None:
             self._client.prefer(self.better)
@@ -41,7 +42,7 @@ class Isolation:
         return cluster
 
     def completed(self, cluster: Cluster, expected: Collection[str]) -> Cluster:
-        """Return the cluster with the expected servers that run apart from it."""
+        """Return the cluster, completed with the expected servers that run apart from it."""
         missing = frozenset(expected) - cluster.names
         if not missing or len(self._client.options.servers) < 2:
             return cluster
@@ -68,8 +69,7 @@ class Isolation:
         return found, better
 
     def _ask(self, item: Announcement, reference: Mapping[str, Any], missing: frozenset[str]) -> tuple[str, int]:
-        """Return the reason why a server is isolated, and the number of missing servers that it reaches, including
-        itself."""
+        """Return why a server is isolated, and how many of the missing servers it reaches, including itself."""
         options = replace(self._client.options, servers=(item.address,), timeout=LOOK_TIMEOUT)
         try:
             with Client(options) as client:

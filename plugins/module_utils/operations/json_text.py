@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parse the servers' JSON replies with msgspec if it is installed, otherwise with the slower standard library.
+"""Parses the servers' JSON replies with msgspec if it is installed, otherwise with the slower standard library.
 
 With msgspec, the most numerous parts (streams, consumers, Raft groups) stay unparsed, as a `Text`.
 """
@@ -31,9 +31,9 @@ Text = Any
 
 
 def document(body: bytes, endpoint: str) -> Any:
-    """Return the document of a server's reply, in which the `stream_detail` of JSZ and the groups of RAFTZ may be a Text. Raises
-    ValueError when it is not JSON."""
-    # A Text becomes a line of its own.
+    """Return the document of a server's reply, in which the `stream_detail` of JSZ and the groups of RAFTZ may be a
+    Text. Raises ValueError if the reply is not JSON."""
+    # A Text becomes a separate line.
     if msgspec is None or b"\n" in body:
         return json.loads(body)
     try:
@@ -43,7 +43,7 @@ def document(body: bytes, endpoint: str) -> Any:
             return {key: _raftz(value) if key == "data" else _read(value) for key, value in members(body).items()}
         return _read(body)
     except msgspec.ValidationError:
-        return json.loads(body)  # of an unexpected form
+        return json.loads(body)  # the reply has an unexpected structure
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
 
@@ -77,7 +77,7 @@ def is_text(value: Any) -> bool:
 
 
 def members(text: bytes | Text) -> dict[str, Text]:
-    """Return the members of an object, each as a Text. Raises msgspec.ValidationError for any other value, as all
+    """Return the members of an object, each as a Text. Raises msgspec.ValidationError for any other value, as do all
     functions below."""
     found: dict[str, Text] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     return found
@@ -101,19 +101,19 @@ def read(text: Text) -> Any:
 
 
 def read_name(text: Text) -> str | None:
-    """Return the `name` of an object, None when it has none."""
+    """Return the `name` of an object, or None if it has none."""
     name: str | None = msgspec.json.decode(text, type=_Named).name
     return name
 
 
 def replicas_and_retention(config: Text) -> tuple[Any, Any]:
-    """Return num_replicas and retention from a stream's configuration, None for a missing one."""
+    """Return num_replicas and retention from a stream's configuration; each is None if missing."""
     found = msgspec.json.decode(config, type=_Config)
     return found.num_replicas, found.retention
 
 
 def joined(found: dict[str, Text]) -> Text:
-    """Return the object of these members as a Text."""
+    """Return the object with these members as a Text."""
     return msgspec.Raw(b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), value) for key, value in found.items()]))
 
 

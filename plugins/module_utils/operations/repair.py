@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Execution of the repairs from `cluster/repair_plan`, one by one, each from the current state of the servers, and
-each verified before the next.
+"""Carries out the repairs from `cluster/repair_plan` one by one, each based on the current state of the servers, and
+verifies each before the next one.
 
-A consumer does not exist for a moment while it is recreated. A file keeps the consumer's data until it exists again,
-so the next run completes an interrupted one."""
+While a consumer is recreated, it briefly does not exist. A file keeps the consumer's data until it exists again, so the
+next run can complete an interrupted one."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: The prefix of the file for a consumer that is being recreated.
+#: The prefix of the name of the file for a consumer that is being recreated.
 _RECORD = "repair-"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a repair. `observe`: seconds between the two samples; `timeout`: seconds until the result of
-    each repair must be visible; `directory`: of the records, None for Ansible's own."""
+    """The options of a repair. `observe`: seconds between the two samples; `timeout`: seconds until the result of each
+    repair must be visible; `directory`: the directory of the records, None for the default."""
 
     expected: Expectations
     observe: float = 10.0
@@ -140,12 +140,12 @@ class Repair:
             return replace(known, config=record["config"], floor=record["floor"], delivered=record["delivered"])
         views = self._replicas(finding, cluster)
         if views:
-            # A replica's floor only contains acknowledgements that a majority has: the highest is true, the others are
-            # late.
+            # A replica's floor contains only acknowledgements that a majority has received, so the highest floor is
+            # correct and lower ones are outdated.
             info = max(views, key=position)
             delivered = max(map(rules.delivered_seq, views))
             return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)
-        # A ghost is on no server: the members reply with their assignment from the meta group's log, without a
+        # A ghost exists on no server: the members reply with the assignment in the meta group's log, which has no
         # position.
         info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
         return replace(known, config=_complete(info, finding.consumer))
@@ -185,9 +185,10 @@ class Repair:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, step: Step) -> str:
-        """Repair one finding if it still exists, and return the observed result, empty if there was nothing to do.
+        """Repair one finding if it still exists, and return the observed result, or an empty text if there was nothing
+        to do.
 
-        The state that makes it safe is read right before. Raises NatsFailure."""
+        The state that makes the repair safe is read immediately before it. Raises NatsFailure."""
         now = self.look()
         found = [item for item in self._plan(self._last or now, now) if item.finding.key == step.finding.key]
         if not found:
@@ -257,7 +258,7 @@ class Repair:
         return f"recreated; it delivers {where}{other}"
 
     def _verify_consumer(self, step: Step) -> None:
-        """Wait until a consumer is complete at its floor."""
+        """Wait until a consumer is complete and at its floor."""
         finding, api = step.finding, self._connections.account(step.finding.account)
 
         def wrong() -> list[str]:
@@ -274,7 +275,8 @@ class Repair:
             raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(seen.value)}")
 
     def _remove(self, api: JetStreamApi, step: Step) -> None:
-        """Delete a consumer and verify it. For a ghost, no member of its group answers, or all report it as missing."""
+        """Delete a consumer and verify the deletion. For a ghost, no member of its group responds, or all members
+        report it as missing."""
         finding = step.finding
 
         def gone() -> bool:
@@ -355,7 +357,7 @@ class Repair:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _records(self, cluster: Cluster) -> dict[str, Mapping[str, Any]]:
-        """Return the consumers of this cluster that earlier runs began to recreate, by their name."""
+        """Return the consumers of this cluster that earlier runs began to recreate, by name."""
         folder = Path(problem_folder(self._settings.directory))
         found = {}
         for path in sorted(folder.glob(f"{_RECORD}*.json")):
@@ -381,7 +383,7 @@ def _clusters(cluster: Cluster) -> list[str]:
 
 
 def _complete(info: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a consumer's configuration with its name, which 2.10 leaves out."""
+    """Return a consumer's configuration with its name, which 2.10 omits."""
     config = dict(info.get("config") or {})
     return {"name": name, **config} if config else {}
 
@@ -394,7 +396,7 @@ def _consumer(cluster: Cluster, finding: Finding) -> Consumer | None:
 
 
 def carry_out_all(repair: Repair, steps: Sequence[Step]) -> tuple[list[dict[str, Any]], NatsFailure | None]:
-    """Perform the steps that are not refused until one fails; return their results and the failure."""
+    """Perform the steps that are not refused until one fails; return the results and the failure."""
     done: list[dict[str, Any]] = []
     for step in steps:
         if step.refused:

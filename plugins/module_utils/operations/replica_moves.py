@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves of stream replicas off a server, data first if possible.
+"""Moves stream replicas off a server, copying their data first if possible.
 
-Each decision is based on the stream's current state, so a run continues an earlier one. A move is tracked through
-the leaders of the stream and of its consumers until each group is complete without the server."""
+Each decision is based on the stream's current state, so a later run can continue an interrupted one. A move is tracked
+through the leaders of the stream and of its consumers until each group is complete without the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REMOVE, EVACUATE = "remove", "evacuate"
 
 #: Maximum number of progress samples kept for one run.
 MAX_SAMPLES = 200
-#: Seconds for which no server at all may accept a connection: longer than one takes to restart.
+#: Maximum number of seconds during which no server may accept a connection: longer than a server takes to restart.
 GRACE = 60
 
 
@@ -76,7 +76,8 @@ class State:
 
     @property
     def moving(self) -> bool:
-        """Return whether members are being exchanged; up to 2.14 a group has more members than replicas until then."""
+        """Return whether members are being exchanged; until the exchange ends, a group has more members than replicas
+        up to 2.14."""
         return (
             self.group.moving
             or len(self.group.members) > self.group.size
@@ -130,10 +131,10 @@ def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
 
 
 def unsettled(state: State, source: str | None = None) -> list[str]:
-    """Return the conditions still missing until every group is complete, in step and without the server; empty when
-    done.
+    """Return the conditions that are still missing until every group is complete, in step and without the server; empty
+    if none are.
 
-    Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE, which does not harm the stream."""
+    Up to 2.14, the group of a consumer keeps an additional member after PEER.REMOVE, which does not harm the stream."""
     return [
         *_problems(state),
         *(f"{source} is still a member of {group.subject}" for group in state.stream.groups if source in group.members),
@@ -142,7 +143,7 @@ def unsettled(state: State, source: str | None = None) -> list[str]:
 
 
 def _problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
-    """Return the problems of a stream's groups that the one server does not explain."""
+    """Return the problems of a stream's groups that the absence of this one server does not explain."""
     reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
     for group in (consumer.group for consumer in state.stream.consumers):
         too_many = len(group.members) > group.size
@@ -158,7 +159,8 @@ def _problems(state: State, answered: frozenset[str] | None = None, apart_from: 
 class MoveRequest:
     """A requested move: the server to leave, the target (None: any), and the method.
 
-    `method`: auto, remove or evacuate. `accept_loss`: whether assets with their only replica there may be lost."""
+    `method`: auto, remove or evacuate. `accept_loss`: whether streams and consumers whose only replica is on the server
+    may be lost."""
 
     source: str
     target: str | None = None
@@ -168,8 +170,8 @@ class MoveRequest:
 
 @dataclass
 class Job:
-    """A move of one stream. `source`: the server that gives up its replica. `target`: the server preferred by the
-    meta leader or requested. `took`: seconds from its start to its observed end."""
+    """A move of one stream. `source`: the server that gives up its replica. `target`: the server preferred by the meta
+    leader or requested. `took`: seconds from the start of the move to its observed end."""
 
     state: State
     source: str = ""
@@ -208,8 +210,8 @@ class Mover:
     """Moves the replicas of one request. Uses the system account's connection, and a user of each account that owns
     a stream.
 
-    `known`: names of further servers that may be down; a leader that has not met them since its start only has their
-    ids."""
+    `known`: names of further servers that may be down; a leader that has had no contact with them since its start has
+    only their IDs."""
 
     def __init__(self, connections: Connections, request: MoveRequest, known: Iterable[str] = ()) -> None:
         self._connections = connections
@@ -221,7 +223,7 @@ class Mover:
         self._answered = -math.inf
 
     def read_cluster(self, assets: bool = True, account: str | None = None) -> Cluster:
-        """Return the cluster, with a meta leader (`read_led_cluster`), and keep the names of its members."""
+        """Return the cluster, with a meta leader (`read_led_cluster`), and store the names of its members."""
         cluster = read_led_cluster(self._system, self._known, assets, account)
         members = {name for stream in cluster.streams for name in stream.group.members}
         self._names.update({peer_id(name): name for name in cluster.names | members | {self._request.source}})
@@ -232,10 +234,10 @@ class Mover:
         return read_state(self._connections.account(account), stream, self._names)
 
     def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
-        """Return a job for each stream, with the failure of each that cannot start.
+        """Return a job for each stream; a stream whose move cannot start has the failure.
 
-        Capacities are reserved on the servers as replicas are planned. Temporary states (elections, replicas that
-        are a few entries behind) are waited for briefly."""
+        Capacities are reserved on the servers as replicas are planned. The function waits briefly for temporary states
+        to end (elections, replicas that are a few entries behind)."""
         wanted = list(keys)
         seen = wait_until(
             lambda: self._prepare_once(cluster, wanted),
@@ -304,7 +306,7 @@ class Mover:
     def _refuse_loss(self, cluster: Cluster, state: State, method: str) -> None:
         """Raise NatsFailure if messages or positions would be lost.
 
-        PEER.REMOVE reports success although the only replica of an asset is lost. Up to 2.14 a single replica moves
+        PEER.REMOVE reports success although the only replica of an asset is lost. Up to 2.14, a single replica moves
         with its data, but a message that is acknowledged during the move may be lost (observed on 2.10.27, one in
         several hundred)."""
         source = self._request.source
@@ -334,7 +336,7 @@ class Mover:
             )
 
     def _tags(self, cluster: Cluster, state: State, judgement: PlacementResult) -> list[str]:
-        """Return the tags that restrict a move to the requested server. Raises NatsFailure without such tags."""
+        """Return the tags that restrict a move to the requested server. Raises NatsFailure if there are none."""
         target = self._request.target
         if target is None:
             return []
@@ -378,7 +380,7 @@ class Mover:
         return carry_out([(self, job) for job in jobs], timeout, concurrency, wait, progress)
 
     def begin(self) -> None:
-        """Record that a server answers now; the limit for silence starts again."""
+        """Record that a server responds now; the time limit for silence starts again."""
         self._answered = time.monotonic()
 
     def advance(self, job: Job, may_start: bool) -> None:
@@ -430,8 +432,8 @@ class Mover:
             )
 
     def _ask(self, cluster: Cluster, job: Job) -> None:
-        """Request the change from the meta leader: data first by PEER.EVACUATE (2.15) or MOVE (2.9), or by
-        PEER.REMOVE."""
+        """Request the change from the meta leader: with PEER.EVACUATE (2.15) or MOVE (2.9), which copy the data first,
+        or with PEER.REMOVE."""
         account, stream = job.key
         source, api = self._request.source, self._connections.account(account)
         if cluster.api_level >= LEVEL_2_15:
@@ -447,10 +449,11 @@ class Mover:
             self._meta.move_stream(account, stream, source, tags=self._tags(cluster, job.state, judgement))
 
     def _raise_unless_started(self, job: Job, failure: NatsFailure) -> None:
-        """Raise the failure with the resulting state of the group, unless the change is in progress anyway.
+        """Raise the failure together with the resulting state of the group, unless the change is in progress despite
+        the failure.
 
-        A request whose reply was lost may have been executed, and up to 2.14 a group may have lost its member in
-        spite of error 10075 (jetstream_cluster.go remapStreamAssignment)."""
+        A request whose reply was lost may have been executed, and up to 2.14, a group may have lost its member despite
+        error 10075 (jetstream_cluster.go remapStreamAssignment)."""
         before = job.state
         seen = wait_until(
             lambda: self.read(*job.key),
@@ -474,8 +477,8 @@ class Mover:
     def repair(self, state: State, cluster: Cluster, timeout: float) -> State:
         """Restore the number of replicas of a group that lacks members, and return its state.
 
-        num_replicas is set to the number of existing members and back: the meta leader then chooses new members, and
-        no member loses data. It may choose a server that was just removed. Raises NatsFailure.
+        num_replicas is set to the number of existing members and back: the meta leader then chooses new members, and no
+        member loses data. The meta leader may choose a server that was just removed. Raises NatsFailure.
         """
         api, stream = self._connections.account(state.stream.account), state.stream
         wanted, there = state.group.size, len(state.group.members)
@@ -523,10 +526,11 @@ def carry_out(
     wait: bool = True,
     progress: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Start the moves, at most `concurrency` at once, and watch until they are done or `timeout` seconds passed.
+    """Start the moves, at most `concurrency` at once, and watch them until they are done or `timeout` seconds have
+    passed.
 
-    With `wait` off it returns once as many as allowed were started. After a failure none is started anymore, and those under
-    way are watched to their end.
+    If `wait` is off, the function returns once as many moves as allowed have started. After a failure, no further move
+    is started, and those in progress are watched until they end.
     """
     outcome = Outcome([job for _mover, job in movers])
     lines = Progress(progress, timeout)
@@ -584,7 +588,7 @@ def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
 
 
 def wrong_target(job: Job, target: str) -> NatsFailure | None:
-    """Return the failure of a finished move that led to a different server than requested; otherwise None."""
+    """Return the failure of a completed move that led to a different server than requested, otherwise None."""
     if target in job.state.group.members:
         return None
     description = f"stream {job.state.label} is now on {', '.join(job.state.group.members)}, not on {target}"
@@ -604,9 +608,10 @@ def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
 
 
 def require_leaders(connections: Connections, accounts: Iterable[str], server: str) -> None:
-    """Raise NatsFailure if an account has a stream without a leader: the server may have its only replica.
+    """Raise NatsFailure if an account has a stream without a leader, because the server may have the stream's only
+    replica.
 
-    Servers do not report such a stream to the system account; its own account lists its name."""
+    Servers do not report such a stream to the system account, but list its name in its own account."""
     for account in sorted(set(accounts)):
         unknown = connections.account(account).streams().unknown
         if unknown:
@@ -629,8 +634,8 @@ def move_leaders(
     concurrency: int = 1,
     progress: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Let suitable members lead these streams and consumers, which must have some; return the failed ones with the
-    reasons."""
+    """Make suitable members lead these streams and consumers, which must have suitable members; return those that
+    failed, with the reasons."""
     if not assets:
         return []
     groups = AssetGroups(connections, cluster.servers)
@@ -649,7 +654,7 @@ def move_leaders(
 
 
 def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:
-    """Return the failure with the group's real size and its repair."""
+    """Return the failure with the actual size of the group and how to repair it."""
     there, wanted = len(state.group.members), state.group.size
     begun = (
         f"the server refused ({cause.description}) but removed the member" if cause else "the group has too few members"
@@ -665,7 +670,7 @@ def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure
 
 
 def under_way_line(outcome: Outcome) -> str:
-    """Return the progress of the moves, and the conditions that the first ones wait for."""
+    """Return the progress of the moves, and the conditions for which the first ones are waiting."""
     pending = outcome.pending
     moving = [job for job in pending if job.started or job.state.moving]
     waiting = "; ".join(
@@ -677,7 +682,7 @@ def under_way_line(outcome: Outcome) -> str:
 
 
 def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
-    """Return the failure with the conditions that were not reached."""
+    """Return the failure with the conditions that were not met."""
     lines = [
         f"{job.state.label}: {'; '.join(unsettled(job.state, job.source))}"
         + (f" (server: {job.state.status})" if job.state.status else "")
@@ -693,14 +698,14 @@ def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
 
 
 def joined(failures: Sequence[NatsFailure]) -> NatsFailure:
-    """Return one failure for all of them: the first one, with the messages of the others."""
+    """Return one failure for all failures: the first one, with the messages of the others."""
     first = failures[0]
     first.description = "\n".join(failure.description for failure in failures)
     return first
 
 
 def predicted(job: Job, source: str) -> dict[str, Any]:
-    """Return the state that a move should end in, as `State.as_dict` would; its leader cannot be predicted."""
+    """Return the state in which a move should end, in the format of `State.as_dict`; its leader cannot be predicted."""
     after = job.state.as_dict()
     if not job.target or not job.state.hosted_by(source):
         return after

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Execution of the steps from `cluster/rescue_plan`: a meta leader by fewer votes, removal of the dead servers, and
-a comparison of the remaining data with the servers' data before.
+"""Carries out the steps from `cluster/rescue_plan`: elects a meta leader with fewer votes, removes the dead servers,
+and compares the remaining data with the servers' earlier data.
 
-The data before is kept in a file from the first step to the last, so a run that resumes an interrupted one compares
-with the same."""
+The earlier data is kept in a file from the first step to the last, so a run that resumes an interrupted one compares
+with the same data."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pa
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
-#: The prefix of the file that keeps the servers' data.
+#: The prefix of the name of the file that keeps the servers' data.
 _RECORD = "rescue-"
-#: Seconds for a connection to a server's port, before the port counts as closed.
+#: Seconds to wait for a connection to a server's port before the port counts as closed.
 _CONNECT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of a rescue. `expected`: servers of the inventory; `observe`: seconds for which the state must
-    last before anything is done; `timeout`: seconds for each step to be seen; `directory`: of the record, None for
-    that of Ansible."""
+    """The parameters of a rescue. `expected`: servers of the inventory; `observe`: seconds for which the state must be
+    stable before anything is changed; `timeout`: seconds until the result of each step must be visible; `directory`:
+    the directory of the record, None for the default."""
 
     expected: frozenset[str] = frozenset()
     observe: float = 10.0
@@ -65,8 +65,8 @@ class Settings:
 
 
 class Rescue:
-    """The rescue of one request. Uses the system account's connection, and a user of each account to read its former
-    assets."""
+    """The rescue of one request. Uses the system account's connection, and a user of each account to read which streams
+    and consumers existed."""
 
     def __init__(
         self, connections: Connections, request: Request, hosts: Mapping[str, Host], settings: Settings
@@ -129,8 +129,8 @@ class Rescue:
         return held, accounts
 
     def _assigned(self, accounts: set[str]) -> frozenset[str] | None:
-        """Return the names of the streams and consumers in the meta group's log, of the accounts that have a user; None
-        when the meta leader does not answer. A leader steps down some seconds after losing its majority."""
+        """Return the names of the streams and consumers in the meta group's log, for the accounts that have a user;
+        None if the meta leader does not respond. A leader steps down some seconds after losing its majority."""
         names: set[str] = set()
         try:
             for account in accounts.intersection(self._connections.accounts):
@@ -147,7 +147,7 @@ class Rescue:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> list[dict[str, Any]]:
-        """Execute the steps and return the observed result of each. Raises NatsFailure with the completed steps in
+        """Execute the steps and return the observed result of each. Raises NatsFailure that has the completed steps in
         `done`."""
         done: list[dict[str, Any]] = []
         self._write_record(plan)
@@ -196,7 +196,8 @@ class Rescue:
         return self._system.read_cluster(known_names=known, assets=False, health=False)
 
     def _require_nothing_lost(self, plan: Plan) -> None:
-        """Raise NatsFailure unless all losses were accepted: there is now a leader that lists the former assets."""
+        """Raise NatsFailure unless all losses were accepted; only now does a leader list the streams and consumers that
+        existed."""
         sight = wait_until(
             self.look, lambda seen: seen.assigned is not None, self._settings.timeout, POLL_SECONDS
         ).value
@@ -259,7 +260,7 @@ class Rescue:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     def _read_record(self, dead: frozenset[str]) -> dict[str, Any]:
-        """Return the record of an interrupted rescue of some of the same servers, empty without one."""
+        """Return the record of an interrupted rescue of some of the same servers, empty if there is none."""
         for path in sorted(Path(problem_folder(self._settings.directory)).glob(f"{_RECORD}*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
             if set(record["expected"]) == self._settings.expected and dead & set(record["dead"]):
@@ -286,7 +287,7 @@ class Rescue:
 
 
 class RescueFailed(NatsFailure):
-    """The failure of a rescue that ended early. `done`: the observed results of the steps before."""
+    """The failure of a rescue that ended early. `done`: the observed results of the completed steps."""
 
     def __init__(self, cause: NatsFailure, done: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(
@@ -301,7 +302,7 @@ class RescueFailed(NatsFailure):
 
 
 def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the deviations after the removals, for operators; empty if none."""
+    """Return the deviations after the removals, for operators; empty if there are none."""
     meta = sight.cluster.meta
     if meta is None or meta.group.leader is None:
         return ["the meta group has no leader"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restore many streams from a directory of backups. All obstacles are found before the first stream is created."""
+"""Restores many streams from a directory of backups. All obstacles are found before the first stream is created."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
-#: How a restored stream is compared: by the state that servers report, or by reading back all messages.
+#: How a restored stream is compared: by the state that servers report, or by reading back all of its messages.
 STATE, READ_BACK = "state", "contents"
 COMPARISONS = (STATE, READ_BACK)
 #: Maximum number of streams restored at the same time. A restore mostly waits for elections and for replicas to
 #: catch up.
 AT_ONCE = 16
-#: Failures of a run rather than a stream.
+#: Failures of a run rather than of a stream.
 _HOPELESS = ("unreachable", "authorization", "tls")
-#: The choices for existing streams that differ from the backup.
+#: The possible treatments of existing streams that differ from the backup.
 REFUSE, SKIP = "refuse", "skip"
 EXISTING = (REFUSE, SKIP)
 
@@ -73,8 +73,8 @@ EXISTING = (REFUSE, SKIP)
 @dataclass(frozen=True)
 class WantedRestores:
     """The requested restores: the store, the streams and the procedure. `account`: the target account, None for each
-    stream's own; `names_accounts`: whether the connection has users of accounts, or is itself a user of the owning
-    account."""
+    stream's own account; `names_accounts`: whether the connection has users of several accounts, or is itself a user of
+    the owning account."""
 
     store: Store
     wanted: Sequence[str]
@@ -97,16 +97,16 @@ class Outcome:
 def restore_streams(connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool) -> Outcome:
     """Restore every selected stream, many at a time; streams that copy others come last.
 
-    A damaged backup fails only its own stream, and so does any failure after the stream was created. Raises
-    NatsFailure, before anything is created: invalid_option, and the code of the first stream that cannot be restored
-    for another reason.
+    A damaged backup affects only its own stream, and so does any failure after the stream was created. Raises
+    NatsFailure before anything is created: invalid_option, or the code of the first stream that cannot be restored for
+    a different reason.
     """
     backups, damaged = _chosen(wanted, connections.names)
     for account in {_account(connections, wanted, backup) for backup in backups}:
         if account is not None or not wanted.names_accounts:
-            # The recent loss of a meta leader must not prevent the restore of a stream.
+            # The recent loss of a meta leader must not prevent a stream from being restored.
             wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
-    # A rate limit applies to the complete run.
+    # A rate limit applies to the run as a total.
     with Workers(connections, 1 if wanted.one.pace.rate else AT_ONCE) as workers:
         planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
         refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
@@ -132,7 +132,7 @@ class _Run:
         self._given_up = False
 
     def restore(self, workers: Workers, pairs: Sequence[tuple[Backup, dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Return the rows of the streams whose restore began: first the originals, then those that copy others."""
+        """Return the rows of the streams whose restore began: first the originals, then the streams that copy others."""
         rows: list[dict[str, Any]] = []
         for copies in (False, True):
             some = [pair for pair in pairs if _is_copy(pair[0]) == copies]
@@ -167,7 +167,7 @@ class _Run:
 
 
 def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Optional[NatsFailure]:
-    """Return the failure that lists the streams that were not restored, None if all were."""
+    """Return the failure that lists the streams that were not restored, or None if all were."""
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None
@@ -180,8 +180,8 @@ def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Op
 
 
 def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Backup], list[dict[str, Any]]]:
-    """Return the backups to restore, originals before copies, and the rows of the streams whose newest backup cannot be read.
-    `names`: of accounts by identity. Raises NatsFailure."""
+    """Return the backups to restore, originals before copies, and the rows of the streams whose newest backup cannot be
+    read. `names`: account identity → name. Raises NatsFailure."""
     wanted.store.require()
     if not wanted.wanted:
         raise NatsFailure("invalid_option", "streams: select the streams to restore, such as APP/ORDERS, APP or *")
@@ -234,7 +234,7 @@ def _account(connections: Connections, wanted: WantedRestores, backup: Backup) -
     return connections.identity(account) if wanted.names_accounts and account else None
 
 
-#: The row of a stream before its restore.
+#: The row for a stream before its restore.
 _ROW: dict[str, Any] = {
     "taken": None,
     "changed": False,
@@ -250,7 +250,7 @@ _ROW: dict[str, Any] = {
 
 
 def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> dict[str, Any]:
-    """Return the row of a stream to be restored, with `problem` if that is impossible."""
+    """Return the row for a stream to restore, with `problem` if restoring it is impossible."""
     manifest, account = backup.manifest, _account(connections, wanted, backup)
     name = wanted.one.changes.stream or manifest.stream
     row: dict[str, Any] = {
@@ -283,8 +283,8 @@ def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> d
 def _with_repetitions(
     connections: Connections, backups: Sequence[Backup], rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the rows with the number of messages that streams will copy again from new sources: restored in this run,
-    or created since the backup."""
+    """Return the rows with the number of messages that streams will copy again, because their sources are new: restored
+    in this run, or created since the backup."""
     restored = {(row["account"], row["stream"]): row["messages"] for row in rows if row["changed"]}
 
     def again(backup: Backup, row: Mapping[str, Any]) -> dict[str, int]:
@@ -338,7 +338,7 @@ def _compared(
     floors = {info["name"]: position(info) for info in api.consumers_soon(plan["stream"], ELECTED).rows}
     return {
         "messages": [before.get("messages", 0), state.get("messages", 0)],
-        # An empty stream starts at 0, and at 1 after a restore.
+        # An empty stream starts at sequence 0, but at 1 after a restore.
         "first_seq": [max(before.get("first_seq", 0), 1), max(state.get("first_seq", 0), 1)],
         "last_seq": [before.get("last_seq", 0), state.get("last_seq", 0)],
         "gaps": [_gaps(before), _gaps(state)],
@@ -351,7 +351,7 @@ def _compared(
 
 
 def _gaps(state: Mapping[str, Any]) -> int:
-    """Return how many sequences between the first and the last one have no message."""
+    """Return how many sequences between the first and the last have no message."""
     messages, first, last = (state.get(key) or 0 for key in ("messages", "first_seq", "last_seq"))
     return max(0, last - first + 1 - messages) if messages else 0
 
@@ -363,7 +363,7 @@ def _digest(
     plan: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> str:
-    """Return `same`, `not compared`, or how the contents differ, read back from the servers."""
+    """Return `same`, `not compared`, or the difference between the contents, which are read back from the servers."""
     saved = backup.manifest.contents
     untouched = saved is not None and all(state.get(key) == saved.get(key) for key in ("messages", "last_seq"))
     if wanted.comparison == STATE or saved is None or not untouched:

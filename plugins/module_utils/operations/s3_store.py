@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups in S3-compatible object storage, by boto3, which is imported on use.
+"""Backups in S3-compatible object storage, accessed with boto3, which is imported only when used.
 
-An object exists only when it is complete, and `backup.json` comes last: a folder without it is not a backup. The
-next run removes the remains of a killed run, uploads and such folders."""
+An object exists only when it is complete, and `backup.json` is written last: a folder without this file is not a
+backup. The next run removes the remains of a killed run: incomplete uploads and such folders."""
 
 from __future__ import annotations
 
@@ -40,20 +40,23 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pr
 T = TypeVar("T")
 
 SCHEME = "s3://"
-#: Smallest part of an upload, and the number of parts after which the size grows: the maximum of 10,000 parts holds 440
-#: GB.
+#: Minimum size of a part of an upload, and the number of parts after which the size grows: the maximum of 10,000 parts
+#: is enough for 440 GB.
 PART, _GROWS_EVERY = 8 << 20, 1000
 _MOST_PARTS = 10_000
-#: Parts that are sent at the same time; parts in transit before the NATS servers are slowed down, and their maximum.
+#: Number of parts that are sent at the same time; number of parts in transit at which the NATS servers are slowed down;
+#: and the maximum.
 _SENDERS, _PENDING, _MOST_PENDING = 2, 3, 6
-#: Bytes a second below which a server before 2.12.5 would give up: it waits 2 s for an acknowledgement of 256 KB.
+#: Bytes per second below which a server before 2.12.5 would give up, because it waits 2 s for an acknowledgement of 256
+#: KB.
 _SLOWEST = 256 << 10
-#: Seconds without renewal after which a lock is considered left by a killed run.
+#: Seconds without renewal after which a lock counts as left behind by a killed run.
 LOCK_SECONDS = 300.0
 _RENEWALS = 5
 _LEFT_BEHIND = timedelta(days=1)
 _RETRIES = 4
-#: Seconds without a byte of an answer: before the endpoint has answered once, and later, when it may be putting parts together.
+#: Seconds without a byte of a response: until the endpoint has responded for the first time, and afterwards, when it
+#: may be assembling parts.
 _FIRST_SECONDS, _SECONDS = 10.0, 60.0
 _PIECE = 1 << 20
 
@@ -65,8 +68,8 @@ _UNKNOWN_HEADER = ("NotImplemented", "501")
 
 @dataclass(frozen=True)
 class S3Options:
-    """How the object storage is reached. Without `access_key` and `secret_key` the credentials are those of boto3: environment,
-    ~/.aws, the host's role."""
+    """How the object storage is reached. If `access_key` and `secret_key` are not set, boto3 finds the credentials: in
+    the environment, in ~/.aws, or from the host's role."""
 
     endpoint_url: Optional[str] = None
     region: Optional[str] = None
@@ -87,7 +90,7 @@ def s3_store(url: str, options: S3Options, keys: Keys = NO_KEYS) -> S3Store:
 
 
 class _Answer(dict[str, Any]):
-    """An answer whose required members are those of S3."""
+    """A response that must contain the members that S3 returns."""
 
     def __init__(self, found: Mapping[str, Any], where: str) -> None:
         super().__init__(found)
@@ -102,7 +105,7 @@ class _Answer(dict[str, Any]):
 
 
 class _Bucket:
-    """One bucket, with its errors in words. Its calls are those of boto3's client, without `Bucket`."""
+    """One bucket. Its errors are converted to messages. Its calls are those of boto3's client, without `Bucket`."""
 
     def __init__(self, name: str, options: S3Options) -> None:
         try:
@@ -123,7 +126,7 @@ class _Bucket:
                 return session.client(
                     "s3",
                     endpoint_url=options.endpoint_url,
-                    # Any region is valid for a server that has none.
+                    # A server that has no regions accepts any region.
                     region_name=session.region_name or "us-east-1",
                     verify=options.ca_file or None,
                     config=botocore.config.Config(
@@ -132,7 +135,8 @@ class _Bucket:
                         retries={"mode": "standard", "total_max_attempts": attempts},
                         max_pool_connections=8,
                         s3={"addressing_style": options.addressing_style},
-                        # Many servers do not support the others; uploads have the older MD5, and are read back anyway.
+                        # Many servers do not support the newer checksums. Uploads have the older MD5, and are read back
+                        # in any case.
                         request_checksum_calculation="when_required",
                         response_checksum_validation="when_required",
                     ),
@@ -144,17 +148,17 @@ class _Bucket:
 
     @property
     def client(self) -> Any:
-        """Return boto3's client, with a short timeout until the endpoint has answered once."""
+        """Return boto3's client, with a short timeout until the endpoint has responded once."""
         return self._first or self._client
 
     def call(self, method: str, **arguments: Any) -> _Answer:
-        """Return the answer to a request. Raises FileNotFoundError, NatsFailure."""
+        """Return the response to a request. Raises FileNotFoundError, NatsFailure."""
         what = f"s3://{self.name}/{arguments.get('Key') or arguments.get('Prefix') or ''}"
         found = self.translated(what, lambda: getattr(self.client, method)(Bucket=self.name, **arguments))
         return _Answer(found, self.where)
 
     def put(self, key: str, data: bytes, method: str = "put_object", **arguments: Any) -> _Answer:
-        """Send bytes, with the checksum that a bucket with Object Lock requires. Raises NatsFailure."""
+        """Write an object, with the checksum that a bucket with Object Lock requires. Raises NatsFailure."""
         checksum = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         return self.call(method, Key=key, Body=data, ContentMD5=checksum, **arguments)
 
@@ -195,7 +199,7 @@ class _Bucket:
         except self.errors.BotoCoreError as error:
             raise NatsFailure("unreachable", f"{what}: no answer from {self.where}: {error}") from error
         except (ValueError, TypeError, LookupError) as error:
-            # boto3 raises these for a time or number that it cannot parse.
+            # boto3 raises these exceptions for a time or number that it cannot parse.
             raise NatsFailure("bad_reply", f"{what}: {self.where} does not answer as S3 does: {error}") from error
 
     def _failure(self, what: str, code: str, status: int | None, error: Exception) -> NatsFailure:
@@ -275,7 +279,7 @@ class S3Store(Store):
 
     def remove(self, folder: str) -> None:
         names = self.files(folder)
-        # Without its manifest it is no longer a backup, even if the removal is interrupted.
+        # Without its manifest, the folder is no longer a backup, even if the removal is interrupted.
         for name in sorted(names, key=lambda name: name != FILE):
             self._bucket.call("delete_object", Key=f"{self._prefix}{folder}/{name}")
 
@@ -283,7 +287,7 @@ class S3Store(Store):
         self._tidy("", datetime.now(timezone.utc) - _LEFT_BEHIND)
 
     def _tidy(self, prefix: str, before: datetime) -> None:
-        """Remove incomplete uploads, and folders that are not backups, that are older than this."""
+        """Remove incomplete uploads, and folders that are not backups, if they are older than this."""
         for upload in self._bucket.entries("list_multipart_uploads", "Uploads", Prefix=f"{self._prefix}{prefix}"):
             if "@" in upload["Key"] and upload["Initiated"] <= before:
                 with contextlib.suppress(FileNotFoundError):
@@ -308,7 +312,7 @@ class S3Store(Store):
 
 
 def header_time(date: str | None) -> datetime | None:
-    """Return the time of a header, None for one that cannot be read, such as one that a proxy has doubled."""
+    """Return the time in a header, or None if it cannot be read, for example because a proxy has duplicated it."""
     try:
         found = parsedate_to_datetime(date or "")
     except (TypeError, ValueError, IndexError):
@@ -317,7 +321,7 @@ def header_time(date: str | None) -> datetime | None:
 
 
 class _Lock:
-    """An object that only one run can create, renewed by a thread. A lock that is not renewed was left behind."""
+    """An object that only one run can create, renewed by a thread. A lock that is no longer renewed was left behind."""
 
     def __init__(self, bucket: _Bucket, key: str, place: str) -> None:
         self._bucket, self._key, self._place = bucket, key, place
@@ -326,9 +330,9 @@ class _Lock:
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
     def take(self) -> None:
-        """Raise NatsFailure locked if another run has the lock."""
-        # Checked first although the condition would show it: not every server supports it, and some ignore unknown
-        # conditions.
+        """Take the lock. Raises NatsFailure locked if another run has it."""
+        # The lock is read first, although the conditional write would detect it: not every server supports the
+        # condition, and some ignore unknown conditions.
         holder, age, tag = self._holder()
         if holder and age < LOCK_SECONDS:
             left = f"{holder.strip()}; the lock of a killed run expires in {LOCK_SECONDS - age:.0f} s"
@@ -353,12 +357,12 @@ class _Lock:
         self._bucket.put(self._key, self._body.encode(), **condition)
 
     def _holder(self) -> tuple[str, float, str]:
-        """Return the lock's content, the seconds since its last renewal, and its tag."""
+        """Return the lock's content, the seconds since its last renewal, and its ETag."""
         try:
             answer = self._bucket.call("get_object", Key=self._key)
         except FileNotFoundError:
             return "", 0.0, ""
-        # Uses the storage's clock: a local clock that is minutes ahead would make a held lock appear expired.
+        # The storage's clock is used: if the local clock were minutes ahead, a held lock would appear to have expired.
         now = header_time(answer["ResponseMetadata"]["HTTPHeaders"].get("date")) or datetime.now(timezone.utc)
         text = self._bucket.translated(self._key, answer["Body"].read).decode(errors="replace")
         return text, (now - answer["LastModified"]).total_seconds(), answer["ETag"]
@@ -379,7 +383,7 @@ class _Lock:
 
 
 class _Object(io.RawIOBase):
-    """An object that is read in order; a lost connection is reopened at the same position."""
+    """An object that is read in order; after a lost connection, it is reopened at the same position."""
 
     def __init__(self, bucket: _Bucket, key: str) -> None:
         self._bucket, self._key = bucket, key
@@ -436,7 +440,7 @@ class _StagedObjects(Staging):
 
 
 class _Upload:
-    """Sends an object in parts while it is written."""
+    """Sends an object in parts while it is being written."""
 
     def __init__(self, bucket: _Bucket, key: str) -> None:
         self._bucket, self._key = bucket, key
@@ -452,15 +456,15 @@ class _Upload:
             self._send()
         pending = self._pending()
         if len(pending) >= _PENDING:
-            # Not longer than a server waits for the acknowledgement of the next chunk.
+            # Wait no longer than a server waits for the acknowledgement of the next chunk.
             wait(pending, len(data) / _SLOWEST, FIRST_COMPLETED)
         return len(data)
 
     def flush(self) -> None:
-        """Nothing to do, because parts have a size."""
+        """Do nothing, because parts have a minimum size."""
 
     def _pending(self) -> list[Future[dict[str, Any]]]:
-        """Return the parts in transfer. Raises the error of a failed part."""
+        """Return the parts in transit. Raises the error of a failed part."""
         for part in self._flying:
             if part.done():
                 part.result()

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of a server's log, each with its time in UTC: the journal's, or its own, which is of the time zone of its host."""
+"""Reads the lines of a server's log with their times in UTC: from the journal, or from the server's own log file, whose
+times are in its host's time zone."""
 
 from __future__ import annotations
 
@@ -17,20 +18,21 @@ from zoneinfo import ZoneInfo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import timestamp
 
-#: Maximum number of lines, from the end.
+#: Maximum number of lines, counted from the end.
 _MOST = 10_000
 
-#: The time with which nats-server begins a line (nats-server/logger/log.go), in UTC only with logtime_utc.
+#: The time at the beginning of nats-server's log lines (nats-server/logger/log.go), which is in UTC only with
+#: logtime_utc.
 _TIME = re.compile(r"\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{1,6}) ")
 
 
 def log_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the last lines of a log: `text`, and `time` where it is known.
+    """Yield the last lines of a log: `text`, and `time` if it is known.
 
-    Lines of `journalctl --output=json` have the journal's time. A file begins with a line of JSON about its host's clock:
-    `localtime`, where /etc/localtime leads to, and `offset`, the difference to UTC now (`+0100`), for a host whose time zone has
-    no name here. Without that line the lines are of an unknown time zone, and have no `time`. Raises NatsFailure invalid_option
-    when the file cannot be read.
+    Lines of `journalctl --output=json` have the journal's time. A file begins with a line of JSON about its host's
+    clock: `localtime`, the target of /etc/localtime, and `offset`, the current difference from UTC (`+0100`), for a
+    host whose time zone is unknown on this machine. Without that line, the time zone is unknown, and the lines have no
+    `time`. Raises NatsFailure invalid_option if the file cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -45,7 +47,7 @@ def log_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _document(line: str) -> dict[str, Any]:
-    """Return the object of a line in JSON, an empty one for any other line."""
+    """Return the object in a line of JSON, or an empty one for any other line."""
     try:
         found = json.loads(line) if line.startswith("{") else {}
     except ValueError:
@@ -54,14 +56,14 @@ def _document(line: str) -> dict[str, Any]:
 
 
 def _zone(clock: dict[str, Any]) -> tzinfo | None:
-    """Return the time zone of a host; None when this is not about its clock."""
+    """Return the time zone of a host, or None if the object does not describe a clock."""
     try:
         name, offset = str(clock["localtime"]), datetime.strptime(str(clock["offset"]), "%z").tzinfo
     except (KeyError, ValueError):
         return None
     try:
         return ZoneInfo(name.rpartition("/zoneinfo/")[2])
-    except (KeyError, ValueError, OSError):  # not known here, or a file without a name
+    except (KeyError, ValueError, OSError):  # not known on this machine, or a file without a name
         return offset
 
 
@@ -77,8 +79,8 @@ def _of_journal(text: str) -> dict[str, Any]:
 
 
 def _of_file(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
-    """Yield lines with their own times. A time in the hour that the clock repeats in autumn is the later one after the
-    clock was set back."""
+    """Yield lines with their own times. In the hour that the clock repeats in autumn, a time is the later one once the
+    clock has been set back."""
     latest = ""
     for text in texts:
         found = _TIME.match(text)

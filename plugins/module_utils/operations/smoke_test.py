@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test a cluster as a client: send messages between all servers, then write and read a stream.
+"""Tests a cluster as a client would: sends messages between all servers, then writes and reads a stream.
 
 There is one connection to each server, and one to each further address advertised to clients. Everything created is
 deleted.
@@ -42,13 +42,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
-#: Seconds between two rounds of messages: interest needs a moment to spread between servers.
+#: Seconds between two rounds of messages, because interest takes a moment to spread between servers.
 _ROUND = 0.2
-#: Seconds to wait for a reply from the API; a user without permission gets none.
+#: Seconds to wait for a reply from the API; a user without permission receives none.
 _PROBE = 2.0
 #: Maximum number of concurrent connection attempts.
 _CONCURRENT = 32
-#: No servers for so many replicas (JSClusterNoPeersErr), or no cluster.
+#: There are not enough servers for the number of replicas (JSClusterNoPeersErr), or there is no cluster.
 _FEWER_REPLICAS = (10005, 10074)
 #: The account may not have another stream of this kind (errors.json: limits and resources).
 _LIMITS = (10002, 10023, 10026, 10027, 10028, 10035, 10047, 10120, 10122)
@@ -57,7 +57,7 @@ _DEFAULT_PORT = 4222
 
 @dataclass(frozen=True)
 class User:
-    """A user of an account, which is unnamed for the task's own user."""
+    """A user of an account; the account is empty for the task's own user."""
 
     account: str
     options: ConnectionOptions
@@ -70,8 +70,8 @@ class User:
 
 @dataclass(frozen=True)
 class Choice:
-    """The user who sends the messages, the user who manages the stream (None without one), and why earlier users were
-    skipped."""
+    """The user who sends the messages, the user who manages the stream (None if there is none), and why other users
+    were skipped."""
 
     sender: User | None = None
     manager: User | None = None
@@ -79,7 +79,7 @@ class Choice:
 
 
 def choose_users(users: Sequence[User], subject: str) -> Choice:
-    """Return the first user that may publish and subscribe to the subject, and the user of that account that may
+    """Return the first user that may publish and subscribe to the subject, and the user of the same account that may
     manage streams."""
     reasons: list[str] = []
     for account in dict.fromkeys(user.account for user in users):
@@ -104,8 +104,9 @@ def choose_users(users: Sequence[User], subject: str) -> Choice:
 
 
 def login_failures(users: Sequence[User]) -> list[str]:
-    """Return a reason for each user that a server rejects, or that belongs to an account other than the given one. Servers before
-    2.10 do not report accounts, and 2.10 reports only the public key in operator mode: those accounts are not compared."""
+    """Return a reason for each user that a server rejects, or that belongs to a different account than specified.
+    Servers before 2.10 do not report accounts, and 2.10 reports only the public key in operator mode; in these cases,
+    the accounts are not compared."""
     failures = []
     for user in users:
         with Client(user.options) as client:
@@ -125,7 +126,7 @@ def login_failures(users: Sequence[User]) -> list[str]:
 
 
 def _manages_streams(client: Client, user: User, subject: str) -> bool:
-    """Return whether JetStream answers this user. Raises NatsFailure if a stream of the account would store the
+    """Return whether JetStream responds to this user. Raises NatsFailure if a stream of the account would store the
     messages."""
     try:
         found = JetStreamApi(client, user.account).call("STREAM.NAMES", {"subject": subject}, _PROBE).get("streams")
@@ -139,7 +140,7 @@ def _manages_streams(client: Client, user: User, subject: str) -> bool:
 
 
 def _require_messages(client: Client, subject: str) -> None:
-    """Raise NatsFailure when the user may not subscribe to the subject or publish on it."""
+    """Raise NatsFailure if the user may not subscribe to the subject or publish to it."""
     client.observe([subject], 0, lambda _message: True)
     (failure,) = client.publish([Call(subject)])
     if failure:
@@ -156,9 +157,9 @@ class _Endpoint:
 
 
 async def exchange(options: ConnectionOptions, expected: frozenset[str], subject: str, timeout: float) -> Flow:
-    """Return the received messages by endpoint and sender, at most `timeout` seconds after all have connected. The
-    endpoints are the options' servers and the further addresses advertised to clients. The subject belongs to this run
-    alone; without a subject nothing is sent, and every message counts as received."""
+    """Return the received messages by endpoint and sender, at most `timeout` seconds after all endpoints have
+    connected. The endpoints are the servers in the options and the further addresses advertised to clients. The subject
+    is unique to this run. If there is no subject, nothing is sent, and every message counts as received."""
     async with contextlib.AsyncExitStack() as stack:
         limit = asyncio.Semaphore(_CONCURRENT)
 
@@ -177,7 +178,7 @@ async def exchange(options: ConnectionOptions, expected: frozenset[str], subject
         endpoints: dict[str, _Endpoint] = {}
         for url, listener in reached.items():
             name = _announcement(listener).name
-            # Two addresses of one server are two ways for clients.
+            # Two addresses of one server count as two ways for clients to connect.
             label = name if name not in endpoints else f"{name} at {_host_port(url)}"
             endpoints[label] = _Endpoint(label, listener)
         announced = {announcement.name: announcement for announcement in map(_announcement, reached.values())}
@@ -206,7 +207,7 @@ async def exchange(options: ConnectionOptions, expected: frozenset[str], subject
 
 
 async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) -> None:
-    """Publish from each endpoint until all have received all messages, or for `timeout` seconds."""
+    """Publish from each endpoint until all endpoints have received all messages, or for `timeout` seconds."""
     complete = asyncio.Event()
     labels = {endpoint.label for endpoint in endpoints}
     waiting = set(labels)
@@ -223,7 +224,7 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
             if not waiting:
                 complete.set()
 
-        with contextlib.suppress(NatsFailure):  # a failed publish shows as a missing message
+        with contextlib.suppress(NatsFailure):  # a failed publish shows up as a missing message
             await endpoint.listener.subscribe([subject])
             await endpoint.listener.deliver(note)
 
@@ -248,14 +249,14 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
 def try_stream(
     manager: Client, sender: Client, account: str, name: str, subject: str, replicas: int, timeout: float
 ) -> StreamTest:
-    """Create a stream, write a message, read it, delete the stream. A missing permission or an account limit does not
-    count as a failure."""
+    """Create a stream, write and read a message, and delete the stream. A missing permission or an account limit does
+    not count as a failure."""
     api = JetStreamApi(manager, account or None)
     try:
         replicas = _create(api, name, subject, replicas, timeout)
     except NatsFailure as failure:
         refused = failure.code == "permission" or failure.err_code in (*_LIMITS, *NOT_ENABLED)
-        # Where the reply got lost there may be a stream.
+        # If the reply was lost, the stream may exist.
         left = _delete(api, name, timeout) if is_transient(failure) else ""
         reason = f"it cannot be created: {failure.description}{f'; {left}' if left else ''}"
         return StreamTest(0 if refused else replicas, reason)
@@ -285,7 +286,7 @@ def _write_and_read(
 
 
 def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: float) -> int:
-    """Create the stream with as many replicas as there are servers for; return how many."""
+    """Create the stream with as many of the replicas as the servers allow; return their number."""
     config: dict[str, Any] = {
         "name": name,
         "description": "smoke test; can be deleted",
@@ -309,9 +310,9 @@ def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: 
 
 
 def _write(sender: Client, message: Call, timeout: float) -> int:
-    """Store the message and return its sequence. Raises NatsFailure; a message that comes twice is stored once.
+    """Store the message and return its sequence. Raises NatsFailure. A message that arrives twice is stored once.
 
-    Before 2.11 a leader answers a repeated message that it has not stored yet with the sequence 0.
+    Before 2.11, a leader acknowledges a repeated message that it has not stored yet with the sequence 0.
     """
 
     def publish() -> dict[str, Any]:
@@ -327,7 +328,7 @@ def _write(sender: Client, message: Call, timeout: float) -> int:
 
 
 def _delete(api: JetStreamApi, name: str, timeout: float) -> str:
-    """Delete the stream and return why that failed, if it did."""
+    """Delete the stream and return why the deletion failed, if it did."""
     try:
         wait_until(lambda: api.call(f"STREAM.DELETE.{name}"), lambda _reply: True, timeout)
     except NatsFailure as failure:
@@ -349,8 +350,8 @@ def _announcement(listener: Listener) -> Announcement:
 
 
 def _at(options: ConnectionOptions, address: str) -> ConnectionOptions:
-    """Return the options for connecting to an advertised address as to the server that advertises it. For a numeric
-    address, the certificate must match the name of that server, as in clients."""
+    """Return the options for connecting to an advertised address, as for the server that advertises it. For a numeric
+    address, the certificate must match the name of that server, as clients require."""
     first = urlsplit(options.servers[0] if "://" in options.servers[0] else f"nats://{options.servers[0]}")
     name = options.tls_server_name
     if options.wants_tls and not name and _is_ip(address.rpartition(":")[0].strip("[]")):
@@ -378,7 +379,7 @@ def _without_user(url: str) -> str:
 
 
 def _plain(failure: NatsFailure) -> str:
-    """Return why one address could not be connected to, without the address."""
+    """Return why the connection to one address failed, without the address."""
     text = failure.description
     start = f"cannot connect: {failure.server}: "
     return text[len(start) :] if text.startswith(start) else text

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A snapshot of a fleet's telemetry as JSON lines in the bronze layer of a lake.
 
-The servers' replies are split at their lists: one line for each server, stream replica, consumer replica,
-connection, …, so no reader has to keep a complete document in memory and a broken line loses one row.
-docs/internals/lake.md describes the layout; the reader is roles/nats_insights/files/jetstream_insights."""
+The servers' replies are split at their lists: one line for each server, stream replica, consumer replica, connection,
+…, so no reader has to keep a complete document in memory, and a broken line costs only one row. docs/internals/lake.md
+describes the layout; the reader is roles/nats_insights/files/jetstream_insights."""
 
 from __future__ import annotations
 
@@ -53,26 +53,28 @@ __all__ = [
     "with_limits",
 ]
 
-#: How a snapshot is written, and the format of its manifest, which a reader of older ones would misread.
+#: The formats in which a snapshot can be written, and the format version of its manifest: readers of older versions
+#: would misread a newer one.
 JSON, PARQUET = "json", "parquet"
 FORMATS = {JSON: 1, PARQUET: 2}
 
-#: The code of the failure that the lake cannot be written.
+#: The code of the failure if the lake cannot be written.
 LAKE = "lake"
 
-#: The endpoints whose answer is nothing but a list, each with its key.
+#: The endpoints whose reply is only a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
 
-#: Details of assets and Raft groups, which contain no secrets and are by far the most numerous: they are not searched
-#: for secrets. For hosts the number of passwords is counted.
+#: Details of assets and Raft groups, which contain no secrets and are by far the most numerous, so they are not
+#: searched for secrets. For hosts, the number of passwords is counted.
 _HARMLESS = ("jsz_streams", "jsz_consumers", "raftz", "hosts")
 
-#: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
+#: Maximum number of failures that a manifest quotes; all failures are counted, and each is a line of its endpoint.
 _QUOTED_FAILURES = 50
 
 
 class Row(NamedTuple):
-    """A future line: its table, its identity besides the server, and the server's data, also as a `json_text.Text`."""
+    """A future line: its table, its identity in addition to the server, and the data that the server reported, which
+    may be a `json_text.Text`."""
 
     table: str
     keys: Mapping[str, Any]
@@ -80,19 +82,20 @@ class Row(NamedTuple):
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a moment as RFC 3339 in UTC with microseconds."""
+    """Return a time as RFC 3339 in UTC with microseconds."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def message_origin(server: Server, domain: str, arrived: datetime | None = None) -> Origin:
-    """Return the server as the origin of rows that arrived at this moment, or just now. `domain`: see nats/model.py domains."""
+    """Return the server as the origin of rows that arrived at this time, by default now. `domain`: see nats/model.py
+    domains."""
     received = timestamp(arrived or datetime.now(timezone.utc))
     return Origin(server.id, server.name, server.cluster, server.version, received, domain)
 
 
 def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
-    """Yield the rows of a server's reply, or of a page of it; `first`: whether the figures of the server itself are
-    new.
+    """Yield the rows of a server's reply, or of one page of it. `first`: whether the figures of the server itself have
+    not been recorded yet.
 
     The lists are removed from `data`, which must not be used afterwards."""
     if endpoint == "jsz":
@@ -127,7 +130,7 @@ def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> It
 
 
 def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return the stored part of an account, with only the limits and the expiry of its JWT."""
+    """Return the stored part of an account's details, with only the limits and the expiry from its JWT."""
     claim = detail.pop("decoded_jwt", None) or {}
     if claim:
         detail["expires"] = claim.get("exp")
@@ -160,7 +163,7 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
 
 
 def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
-    """Yield the same rows of the `stream_detail` of an account as a text."""
+    """Yield the same rows as `_account_rows`, from an account's `stream_detail` as text."""
     keys = {"account": account}
     for stream in json_text.list_of_members(streams):
         groups = json_text.read(stream.pop("consumer_raft_groups", b"null")) or ()
@@ -177,8 +180,8 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
 
 
 class SnapshotWriter:
-    """Writes one snapshot: rows go into a directory that no reader opens, and all of it is moved into place at the
-    end.
+    """Writes one snapshot: rows are written to a directory that no reader opens, and everything is moved into place at
+    the end.
 
     The manifest comes last: files without a manifest do not count. `form`: JSON lines, or typed columns in Parquet.
     Raises NatsFailure LAKE if writing fails, and MissingLibrary."""
@@ -206,7 +209,7 @@ class SnapshotWriter:
 
     @property
     def failures(self) -> int:
-        """Return how many answers were not given."""
+        """Return the number of missing replies."""
         return sum(table.failures for table in self._tables.values())
 
     def add(self, origin: Origin, row: Row) -> None:
@@ -220,7 +223,7 @@ class SnapshotWriter:
             raise self._refused(error) from error
 
     def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
-        """Record that a server did not answer, and the reason."""
+        """Record that a server did not respond, and the reason."""
         error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
         self._domains.add(origin.domain)
         with self._disk():
@@ -232,7 +235,7 @@ class SnapshotWriter:
         """Return a number higher than that of each earlier snapshot of this lake: the microseconds since
         1970, or the last number plus one if the clock has been set back. The numbers show the order of the snapshots."""
         with self._disk(), (self._bronze / "_sequence").open("a+", encoding="ascii") as file:
-            # Without locks on this file system, two snapshots that end at the same time may have one number.
+            # If this file system has no locks, two snapshots that end at the same time may have the same number.
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -255,7 +258,7 @@ class SnapshotWriter:
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
-                # Also shows that the lines have it, which those of older collectors do not.
+                # This also shows that the lines contain it; the lines of older collectors do not.
                 "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
@@ -304,8 +307,8 @@ def _move(source: Path, target: Path) -> None:
 
 
 def meta_members(jsz: Mapping[str, Any], name: str) -> set[str]:
-    """Return the members of a meta group by the JSZ of its leader, by name, or by id if it never met one; none by that of another
-    server, whose view may be old."""
+    """Return the members of a meta group according to the JSZ of its leader, by name, or by ID if the leader has never
+    had contact with them; none if the JSZ is from another server, whose view may be outdated."""
     meta = jsz.get("meta_cluster")
     if not isinstance(meta, dict) or meta.get("leader") != name:
         return set()
@@ -323,10 +326,11 @@ FORGOTTEN_AFTER = 150 + 90
 def servers_summary(
     servers: list[Server], missing: tuple[str, ...], failures: int, members: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the manifest's summary of the servers: how many answered, the missing ones, versions, clocks, and
-    whether any data is missing. Clock offsets and round trips are seconds; an offset is how far a server is ahead of
-    the collector. A restarted server may still be listed a second time, as its killed process, so the number of servers
-    is not enough while some are young; the meta leaders also report their `members` by name."""
+    """Return the manifest's summary of the servers: how many responded, which are missing, their versions and clocks,
+    and whether any data is missing. Clock offsets and round trips are in seconds; an offset is how far a server's clock
+    is ahead of the collector's. A restarted server may also be listed as its killed process, so the number of servers
+    is not conclusive if some have just started; the names of the `members` that the meta leaders report are compared,
+    too."""
     offsets = [server.clock_offset for server in servers] or [0.0]
     young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
     named = {server.name for server in servers}

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a snapshot's tables, while they are written; as JSON lines, others are in typed_columns."""
+"""The files of a snapshot's tables while they are being written. JSON lines are in this module, Parquet in
+typed_columns."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from typing import IO, Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 
-#: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
+#: Uncompressed bytes after which an endpoint's next file begins, because two tasks cannot read one gzip file at the
+#: same time.
 FILE_SIZE = 64 << 20
 #: Compression level of JSON lines, and the number of bytes compressed at once.
 _GZIP_LEVEL = 3
@@ -23,8 +25,8 @@ _BUFFER = 256 << 10
 
 @dataclass(frozen=True)
 class Origin:
-    """The server that reported a row, the JetStream domain that it belongs to (empty for none), and when the answer arrived, by
-    the collector's clock."""
+    """The server that reported a row, its JetStream domain (empty if it has none), and when the reply arrived, by the
+    collector's clock."""
 
     server_id: str
     server: str
@@ -36,7 +38,7 @@ class Origin:
 
 @dataclass
 class File:
-    """A file of a table: its place below bronze, its lines, and their bytes."""
+    """A file of a table: its path below bronze, and its numbers of lines and bytes."""
 
     path: str
     rows: int = 0
@@ -44,13 +46,13 @@ class File:
 
 
 class Table:
-    """The files of one table of a snapshot, as they are written. `folder`: where they are until then, `place`: their directories
-    and the beginning of their names below bronze."""
+    """The files of one table of a snapshot while they are being written. `folder`: the folder in which they are until
+    then; `place`: their directories and the beginning of their names below bronze."""
 
     def __init__(self, folder: Path, name: str, place: str, file_size: int) -> None:
         self.rows = 0
         self.failures = 0
-        #: Number of rows with data outside the columns, if known.
+        #: Number of rows that have data outside the columns, if known.
         self.unknown: int | None = None
         self.files: list[File] = []
         self._folder = folder
@@ -65,7 +67,7 @@ class Table:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write the remaining data. May be called again."""
+        """Write the remaining data. This method may be called repeatedly."""
         raise NotImplementedError
 
     def draft(self, number: int) -> Path:
@@ -102,7 +104,7 @@ class Lines(Table):
         self.failures += 1
 
     def _of(self, origin: Origin) -> bytes:
-        """Return the common start of all lines from one reply, encoded once."""
+        """Return the beginning that all lines from one reply share, encoded once."""
         if origin is not self._origin:
             self._origin = origin
             self._envelope = self._whole + b"," + json_text.encoded(asdict(origin))[1:-1]
@@ -145,7 +147,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def close_durably(file: IO[bytes]) -> None:
-    """Sync and close a file, so no manifest names a file that a power failure could have lost."""
+    """Sync and close a file, so no manifest lists a file that a power failure could have lost."""
     with file:
         file.flush()
         os.fsync(file.fileno())

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Step-downs until a suitable server leads.
+"""Requests step-downs until a suitable server leads.
 
-Shared by the three step-down modules. The server answers a step-down before the election, and hands over to a
+The three step-down modules share this code. The server replies to a step-down before the election, and hands over to a
 different member if the preferred one is not healthy (raft.go StepDown), so only reading the leader again shows the
 result."""
 
@@ -46,8 +46,9 @@ CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
     "wait_timeout": {"type": "float", "default": 60},
 }
 
-#: Seconds for which a group may be leaderless, or its members not current, before it is refused: an election after a
-#: crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not received replies from its followers yet.
+#: Seconds for which a group may be leaderless, or its members not current, before the step-down is refused: an election
+#: after a crash takes up to 9 s (raft.go maxElectionTimeout), and a new leader has not received replies from its
+#: followers yet.
 SETTLE_SECONDS = 10.0
 
 #: Seconds after which the request is repeated if the same server still leads.
@@ -55,11 +56,11 @@ REPEAT_SECONDS = 2.0
 
 POLL_SECONDS = 0.1
 
-#: How often to request a step-down from a leader with a preferred successor, and, where the successor is random, how
-#: often for each other member: a single member of four is then missed once in 100 000 times.
+#: Maximum number of step-down requests: with a preferred successor, and, if the successor is random, for each other
+#: member. With four members, one of them is then missed once in 100,000 times.
 MOST_HANDOVERS, MOST_ATTEMPTS_PER_MEMBER = 3, 10
 
-#: The server no longer leads, or now has no successor: the leader is read again.
+#: The server no longer leads, or has no successor now, so the leader is read again.
 _NO_LONGER_LEADER_ERRORS = (10005, 10041)
 
 K = TypeVar("K")
@@ -68,10 +69,11 @@ Reading = Union[RaftGroup, NatsFailure]
 
 
 class Groups(Protocol[K_contra]):
-    """The way to the groups: who leads them, and the request to step down. Failures of one group are returned."""
+    """Access to the groups: reads their leaders, and requests step-downs. Failures of individual groups are returned,
+    not raised."""
 
     def read(self, keys: Sequence[K_contra]) -> list[Reading]:
-        """Return each group as its leader sees it."""
+        """Return each group as its leader reports it."""
 
     def ask(self, requests: Sequence[tuple[K_contra, Mapping[str, Any]]]) -> list[NatsFailure | None]:
         """Send a step-down request to the leader of each group, with the body of the request."""
@@ -79,8 +81,8 @@ class Groups(Protocol[K_contra]):
 
 @dataclass
 class Job(Generic[K]):
-    """A group whose leader is to step down, and the result. `attempts`: the step-downs accepted by a leader.
-    `waited`: seconds from the first request until a suitable leader was seen."""
+    """A group whose leader should step down, and the result. `attempts`: the number of step-downs that a leader
+    accepted. `waited`: seconds from the first request until a suitable leader was observed."""
 
     key: K
     plan: Plan
@@ -97,7 +99,7 @@ class Job(Generic[K]):
 
     @property
     def leader(self) -> str | None:
-        """Return the last seen leader, None without one."""
+        """Return the last observed leader, or None if there was none."""
         return self._now.before if self._now is not None else None
 
     @property
@@ -113,7 +115,7 @@ class Job(Generic[K]):
         return now if now.before != self._asked or time.monotonic() - self._asked_at >= REPEAT_SECONDS else None
 
     def see(self, reading: Reading, servers: Mapping[str, Server]) -> None:
-        """Take in who leads now."""
+        """Evaluate a new reading of the group and its current leader."""
         self._now = None
         if isinstance(reading, NatsFailure):
             self._trouble = reading.description
@@ -130,7 +132,7 @@ class Job(Generic[K]):
             self._trouble = now.reason
 
     def request(self, now: Plan, supporting: Container[str | None]) -> Mapping[str, Any] | None:
-        """Return the body of the next request, None (and the job has failed) if the attempts are used up."""
+        """Return the body of the next request, or None if the attempts are used up, in which case the job has failed."""
         tells = now.before in supporting
         most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
         if (sum(self._tried.values()) if tells else self.attempts) >= most:
@@ -146,7 +148,7 @@ class Job(Generic[K]):
         return {"placement": {"preferred": target}}
 
     def answered(self, failure: NatsFailure | None) -> None:
-        """Record the answer to a request. A request without an answer may have been carried out, and counts as an
+        """Record the reply to a request. A request without a reply may have been carried out, so it counts as an
         attempt."""
         if failure is None or is_transient(failure):
             self.attempts += 1
@@ -156,7 +158,7 @@ class Job(Generic[K]):
                 self.failed = failure.description
 
     def give_up(self, wait_timeout: float) -> None:
-        """Take in that the time is over."""
+        """Mark the job as failed because its time is over."""
         if not self._asked and not self._trouble:
             self.failed = f"was not reached within {wait_timeout:g} s"
         else:
@@ -251,14 +253,14 @@ def requested_constraints(params: Mapping[str, Any]) -> LeaderConstraints:
 
 
 def require_known(constraints: LeaderConstraints, servers: Iterable[Server], groups: Iterable[RaftGroup]) -> None:
-    """Raise NatsFailure unknown_name when a name, cluster or tag of the constraints is that of no server."""
+    """Raise NatsFailure unknown_name if a name, cluster or tag of the constraints matches no server."""
     problems = unknown_names(constraints, servers, {name for group in groups for name in group.members})
     if problems:
         raise NatsFailure("unknown_name", "; ".join(problems))
 
 
 def outcome(plan: Plan, job: Job[Any] | None, predict: bool) -> dict[str, Any]:
-    """Return a module's result for one group: after its job, or the prediction of a run (`predict`), or unchanged."""
+    """Return a module's result for one group: after its job, or as predicted if `predict` is set, or unchanged."""
     if job is not None:
         changed, after = job.attempts > 0, job.leader
     elif predict:
@@ -276,7 +278,8 @@ def outcome(plan: Plan, job: Job[Any] | None, predict: bool) -> dict[str, Any]:
 
 
 def leader_text(result: Mapping[str, Any], when: str) -> str:
-    """Return the leader for a diff; in check mode chance may still have to decide, and a failed run may not have seen one."""
+    """Return the leader as text for a diff; in check mode the next leader may be undetermined, and a failed run may not
+    have observed one."""
     leader = result[when]["leader"]
     if leader:
         return str(leader)
@@ -284,7 +287,7 @@ def leader_text(result: Mapping[str, Any], when: str) -> str:
 
 
 def refuse(module: AnsibleModule, reasons: Sequence[str], result: Mapping[str, Any]) -> None:
-    """Leave because of groups that must not be touched; nothing was done."""
+    """Exit the module because some groups must not be changed; nothing was done."""
     fail(
         module,
         NatsFailure("step_down_refused", "nothing was done: " + "; ".join(reasons)),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Step-downs of the leaders of streams and consumers, over one or more accounts."""
+"""Requests step-downs of the leaders of streams and consumers, in one or more accounts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ASSET_SPEC: dict[str, dict[str, Any]] = {
     "r1": {"type": "str", "choices": ["skip", "fail"]},
 }
 
-#: Seconds to wait for the state of a group: without a leader it does not answer.
+#: Seconds to wait for the state of a group; a group without a leader does not respond.
 READ_SECONDS = 1.0
 
 _NO_JETSTREAM = 10039
@@ -73,7 +73,8 @@ _NO_JETSTREAM = 10039
 
 @dataclass(frozen=True)
 class Asset:
-    """A stream, or a consumer of it. `account` is None for that of the task's own user; `account_name`: how it is displayed."""
+    """A stream, or a consumer of the stream. `account` is None for the account of the task's own user; `account_name`:
+    its display name."""
 
     account: str | None
     stream: str
@@ -101,7 +102,7 @@ class Asset:
 
 class AssetGroups:
     """The Raft groups of streams and consumers, for `step_down`. `servers`: the available ones, by name. `supporting`:
-    the names of those that honour a preferred successor."""
+    the names of the servers that support a preferred successor."""
 
     def __init__(self, connections: Connections, servers: Sequence[Server]) -> None:
         self._connections = connections
@@ -111,12 +112,12 @@ class AssetGroups:
 
     @property
     def supporting(self) -> frozenset[str]:
-        # A server before 2.11 answers a request with a body as a bad one, also when it does not lead the group.
+        # A server before 2.11 rejects a request with a body, even if it does not lead the group.
         supporting = supports_placement(self.servers.values())
         return supporting if len(supporting) == len(self.servers) else frozenset()
 
     def assume_present(self, groups: Sequence[RaftGroup]) -> None:
-        """Count the groups' members as servers that are there, of an unknown version."""
+        """Treat the groups' members as available servers of unknown versions."""
         for group in groups:
             for name in group.members:
                 self.servers.setdefault(name, Server(name, "", group.cluster))
@@ -134,7 +135,7 @@ class AssetGroups:
         return [answer if isinstance(answer, NatsFailure) else None for answer in answers]
 
     def named(self, assets: Sequence[Asset]) -> dict[Asset, Reading]:
-        """Return the state of these assets. Raises NatsFailure if an asset does not exist, or cannot be queried."""
+        """Return the state of these assets. Raises NatsFailure if an asset does not exist, or if it cannot be queried."""
         streams = list(dict.fromkeys(replace(item, consumer=None) for item in assets))
         readings = dict(zip(streams, self.read(streams)))
         consumers = [asset for asset in assets if asset.consumer is not None]
@@ -146,7 +147,7 @@ class AssetGroups:
         return {asset: readings[asset] for asset in assets}
 
     def streams(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
-        """Return the state of the account's streams, or of the one stream."""
+        """Return the state of the account's streams, or only of the given stream."""
         if stream is not None:
             return self.named([Asset(account, stream, None, self._connections.label(account))])
         try:
@@ -163,13 +164,13 @@ class AssetGroups:
         return found
 
     def consumers(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
-        """Return the state of the consumers of the account's streams, or of the one stream."""
+        """Return the state of the consumers of the account's streams, or only of the given stream."""
         names = [asset.stream for asset in self.streams(account, stream)]
         label = self._connections.label(account)
         found: dict[Asset, Reading] = {}
         for name, listing in zip(names, self.api(account).list_consumers(names)):
             if isinstance(listing, NatsFailure):
-                if listing.err_code == STREAM_NOT_FOUND:  # deleted since the streams were listed
+                if listing.err_code == STREAM_NOT_FOUND:  # deleted after the streams were listed
                     continue
                 raise listing
             found.update(
@@ -181,7 +182,8 @@ class AssetGroups:
         return found
 
     def _reading(self, asset: Asset, answer: Union[Mapping[str, Any], NatsFailure]) -> Reading:
-        """Return the group from an info. Its size is that of its configuration, and more while it is being moved."""
+        """Return the group described by an info. Its size is the configured one, or larger while the group is being
+        moved."""
         if isinstance(answer, NatsFailure):
             return answer
         key = (asset.account, asset.stream)
@@ -209,8 +211,8 @@ class AssetGroups:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The selected assets: those `named`, or all of the accounts (and of the stream, if set) that are led by the
-    servers to avoid."""
+    """The selected assets: the `named` ones, or all assets in the accounts (and in the stream, if set) that are led by
+    the servers to avoid."""
 
     kind: str
     accounts: tuple[str | None, ...]
@@ -228,14 +230,14 @@ class _Scope:
         return dict(sorted(found.items(), key=lambda item: item[0].order))
 
     def means(self, reading: Reading, constraints: LeaderConstraints) -> bool:
-        """Return whether this asset is selected; an asset with an unknown leader may be."""
+        """Return whether this asset is selected; an asset whose leader is unknown may be."""
         if self.named or isinstance(reading, NatsFailure) or reading.leader is None:
             return True
         return reading.leader in constraints.away_from
 
 
 def step_down_assets(kind: str, own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> None:
-    """Run the module for streams or consumers. `own`: the options that name them; `arguments` are those of
+    """Run the module for streams or consumers. `own`: the options that name the assets; `arguments`: as for
     `make_module`."""
     module = make_module({**ASSET_SPEC, **own}, **arguments)
     run_connected(module, lambda connections: _work(module, kind, connections))
@@ -298,7 +300,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
 
 
 def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _Scope:
-    """Return which assets the options mean. Raises NatsFailure invalid_option."""
+    """Return the assets that the options select. Raises NatsFailure invalid_option."""
     one, many = ("stream", "streams") if kind == STREAM else ("consumer", "consumers")
     names = [params[one]] if params[one] is not None else list(dict.fromkeys(params[many] or ()))
     stream = params["stream"] if kind == CONSUMER else None
@@ -328,7 +330,7 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
 
 
 def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) -> None:
-    """Raise NatsFailure wrong_account when placement uses tags and the servers' tags are unknown."""
+    """Raise NatsFailure wrong_account if placement uses tags but the servers' tags are unknown."""
     if constraints.tags:
         names = ", ".join(server.name for server in servers)
         raise NatsFailure(
@@ -339,10 +341,10 @@ def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) 
 
 
 def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
-    """Return the servers that answer the task's user, one of the system account or of the owning account.
+    """Return the servers that respond to the task's user, a user of the system account or of the owning account.
 
-    After a reload, a server may forward only one reply to a user of the owning account, usually its own (seen with
-    2.10.27 and 2.15.1); the result then has that server alone, although it reports the addresses of others.
+    After a reload, a server may forward only one reply to a user of the owning account, usually its own (observed on
+    2.10.27 and 2.15.1); the result then contains only that server, although it reports the addresses of others.
     """
     if system:
         return SystemApi(connections.own).discover().servers

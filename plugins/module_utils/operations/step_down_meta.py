@@ -31,8 +31,8 @@ class MetaGroups:
         self._meta = MetaApi(client)
 
     def state(self) -> tuple[tuple[Server, ...], RaftGroup]:
-        """Return the servers that answered, and the meta group with the leader that a majority names. Raises
-        NatsFailure not_clustered without a meta group."""
+        """Return the servers that responded, and the meta group with the leader that a majority reports. Raises
+        NatsFailure not_clustered if there is no meta group."""
         cluster = self._system.read_cluster(assets=False, health=False)
         if cluster.meta is None:
             names = ", ".join(sorted(cluster.names))
@@ -56,7 +56,7 @@ class MetaGroups:
 def move_meta_leader(client: Client, constraints: LeaderConstraints, timeout: float) -> bool:
     """Make a suitable server lead the meta group; return whether a leader had to step down.
 
-    Raises NatsFailure when no suitable server leads at the end.
+    Raises NatsFailure if no suitable server leads at the end.
     """
     groups = MetaGroups(client)
     there, group = groups.state()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of streams from copies of the stores of stopped servers, each from the most advanced copy.
+"""Backs up streams from copies of the stores of stopped servers, each stream from the most advanced copy.
 
-A throw-away server loads one stream at a time, in isolation and from a second copy, so the given copy is unchanged.
-Its snapshot becomes the archive of a backup, with the original configuration of the stream."""
+A throw-away server loads one stream at a time, in isolation and from a second copy, so the original copy is not
+changed. Its snapshot becomes the archive of a backup, with the original configuration of the stream."""
 
 from __future__ import annotations
 
@@ -71,15 +71,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 _LOG_LINES = 3
-#: The data about a stream in a copy, before it is loaded.
+#: The data about a stream that is read from a copy before the stream is loaded.
 _REPORTED = ("messages", "first_seq", "last_seq")
 
 
 @dataclass(frozen=True)
 class WantedCopies:
-    """The streams to save, their destination and options. `copies`: server → directory of the copy of its store.
-    `damaged`: patterns of streams that are saved although they load only partly. `undeleted`: likewise, although
-    they load deleted messages. `held`: the required content of the copies, as returned by nats_store_copy."""
+    """The streams to back up, with destination and options. `copies`: server → directory of the copy of its store.
+    `damaged`: patterns of streams that are backed up although they load only partly. `undeleted`: patterns of streams
+    that are backed up although they load deleted messages. `held`: the required content of the copies, as returned by
+    nats_store_copy."""
 
     copies: Mapping[str, str]
     store: Store
@@ -96,8 +97,8 @@ class WantedCopies:
 
 @dataclass(frozen=True)
 class _Replica:
-    """The replica of a stream to save. `others`: server → its other replicas. `folders`: server → the folders of
-    all."""
+    """The replica from which a stream is backed up. `others`: server → its other replicas. `folders`: server → the
+    folder of each replica."""
 
     server: str
     stored: StoredStream
@@ -123,14 +124,15 @@ class _Place:
 
 
 def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> Outcome:
-    """Save every requested stream. A failed stream does not stop the others. In check mode they are also loaded, but
-    nothing permanent is written.
+    """Back up every requested stream. A failed stream does not stop the others. In check mode, the streams are also
+    loaded, but nothing permanent is written.
 
-    Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked."""
+    Raises NatsFailure (invalid_option, unsupported, disk_full, locked) before anything is saved."""
     binary, version = find_binary(wanted.binary)
     replicas = _replicas(wanted)
     _require_readable(wanted, version)
-    # Next to the backups, on a disk with enough room; a directory for backups only must not contain it.
+    # The server's directory is next to the backups, on a disk with enough room; a directory that is only for backups
+    # must not contain it.
     beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
     place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
     _require_room(wanted, place, replicas)
@@ -189,7 +191,7 @@ def _require_readable(wanted: WantedCopies, version: str) -> None:
 
 
 def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
-    """Raise NatsFailure incomplete unless each stream is in a copy, as far as any store held it."""
+    """Raise NatsFailure incomplete unless a copy contains each stream as far as any store had it."""
     missing = {}
     for item in wanted.held:
         key, last_seq = (item["account"], item["name"]), item["last_seq"] or 0
@@ -225,15 +227,15 @@ def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica
 
 
 def _elsewhere(replica: _Replica) -> tuple[Mapping[str, Any], ...]:
-    """Return the consumers that only other replicas have, as an API reports them, each where its floor is the highest: one may
-    have fewer replicas than its stream. Raises NatsFailure damaged."""
+    """Return the consumers that exist only on other replicas, in the format of the API, each from the replica with the
+    highest floor: a consumer may have fewer replicas than its stream. Raises NatsFailure damaged."""
     there = {path.parent.name for path in replica.folder.glob("obs/*/meta.inf")}
     found: dict[str, Mapping[str, Any]] = {}
     for name, stream in replica.folders.items():
         for path in sorted(stream.glob("obs/*/meta.inf")):
             consumer = path.parent.name
             if consumer in there or consumer.startswith("."):
-                continue  # the latter is being deleted
+                continue  # the consumer is being deleted
             info = {**_consumer(path.parent), "server": name}
             if consumer not in found or _floor(info) > _floor(found[consumer]):
                 found[consumer] = info
@@ -261,7 +263,7 @@ def _consumer(directory: Path) -> dict[str, Any]:
 
 
 def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
-    """Raise NatsFailure disk_full unless there is room for all archives and, one at a time, for each stream."""
+    """Raise NatsFailure disk_full unless there is room for all archives and, for one at a time, for each stream."""
     loaded = max((replica.size for replica in replicas), default=0) + SLACK
     saved = sum(replica.size for replica in replicas)
     local = wanted.store.local
@@ -278,7 +280,7 @@ def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Repli
 def _row(
     wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
-    """Return the result of one stream."""
+    """Return the result for one stream."""
     stored = replica.stored
     row: dict[str, Any] = {
         "name": replica.label,
@@ -309,7 +311,7 @@ def _row(
 def _save(
     wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
-    """Return the row of a stream that is saved, or would be. Raises NatsFailure."""
+    """Return the row of a stream that was backed up, or would be. Raises NatsFailure."""
     stored = replica.stored
     with _loaded(place, replica) as (client, work):
         api = _LoadedApi(client, replica)
@@ -344,7 +346,7 @@ def _save(
 
 
 def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
-    """Return the differences between the loaded stream and its files; empty if it is complete."""
+    """Return the differences between the loaded stream and its files; empty if the stream is complete."""
     keys = _REPORTED if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
     reported = {key: getattr(stored, key) for key in keys}
     return ", ".join(
@@ -380,7 +382,8 @@ def _caveats(stored: StoredStream, missing: str, back: str) -> list[str]:
 
 @contextlib.contextmanager
 def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
-    """Yield a server that has loaded one stream, and the directory that is removed with it. Raises NatsFailure."""
+    """Yield a server that has loaded one stream, and the directory, which is removed with the server. Raises
+    NatsFailure."""
     with staged_directory(place.directory, "load") as work:
         target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
         try:
@@ -411,7 +414,7 @@ def _complaints(work: Path) -> str:
 
 
 class _LoadedApi(JetStreamApi):
-    """The API of a server that has loaded a stream in isolation, which shows the stream as it was."""
+    """The API of a server that has loaded a stream in isolation; it shows the stream as it was."""
 
     def __init__(self, client: Client, replica: _Replica) -> None:
         super().__init__(client, replica.stored.account)

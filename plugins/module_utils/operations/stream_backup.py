@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Save a stream: fetch its archive from the servers, verify it, and record the data that an archive lacks."""
+"""Backs up a stream: fetches its archive from the servers, verifies it, and records the data that an archive lacks."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ Info = dict[str, Any]
 
 @dataclass
 class Patience:
-    """Seconds left for waiting on elections, shared by all streams of a run, so many consumers without a leader take no
-    longer than one."""
+    """The remaining seconds for waiting on elections, shared by all streams of a run, so many consumers without a
+    leader take no longer than one."""
 
     left: float = ELECTION_SECONDS
 
     def wait(self, read: Callable[[], T], done: Callable[[T], bool]) -> T:
-        """Wait within the remaining time and return the last reading. Raises NatsFailure as wait_until."""
+        """Wait within the remaining time and return the last reading. Raises NatsFailure as `wait_until` does."""
         started = time.monotonic()
         try:
             return wait_until(read, done, self.left).value
@@ -68,8 +68,8 @@ class Patience:
 
 @dataclass(frozen=True)
 class WantedBackup:
-    """The stream to save, the store and the procedure. `level`: how the finished archive is verified. `report` is
-    called with the number of bytes received. `patience`: time to wait for consumers that are electing a leader."""
+    """The stream to back up, the store and the settings. `level`: how the finished archive is verified. `report` is
+    called with the number of bytes received. `patience`: the time to wait for consumers that are electing a leader."""
 
     stream: str
     store: Store
@@ -82,8 +82,8 @@ class WantedBackup:
 
 
 def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode: bool) -> dict[str, Any]:
-    """Return the result of having a backup of a stream as it is now. Raises NatsFailure: leaderless, unsupported, interrupted,
-    idle, damaged, write_failed."""
+    """Ensure that there is a backup of the stream's current state, and return the result. Raises NatsFailure:
+    leaderless, unsupported, interrupted, idle, damaged, write_failed."""
     info = api.stream(wanted.stream)
     consumers = _consumers(api, wanted, client.server_version, info)
     newest = newest_backup(wanted.store, wanted.stream, api.account)
@@ -98,7 +98,7 @@ def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode:
 
 
 def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info) -> Sequence[Info] | None:
-    """Return the consumers as their leaders report them, None if they are left out. Raises NatsFailure."""
+    """Return the consumers as their leaders report them, or None if they are excluded. Raises NatsFailure."""
     rows: Sequence[Info] | None = None
     leaderless: set[str] = set()
     if wanted.pace.consumers:
@@ -116,7 +116,7 @@ def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info
 def _reason(
     newest: Backup | None, wanted: WantedBackup, account: str | None, info: Info, consumers: Sequence[Info] | None
 ) -> str:
-    """Return why a new backup is needed; empty if the newest one is intact and up to date."""
+    """Return why a new backup is needed, or an empty text if the newest one is intact and up to date."""
     if newest is None:
         return "there is no backup yet"
     if wanted.force:
@@ -141,7 +141,8 @@ def _encrypted_otherwise(newest: Backup, store: Store) -> str:
 
 
 class _Archive:
-    """Writes an archive as it comes, up to `most` bytes and for `longest` seconds: any client of the account may send chunks."""
+    """Writes an archive as it arrives, up to `most` bytes and for `longest` seconds, because any client of the account
+    may send chunks."""
 
     def __init__(self, file: BinaryIO, report: Callable[[int], None], most: int, longest: float) -> None:
         self._file = file
@@ -234,7 +235,7 @@ def _take(
             size=counted.size,
             sha256=counted.sha256,
             changed_meanwhile=changes(info["state"], after["state"]),
-            # A server without a cluster has no followers that could differ.
+            # A standalone server has no followers that could differ.
             caveats=tuple(backup_caveats(info["config"], version)) if _followed(info) else (),
             crashed=wanted.crashed,
             encryption={"method": METHOD, "recipients": list(keys.recipients)} if keys.encrypt else None,
@@ -254,7 +255,7 @@ def _take(
 
 
 def _require_readable(text: str, archive: str, stream: str) -> None:
-    """Raise NatsFailure for a manifest that no restore could read, because the servers' replies are invalid."""
+    """Raise NatsFailure if no restore could read the manifest because the servers' replies are invalid."""
     try:
         read_manifest(text, [archive])
     except ManifestError as error:

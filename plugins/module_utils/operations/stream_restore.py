@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bringing a stream back from a backup: all of it, or nothing."""
+"""Restores a stream from a backup, either completely or not at all."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 
 T = TypeVar("T")
 
-#: A server abandons an upload 5 s after the last chunk, and may create a stream from the data so far until then
-#: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
+#: A server abandons an upload 5 s after the last chunk; until then it may create a stream from the data received so far
+#: (server/jetstream_api.go activityInterval). A stream that has been absent for longer will not appear.
 _GIVEN_UP = 7.0
-#: Seconds within which the leader of a consumer must report.
+#: Seconds within which the leader of a consumer must respond.
 ELECTED = 0.5
 _INTERVAL = 0.05
-#: Nanoseconds of silence from which on a replica counts as unavailable.
+#: Nanoseconds without contact from which on a replica counts as unavailable.
 _SILENT = 5_000_000_000
-#: Seconds in which servers agree whether a stream exists.
+#: Seconds within which all servers agree on whether a stream exists.
 _LISTED_SECONDS = 2.0
 _WITHOUT_DATA = f"is listed, but no server has it: a restore is running, or was interrupted: {RESTORE_AGAIN}"
 _CREATED_MEANWHILE = "; a client or another run created a stream of this name in the meantime, and it was not deleted"
@@ -71,8 +71,8 @@ _CREATED_MEANWHILE = "; a client or another run created a stream of this name in
 @dataclass(frozen=True)
 class WantedRestore:
     """The options of a restore. `level`: how to verify the archive first; `wait_timeout`: seconds until all replicas
-    and consumers exist, and until the remains of a failure are gone. `report` is called with the number of bytes
-    sent."""
+    and consumers exist, or until the remains of a failed restore are deleted. `report` is called with the number of
+    bytes sent."""
 
     changes: Changes
     level: str
@@ -103,9 +103,9 @@ def restore(
 ) -> dict[str, Any]:
     """Return the result of restoring a stream; an existing stream identical to the backup is left unchanged.
 
-    Raises NatsFailure. Before anything is created: damaged, exists, overlap, unsupported. Later: interrupted, idle,
-    api_error and the like, after the partial stream has been removed; incomplete if the stream is complete but
-    differs from the backup."""
+    Raises NatsFailure. Before anything is created, its code is damaged, exists, overlap or unsupported. Later, it is
+    interrupted, idle, api_error or similar, after the partial stream has been removed; or incomplete if the stream is
+    complete but differs from the backup."""
     started = time.monotonic()
     prepared = wait_until(lambda: _prepare(client, api, backup, wanted), lambda _found: True, ELECTION_SECONDS).value
     if prepared.existing is not None:
@@ -125,7 +125,7 @@ def restore(
         rows, few = _consumers_settled(api, prepared, wanted)
         return differences(prepared.backup.manifest, prepared.plan, state, rows), few
 
-    # A consumer whose leader has just been elected may not have read its positions yet.
+    # A consumer whose leader was just elected may not have loaded its position yet.
     other, few = wait_until(compared, lambda found: not found[0] or bool(found[1]), ELECTION_SECONDS).value
     wrong = [*other, *early, *few]
     result = {**_result(prepared, reply, started), "recreated": recreated}
@@ -138,8 +138,7 @@ def restore(
 
 
 def new_stream(request: Callable[[], T]) -> T:
-    """Return the result of a request for a stream that has just been created, which some servers may not have
-    received yet."""
+    """Return the result of a request for a stream that was just created and may not exist on all servers yet."""
     end = time.monotonic() + ELECTION_SECONDS
     while True:
         try:
@@ -152,7 +151,8 @@ def new_stream(request: Callable[[], T]) -> T:
 
 def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore) -> _Prepared:
     """Verify the archive and check for conflicts. Raises NatsFailure before anything is created."""
-    # An archive that was never read back is read now: a server would only notice half way.
+    # An archive that has never been read back is read now; a server would detect damage only halfway through the
+    # restore.
     level = CONTENTS if wanted.level == CHECKSUM and backup.manifest.contents is None else wanted.level
     contents = verify(backup, level)
     require_opened(backup)
@@ -164,7 +164,7 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
         found = api.find_stream(name)
         return found, {other for subject in config.get("subjects") or () for other in api.stream_names(subject)}
 
-    # One that was just deleted may be listed for a moment.
+    # A stream that was just deleted may still be listed for a moment.
     found, others = wait_until(read, lambda seen: seen[0] is not None or name not in seen[1], _LISTED_SECONDS).value
     version = client.server_version
     overlapping = tuple(sorted(others - {name}))
@@ -202,7 +202,7 @@ def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict
         raise NatsFailure("damaged", reason, account=api.account) from error
     except NatsFailure as failure:
         if failure.code == "timeout":
-            # No message was sent, so a stream with messages is not from here.
+            # No message was sent, so a stream that has messages was not created by this restore.
             left = _CREATED_MEANWHILE if _has_messages(api, name) else _left(api, name, wanted)
             failure.description += f" (or the intended leader of stream {name} is down){left}"
         elif failure.err_code == RESTORED_NAME_EXISTS:
@@ -229,7 +229,8 @@ def _counted(parts: Iterable[bytes], report: Callable[[int], None]) -> Iterator[
 
 
 def _left(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
-    """Return the remains of a failed restore. In isolation they are removed with their server."""
+    """Return the outcome for the remains of a failed restore. In isolation, they are removed together with their
+    server."""
     return "" if wanted.changes.isolated else f"; {_remove(api, name, wanted)}"
 
 
@@ -240,7 +241,7 @@ def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
     def gone() -> bool:
         nonlocal absent_since
         try:
-            # The meta leader may list a stream whose own leader does not have it yet.
+            # The meta leader may list a stream that the stream's own leader does not have yet.
             there = name in api.stream_names()
             if there:
                 api.delete_stream(name)
@@ -264,7 +265,7 @@ def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
 
 
 def _parts(prepared: _Prepared) -> Iterator[bytes]:
-    """Yield the archive as it is sent: as it is, unless consumers are changed."""
+    """Yield the archive as it is sent: unchanged, unless consumers are changed."""
     plan, manifest = prepared.plan, prepared.backup.manifest
     with prepared.backup.open() as file:
         changed = plan.strip or (manifest.format == ENTRIES and bool(plan.lowered))
@@ -280,7 +281,7 @@ def _parts(prepared: _Prepared) -> Iterator[bytes]:
 
 
 def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
-    """Return the plain bytes of the archive to replace, and their replacement; None without consumers."""
+    """Return the range of the plain archive to replace, and the replacement; None if there are no consumers."""
     plan, manifest = prepared.plan, prepared.backup.manifest
     if manifest.format == ENTRIES:
         with prepared.backup.open() as file:
@@ -288,7 +289,7 @@ def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
             start = len(detect_format(reader)[1])
             state, found = read_head(reader)
             return start, reader.position, consumers_part(ENTRIES, state, found, plan)
-    # They are at the end.
+    # In the older format, the consumers are at the end.
     contents = prepared.contents or verify(prepared.backup, CONTENTS)
     if contents is None or contents.consumers_at is None:
         return None
@@ -296,7 +297,7 @@ def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
 
 
 def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield small parts together: each costs a round trip."""
+    """Yield small parts combined, because each part costs a round trip."""
     buffer = bytearray()
     for part in parts:
         buffer += part
@@ -308,7 +309,8 @@ def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dict[str, Any]:
-    """Wait until every replica whose server answers is in step and return the stream's info. Raises NatsFailure not_seen."""
+    """Wait until every replica whose server responds is in step, and return the stream's info. Raises NatsFailure
+    not_seen."""
     name, replicas = plan.config["name"], plan.config.get("num_replicas") or 1
     started = time.monotonic()
 
@@ -327,8 +329,9 @@ def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dic
 
 
 def in_step(info: Mapping[str, Any], replicas: int, waited: float) -> bool:
-    """Return whether a stream has a leader and all of its replicas are in step. After an election's time, replicas
-    without contact do not count if the others are a majority: they copy the stream once their servers return."""
+    """Return whether a stream has a leader and all of its replicas are in step. After the duration of an election,
+    replicas without contact are ignored if the others form a majority, because they copy the stream once their servers
+    return."""
     peers = _peers(info)
     led = replicas == 1 or bool((info.get("cluster") or {}).get("leader"))
     current = 1 + sum(bool(peer.get("current")) for peer in peers)
@@ -353,16 +356,16 @@ def _late(info: Mapping[str, Any]) -> list[str]:
 
 
 def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
-    """Create the durable consumers that the archive does not bring, and return their names."""
+    """Create the durable consumers that the archive does not contain, and return their names."""
     stream, retention = plan.config["name"], plan.config.get("retention", "limits")
     created = []
     for entry in plan.recreate:
-        # If the content of the archive is unknown, it may have brought the consumer.
+        # If the content of the archive is unknown, it may have contained the consumer.
         if entry["config"].get("durable_name") and api.find_consumer(stream, entry["name"]) is None:
             try:
                 api.save_consumer(stream, recreated_config(entry, retention), "create")
             except NatsFailure as failure:
-                # Brought by the archive; its position is compared later.
+                # The archive contained the consumer; its position is compared later.
                 if failure.err_code != CONSUMER_EXISTS:
                     raise
                 continue
@@ -382,8 +385,8 @@ def _placed(
 def _consumers_settled(
     api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Wait until the consumers of the backup have leaders, which the meta leader gives them after the restore, and none counts
-    fewer pending messages than there are. Return all consumers, and which of them do."""
+    """Wait until the consumers of the backup have leaders, which the meta leader assigns after the restore, and none
+    reports fewer pending messages than it should. Return all consumers, and those that still report too few."""
     stream = prepared.plan.config["name"]
     entries = prepared.plan.recreate if prepared.plan.strip else prepared.backup.manifest.consumers
     expected = {entry["name"] for entry in entries if entry["config"].get("durable_name")}
@@ -391,7 +394,7 @@ def _consumers_settled(
     matched: dict[str, bool] = {}
 
     def read() -> tuple[Listing, list[str]]:
-        # The state first: messages stored in between only raise the consumers' numbers.
+        # The state is read first: messages stored in between only raise the consumers' numbers.
         state = new_stream(lambda: api.stream(stream))["state"]
         found = new_stream(lambda: api.consumers_soon(stream, ELECTED))
         rows = list(found.rows)

@@ -23,14 +23,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 _NAME = "nats-server"
-#: Where packages and administrators put it, for a PATH without these.
+#: Where packages and administrators install nats-server, if PATH lacks these directories.
 _PLACES = ("/usr/sbin", "/usr/local/bin")
 _USER = "drill"
-#: Its only account.
+#: The server's only account.
 ACCOUNT = "DRILL"
 #: Bytes for a server's own files in addition to the streams.
 SLACK = 64 << 20
-#: Seconds until it listens, until it answers, for a clean stop, and for a forced one.
+#: Seconds until the server listens, until it responds, for a clean stop, and for a forced stop.
 _START, _ANSWER, _STOP, _END = 60.0, 30.0, 10.0, 1.0
 _LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
@@ -71,8 +71,8 @@ def throwaway_server(
 ) -> Iterator[ConnectionOptions]:
     """Run a server with JetStream in a private directory, and yield the connection options.
 
-    `options`: more keys of its configuration. If the server has ended, failures during its use include its last log
-    lines. Raises NatsFailure not_started.
+    `options`: additional keys of its configuration. If the server has ended, failures during its use include its last
+    log lines. Raises NatsFailure not_started.
     """
     password = secrets.token_urlsafe(32)
     _write_config(directory, {**_config(password, store_bytes), **options})
@@ -87,7 +87,7 @@ def throwaway_server(
         try:
             yield ConnectionOptions(servers=(address,), user=_USER, password=password, timeout=_ANSWER)
         except NatsFailure as failure:
-            # Its connections end a moment before it does.
+            # The server's connections end a moment before its process does.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 ended = process.wait(_END)
                 failure.description += f"; the throw-away server has ended with {ended}:{_last_words(log, password)}"
@@ -103,7 +103,7 @@ def ended_by_signals() -> Iterator[None]:
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    ignored = (signal.SIG_IGN, None)  # such as SIGHUP, below nohup
+    ignored = (signal.SIG_IGN, None)  # such as SIGHUP, when run by nohup
     before = {number: signal.signal(number, end) for number in _SIGNALS if signal.getsignal(number) not in ignored}
     try:
         yield
@@ -113,20 +113,20 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _config(password: str, store_bytes: int) -> dict[str, Any]:
-    # Paths are relative to the server's directory: nats-server's syntax has fewer escapes than JSON.
+    # Paths are relative to the server's directory, because nats-server's syntax has fewer escapes than JSON.
     return {
         "server_name": "drill",
         "host": "127.0.0.1",
         "port": -1,
         "ports_file_dir": ".",
-        # The default is a share of the free space, which may be too little.
+        # The default is a fraction of the free space, which may be too little.
         "jetstream": {"store_dir": "store", "max_file_store": store_bytes, "max_memory_store": 64 << 20},
         "accounts": {ACCOUNT: {"jetstream": "enabled", "users": [{"user": _USER, "password": password}]}},
     }
 
 
 def _write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write the configuration as JSON, which servers read. Raises NatsFailure write_failed."""
+    """Write the configuration as JSON, which nats-server accepts. Raises NatsFailure write_failed."""
     path = directory / "server.conf"
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -138,13 +138,13 @@ def _write_config(directory: Path, config: Mapping[str, Any]) -> None:
 def _start(binary: str, directory: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("xb") as output:
         try:
-            return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command waits for the end
+            return subprocess.Popen(  # pylint: disable=ansible-bad-function # run_command would wait for its end
                 [os.path.abspath(binary), "-c", "server.conf"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=directory,
-                # A signal to the group of this process is this process's to handle.
+                # Signals to the process group of this process are handled by this process only.
                 start_new_session=True,
                 umask=0o077,
                 preexec_fn=_ends_with(os.getpid()),  # noqa: PLW1509  # a module has no threads that hold locks
@@ -154,7 +154,7 @@ def _start(binary: str, directory: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _ends_with(parent: int) -> Callable[[], None]:
-    """Return a function for the child that makes the kernel kill it when its parent ends."""
+    """Return a function for the child process that makes the kernel kill it when its parent ends."""
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
@@ -166,18 +166,19 @@ def _ends_with(parent: int) -> Callable[[], None]:
 
 
 def _address(process: subprocess.Popen[bytes], directory: Path) -> Optional[str]:
-    """Return the server's address once it has written it, which it does last; None if it does not."""
+    """Return the server's address from the file that it writes last during its start, or None if there is no address
+    yet."""
     deadline = time.monotonic() + _START
     while process.poll() is None and time.monotonic() < deadline:
         for path in directory.glob("*.ports"):
-            with contextlib.suppress(ValueError, LookupError):  # it is being written
+            with contextlib.suppress(ValueError, LookupError):  # the file is being written
                 return str(json.loads(path.read_text(encoding="utf-8"))["nats"][0])
         time.sleep(0.05)
     return None
 
 
 def _last_words(log: Path, password: str) -> str:
-    """Return the last lines of a log, each on a line of its own."""
+    """Return the last lines of a log, each on a separate line."""
     text = log.read_text(encoding="utf-8", errors="replace").replace(password, "********")
     lines = [line[:300] for line in text.splitlines() if line.strip()][-_LOG_LINES:]
     return "".join(f"\n  {line}" for line in lines or ["(its log is empty)"])

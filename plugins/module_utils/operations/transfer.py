@@ -20,7 +20,8 @@ TRANSFER_SPEC: dict[str, dict[str, Any]] = {
     "rate_limit": {"type": "str"},
 }
 
-#: A server before 2.12.5 gives up after 2 s without an acknowledgement, and each chunk is acknowledged when it is due.
+#: A server before 2.12.5 gives up after 2 s without an acknowledgement, and a rate limit delays the acknowledgement of
+#: each chunk.
 _SLOWEST = 2 * CHUNK
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of a snapshot as Parquet, with the columns from `telemetry`, by pyarrow and msgspec.
+"""The tables of a snapshot as Parquet, with the columns from `telemetry`, using pyarrow and msgspec.
 
-A row is decoded into objects with exactly the declared fields. A new key is learned; a row with a value of a
-different type is split key by key. Values without a column are JSON in the column `extra`. A configuration is parsed
+A row is decoded into objects with exactly the declared fields. A new key is learned. A row in which a value has an
+unexpected type is split key by key. Values without a column are JSON in the column `extra`. A configuration is parsed
 once for all rows that have it."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     parse_type,
 )
 
-#: Rows that are held as objects, and as columns, until they are written.
+#: Number of rows kept as objects, and as columns, until they are written.
 _ROWS, _GROUP = 4096, 65536
 
 #: Maximum number of undeclared keys that a table learns; a row with any further key is split.
@@ -57,13 +57,13 @@ _UNITS = {
     "us": 1e-6,
     "ns": 1e-9,
 }
-#: Fractions of a second, which no further unit follows.
+#: Fractions of a second, after which no further unit follows.
 _SHORT = ("ms", "µs", "ns")
 _DURATION = re.compile(r"([\d.]+)([a-zµ]+)")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$(.*)`)?$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Go's time of never.
+#: Go's zero time, which stands for never.
 _NEVER = "0001-01-01"
 
 
@@ -80,7 +80,8 @@ def libraries() -> tuple[Any, Any]:
 
 
 def go_seconds(text: str) -> float:
-    """Return the seconds of a duration as Go and the server's uptime write it, as fields.go_seconds of the pipeline does."""
+    """Return the seconds of a duration in the notation of Go and of the server's uptime, as fields.go_seconds of the
+    pipeline does."""
     if text[-2:] in _SHORT and text[:1].isdigit():
         try:
             return float(text[:-2]) * _UNITS[text[-2:]]
@@ -108,20 +109,20 @@ def epoch_microseconds(text: str) -> int | None:
     return (moment - _EPOCH) // timedelta(microseconds=1) + int((match[2] or "").ljust(6, "0")[:6])
 
 
-# --- Declared fields as classes for msgspec
+# --- Declared fields as classes for msgspec ---------------------------------------------------------------------------
 # -------------------------------------------------------------------------------
 
 
 class _Document:
-    """The decoders of documents: one for those with only declared keys, and one for all others. `others`: whether the
-    other keys are stored."""
+    """The decoders of documents: one for documents with only declared keys, and one for all others. `others`: whether
+    undeclared keys are stored."""
 
     def __init__(self, fields: Sequence[Field], others: bool = True) -> None:
         self._msgspec, _pyarrow = libraries()
         self._others = others
         self.tree = field_tree(fields)
         self._types = {field.name: parse_type(field.type) for field in fields}
-        #: Undeclared keys, by the path of their object.
+        #: Undeclared keys, by the path of the object that contains them.
         self._learned: dict[tuple[str, ...], dict[str, str]] = {}
         self._build()
 
@@ -171,7 +172,7 @@ class _Document:
     # --- reading ----------------------------------------------------------------------------------------------------------
 
     def read(self, data: Any) -> tuple[Any, bytes | None]:
-        """Return a document as an object, and its values without a column as JSON, None for none."""
+        """Return a document as an object, and its values without a column as JSON, or None if there are none."""
         text = data if json_text.is_text(data) or isinstance(data, bytes) else json_text.encoded(data)
         while True:
             try:
@@ -184,7 +185,7 @@ class _Document:
                 return found, left if odd else None
 
     def _learn(self, message: str) -> bool:
-        """Declare a new key; return whether there was one and room for it."""
+        """Declare a new key; return whether there was one, and room for it."""
         match = _UNKNOWN.match(message)
         if match is None or sum(map(len, self._learned.values())) >= _MOST_LEARNED:
             return False
@@ -195,18 +196,18 @@ class _Document:
         return True
 
     def apart(self, document: Any) -> tuple[Any, bytes | None]:
-        """Return the same of a document that was read as JSON, key by key."""
+        """Return the same as `read`, for a document that was parsed as JSON and is processed key by key."""
         fitting, left, odd = self._split(self.tree, document)
         extra = json_text.encoded(left) if odd else None
         return self._decoder.decode(json_text.encoded(fitting)), extra
 
     def again(self, found: Any, extra: bytes | None) -> tuple[Any, bytes | None]:
-        """Return the same for an object with values of wrong types, such as a text that is not a time."""
+        """Return the same as `read`, for an object with values of wrong types, such as a text that is not a time."""
         found, more = self.apart(self._msgspec.json.decode(self._msgspec.json.encode(found)))
         return found, more or extra
 
     def _left(self, tree: Tree, empty: Any, path: tuple[str, ...]) -> _Left:
-        """Return the reader of an object's values without a column."""
+        """Return the reader of those values of an object that have no column."""
         below, partly = [], []
         for key, member in tree.items():
             inside = (*path, key)
@@ -253,7 +254,7 @@ class _Document:
         return fitting, left, odd
 
     def _fit(self, field: Field, value: Any) -> tuple[Any, bool]:
-        """Return the part of a value that fits into a field, None for none, and whether it is complete."""
+        """Return the part of a value that fits into a field, or None, and whether it is the complete value."""
         if field.is_text:
             return value, True
         if field.reported == NANOSECONDS:
@@ -262,9 +263,9 @@ class _Document:
 
 
 class _Left:
-    """The values without a column in objects of a class. `learned`: the beginning of such a member, and its
-    attribute; `below`: the same for a nested object, its replacement if it is missing, and its own rest; `partly`:
-    the same for a field with members that its type lacks, and its path."""
+    """Reads the values without a column from objects of a class. `learned`: the JSON before the value of a learned
+    member, and its attribute; `below`: the same for a nested object, its replacement if it is missing, and the reader
+    of its rest; `partly`: the same for a field with members that its type lacks, and its path."""
 
     def __init__(
         self,
@@ -279,7 +280,7 @@ class _Left:
         self._is_odd = is_odd
 
     def of(self, found: Any) -> tuple[bytes, bool]:
-        """Return the rest of an object as JSON, and whether it has more than objects without members."""
+        """Return the rest of an object as JSON, and whether it contains anything but objects without members."""
         parts = []
         for name, attribute in self._learned:
             value = getattr(found, attribute)
@@ -304,7 +305,7 @@ def _member(key: str) -> bytes:
 
 
 def _fitting(type_: Type, value: Any) -> tuple[Any, bool]:
-    """Return the part of a value that fits a type, None for none, and whether it is complete."""
+    """Return the part of a value that fits a type, or None, and whether it is the complete value."""
     if type_.kind == "struct":
         if not isinstance(value, dict):
             return None, False
@@ -326,13 +327,13 @@ def _fitting(type_: Type, value: Any) -> tuple[Any, bool]:
             took_items if isinstance(value, list) else dict(zip(value, took_items)),
             all(all_ for _some, all_ in fitted),
         )
-    if type_.kind == "string":  # as Spark reads it: anything else as its JSON
+    if type_.kind == "string":  # as Spark reads it: any other value becomes its JSON
         return value if isinstance(value, str) else json_text.encoded(value).decode(), True
     return (value, True) if _is_of(type_.kind, value) else (None, False)
 
 
 def _is_of(kind: str, value: Any) -> bool:
-    """Return whether a value of JSON is of a simple type."""
+    """Return whether a JSON value has this simple type."""
     if kind in ("int", "bigint"):
         bits = 31 if kind == "int" else 63
         return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
@@ -360,7 +361,7 @@ class _Columns:
         self._moment = self._pa.timestamp("us", tz="UTC")
 
     def type(self, type_: Type) -> Any:
-        """Return Arrow's type."""
+        """Return the corresponding Arrow type."""
         pa = self._pa
         if type_.kind == "struct":
             return pa.struct([(name, self.type(member)) for name, member in type_.members])
@@ -417,7 +418,7 @@ class _Columns:
         return pa.array(values, self.type(type_))
 
     def convert_tree(self, tree: Tree, found: Sequence[Any]) -> dict[str, Any]:
-        """Return the columns of the fields of a tree by their names, from as many objects."""
+        """Return the columns of a tree's fields by name, built from this many objects."""
         columns = {}
         for member, values in zip(tree.values(), self._transposed(found, len(tree))):
             if isinstance(member, dict):
@@ -431,7 +432,7 @@ class _Columns:
         return zip(*map(self._astuple, found)) if found else [()] * members
 
     def _moments(self, values: Sequence[Any]) -> Any:
-        """Return times in Spark's format. Raises ValueError for an invalid one."""
+        """Return times in Spark's format. Raises ValueError if one is invalid."""
         pa = self._pa
         texts = pa.array(values, pa.string())
         known = pa.compute.if_else(pa.compute.starts_with(texts, _NEVER), pa.scalar(None, pa.string()), texts)
@@ -462,7 +463,7 @@ class _Configurations:
 
 
 def _plain(text: Any) -> str | None:
-    """Return the text of a JSON value as Spark writes it, without Go's escapes for HTML; None for null."""
+    """Return the text of a JSON value as Spark writes it, without Go's HTML escapes; None for null."""
     content = bytes(text)
     if content == b"null":
         return None
@@ -498,7 +499,7 @@ class TypedTable(Table):
                 *([(CONFIG_FIELDS, self._configurations.type)] if self._configurations else ()),
             ]
         )
-        #: Whose the rows are, and how many in a row.
+        #: The origins of the rows, and the number of consecutive rows of each.
         self._origins: list[list[Any]] = []
         self._keys: list[Mapping[str, Any]] = []
         self._found: list[Any] = []
@@ -531,7 +532,7 @@ class TypedTable(Table):
             self._to_columns()
 
     def _to_columns(self) -> None:
-        """Turn the rows that are held into columns."""
+        """Convert the rows in memory to columns."""
         try:
             columns = self._columns()
         except (ValueError, OverflowError):
@@ -566,7 +567,7 @@ class TypedTable(Table):
         return [*columns, self._configurations.of(found["config"])] if self._configurations else columns
 
     def _write(self) -> None:
-        """Write the columns that are held as a group of rows."""
+        """Write the columns in memory as a row group."""
         if self._writer is None:
             self._file = self._new_file("parquet")
             self._writer = self._pa.parquet.ParquetWriter(self._file, self._schema, compression="zstd")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same work for many assets at a time, each with connections that no other one uses."""
+"""Does the same work for many assets at a time, each with connections that no other worker uses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ Done = TypeVar("Done")
 
 
 class Workers:
-    """Up to `count` threads. Each has its own connections, to the accounts of `connections`; a client is for one thread."""
+    """Up to `count` threads. Each thread has its own connections to the accounts of `connections`, because a client may
+    be used by only one thread."""
 
     def __init__(self, connections: Connections, count: int) -> None:
         self._count = count
         self._made = [connections.another() for _number in range(count - 1)]
-        # Last in, first out: unused connections are never opened.
+        # Last in, first out, so unused connections are never opened.
         self._free: queue.LifoQueue[Connections] = queue.LifoQueue()
         for own in [*self._made, connections]:
             self._free.put(own)
@@ -37,8 +38,8 @@ class Workers:
                 stack.enter_context(own)
 
     def map(self, work: Callable[[Connections, Job], Done], jobs: Iterable[Job]) -> list[Done]:
-        """Run the work for each job and return the results in the order of the jobs. After an exception no further job
-        starts; it is raised once the running ones are done."""
+        """Run the work for each job and return the results in the order of the jobs. After an exception, no further job
+        starts; the exception is raised once the running jobs are done."""
 
         def one(job: Job) -> Done:
             own = self._free.get()

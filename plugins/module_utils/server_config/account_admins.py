@@ -1,10 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A user in each JetStream account for operating its streams. Pure: no I/O.
+"""A user in each JetStream account that manages the account's streams. Pure: no I/O.
 
-A server accepts requests for an account's streams and consumers only from its own users, not from those of the system
-account.
+A server accepts requests for an account's streams and consumers only from users of that account, not from those of the
+system account.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
 
-#: Manage, save and restore streams and consumers, which includes reading every stored message: no publishing to the account's
-#: own subjects, and no reading of the replies that its other users get.
+#: Permissions to manage, back up and restore streams and consumers, which include reading every stored message. The
+#: user can neither publish to the account's own subjects nor read the replies that its other users receive.
 PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": [f"{INBOX_PREFIX}.>"]}}
 
-#: Default prefix of the user's name, before the account's name.
+#: Default prefix of the user's name; the account's name follows.
 PREFIX = "operator-"
 
 
 def operator_name(account: str, prefix: str) -> str:
-    """Return the operator's user name in an account; user names are unique over all accounts of a server."""
+    """Return the name of the operator's user in an account; user names must be unique over all accounts of a server."""
     return f"{prefix}{account}"
 
 
@@ -39,7 +39,8 @@ def has_jetstream(account: Mapping[str, Any]) -> bool:
 def with_operators(
     accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """Return the accounts with an operator in each that has JetStream, except `without`; unchanged without a password."""
+    """Return the accounts with an operator user in each that has JetStream, except `without`; unchanged if there is no
+    password."""
     result = {name: dict(account) for name, account in accounts.items()}
     for name in _operated(accounts, password, without):
         user = {"user": operator_name(name, prefix), "password": password, "permissions": PERMISSIONS}
@@ -50,7 +51,7 @@ def with_operators(
 def operators(
     accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> list[dict[str, str]]:
-    """Return the operators for the modules' option `account_users`: account, user, password."""
+    """Return the operator users for the modules' option `account_users`: account, user, password."""
     return [
         {"account": name, "user": operator_name(name, prefix), "password": str(password)}
         for name in _operated(accounts, password, without)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conversion of an existing cluster into an inventory that makes the roles deploy the same. Pure: no I/O.
+"""Converts an existing cluster into an inventory with which the roles deploy the same cluster. Pure: no I/O.
 
-Every value of the current configuration is kept, and none is added: values with a role variable become that
-variable, all others go into `nats_server_config`, where a null removes a value that the role would add. `composed`
-returns the role's configuration for the variables (roles/nats_server/vars/main/config.yml); the difference from the
-running configuration has to be added."""
+Every value of the current configuration is kept, and none is added: values with a role variable become that variable,
+all others are stored in `nats_server_config`, where a null removes a value that the role would add. `composed` returns
+the role's configuration for the variables (roles/nats_server/vars/main/config.yml); its difference from the running
+configuration has to be added."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.va
 
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"
-# Variables that are a key of the configuration.
+# Variables that correspond to one key of the configuration.
 _KEYS = (
     "client_advertise", "tls", "https", "http", "logtime_utc", "log_file", "syslog", "remote_syslog", "max_connections",
     "max_payload", "lame_duck_duration", "lame_duck_grace_period", "leafnodes", "operator", "pid_file",
@@ -64,20 +64,20 @@ _CLUSTER_KEYS = ("advertise", "authorization", "tls", "routes", "pool_size", "ac
 
 
 class Secret(str):
-    """The name of the vault variable for a value: a placeholder."""
+    """A placeholder for a secret value: the name of its vault variable."""
 
 
 @dataclass
 class Server:
-    """One server as it becomes a host of the inventory."""
+    """One server as a host of the inventory."""
 
     host: str
     variables: dict[str, Any]
     vault: dict[str, str]
-    #: Keys that the schema lacks, and keys without a variable in the inventory.
+    #: Keys that are not in the schema, and keys that have no variable in the inventory.
     unknown: list[str]
     extra: list[str]
-    #: Options of the unit that the inventory has.
+    #: Options of the unit that have a variable in the inventory.
     unit_settings: list[str]
     action: str
     reasons: list[str]
@@ -86,7 +86,7 @@ class Server:
 
 @dataclass
 class Adoption:
-    """The result of an adoption. With `refusals`, the other fields must not be used."""
+    """The result of an adoption. If there are `refusals`, the other fields must not be used."""
 
     refusals: list[str] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
@@ -100,7 +100,8 @@ class Adoption:
 def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> Adoption:
     """Return the inventory of a cluster.
 
-    `found`: by host, the result of nats_server_discovery_info. `addresses`: by host, its address for the others."""
+    `found`: host → the result of nats_server_discovery_info. `addresses`: host → the address at which the other hosts
+    reach it."""
     refusals = [text for host, one in found.items() for text in (f"{host}: {why}" for why in _host_refusals(one))]
     refusals += _cluster_refusals({host: one for host, one in found.items() if one.get("config")})
     if refusals:
