@@ -15,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import
 
 
 class ActionModule(NormalAction):
-    """Hands on only the secrets of the option `secrets`."""
+    """Passes on only the secrets of the option `secrets`."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module, with a line every ten seconds while it waits, and a failure on one screen."""
+"""Runs the module, prints a progress line every ten seconds while it waits, and limits a failure to one screen."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes the lock of a host for this run. It runs on the controller, which alone can identify this run and detect that
-others have ended. It also decides from the hosts' answers whether a cluster is locked."""
+"""Acquires the lock of a host for this run. The plugin runs on the controller, because only the controller can identify
+this run and detect that other runs have ended. It also determines from the hosts' results whether a cluster is
+locked."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
         result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         held_by = (result.get("holder") or arguments)["owner"]
         if held_by != arguments["owner"] and may_take_over(held_by, arguments["owner"], run_is_alive(held_by)):
-            # Only from this owner: a different run may have taken the lock since.
+            # Take over the lock only from this owner, because a different run may have acquired it in the meantime.
             arguments["take_over_from"] = held_by
             result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         result["valid_until"] = began + int(arguments.get("ttl") or 3600)

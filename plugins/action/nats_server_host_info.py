@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module, and the sum of the file on the controller that its host's nats-server is installed from."""
+"""Runs the module and adds the checksum of the file on the controller from which the host's nats-server is
+installed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the lines that are shown, and the path of the file with all of them."""
+        """Return the printed lines, and the path of the file with all lines."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validation, options = self.validate_argument_spec(ARGUMENTS)
         lines = tuple(options["lines"])
@@ -43,8 +43,8 @@ class ActionModule(ActionBase):
 
 
 def _written(directory: str | None, name: str, shown: Page) -> tuple[str | None, list[str]]:
-    """Write all lines to a file. Returns its path and the lines about it for people. A full disk does not end an
-    operation."""
+    """Write all lines to a file. Returns its path and the lines to print about it. A full disk does not make the task
+    fail."""
     try:
         path = write_lines_file(directory, name, map(printable, shown.lines))
     except OSError as error:

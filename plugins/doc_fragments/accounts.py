@@ -10,16 +10,16 @@ class ModuleDocFragment:
 options:
   account_users:
     description:
-      - Users of the accounts whose streams and consumers are processed, one for each account. A server answers
-        requests for an asset only to users of the owning account; a user of the system account is refused.
-      - The other connection options are those of the task.
+      - Users of the accounts whose streams and consumers are processed, one for each account. A server accepts requests
+        for an asset only from users of the owning account and refuses users of the system account.
+      - All other connection options are taken from the task.
     type: list
     elements: dict
     suboptions:
       account:
         description:
-          - The account, by name or, in operator mode, by public key. With O(account_users[].credentials) the account is the one
-            that issued the file.
+          - The account, by name or, in operator mode, by public key. With O(account_users[].credentials), the account
+            is the one that issued the credentials.
         type: str
         required: true
       user:
@@ -32,7 +32,7 @@ options:
         description: Token.
         type: str
       nkey_seed:
-        description: Seed of the user's nkey, or the path of a file that holds it.
+        description: Seed of the user's nkey, or the path of a file that contains it.
         type: str
       credentials:
         description: Path of a C(.creds) file with the user's JWT and seed.
@@ -44,8 +44,8 @@ options:
   account:
     description:
       - Account that owns the asset, by name or, in operator mode, by public key. A name shared by several accounts is
-        refused with a list of their keys. The account's user comes from O(account_users); the task's own user is one
-        of the system account.
-      - By default the asset belongs to the account of the task's own user.
+        refused with a list of their keys. The account's user comes from O(account_users); the task's own user must be a
+        user of the system account.
+      - By default, the asset belongs to the account of the task's own user.
     type: str
 """

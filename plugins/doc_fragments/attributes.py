@@ -12,11 +12,11 @@ attributes:
   check_mode:
     description: Can run in C(check_mode) and return the changes without making them.
   diff_mode:
-    description: Returns the changes made, or predicted, in C(diff_mode).
+    description: Returns the changes that were made or are predicted in C(diff_mode).
   idempotent:
     description: A second run with the same options on an unchanged cluster changes nothing.
   action_group:
-    description: Takes the options of the group C(natsops.jetstream.nats) from C(module_defaults).
+    description: Supports C(module_defaults) of the group C(natsops.jetstream.nats).
     support: full
     membership:
       - natsops.jetstream.nats
@@ -28,22 +28,22 @@ attributes:
   check_mode:
     support: full
     details:
-      - It only reads, and does the same in check mode.
+      - The module only reads, and behaves in the same way in check mode.
   diff_mode:
     support: N/A
     details:
-      - It changes nothing.
+      - The module changes nothing.
   idempotent:
     support: full
     details:
-      - It changes nothing.
+      - The module changes nothing.
 """
 
     PLAIN_INFO_MODULE = r"""
 options: {}
 attributes:
   check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
+    description: Can run in check mode, where it behaves in the same way because it only reads.
     support: full
   diff_mode:
     description: Nothing is changed.

@@ -10,10 +10,10 @@ class ModuleDocFragment:
 options:
   encrypt_to:
     description:
-      - Recipients of the archives, in the form of age (C(age1...), or C(ssh-ed25519 ...) and C(ssh-rsa ...) keys).
-        Each of them can decrypt an archive. Recipients are public. By default archives are not encrypted.
-      - Archives are read back and verified without the recipients' identities. Other files of the backup, with
-        configuration, subjects and consumers, are not encrypted.
+      - Recipients of the archives, in the format of age (C(age1...), or C(ssh-ed25519 ...) and C(ssh-rsa ...) keys).
+        Each recipient can decrypt the archives. Recipients are public keys. By default, archives are not encrypted.
+      - Archives are read back and verified without the recipients' identities. The other files of the backup, which
+        contain the configuration, subjects and consumers, are not encrypted.
       - Needs pyrage.
     type: list
     elements: str

@@ -20,20 +20,21 @@ options:
         description: Region of the bucket. Defaults to the region in boto3's configuration, or V(us-east-1).
         type: str
       access_key:
-        description: Access key. By default boto3 finds the credentials in the environment, C(~/.aws), or the host's
+        description: Access key. By default, boto3 takes the credentials from the environment, C(~/.aws), or the host's
           role.
         type: str
       secret_key:
-        description: Secret key of O(s3.access_key).
+        description: Secret key that belongs to O(s3.access_key).
         type: str
       session_token:
         description: Session token of temporary credentials.
         type: str
       ca_file:
-        description: CA certificates to verify the server's certificate. Defaults to those of the system or of boto3.
+        description: CA certificates to verify the server's certificate. Defaults to the CA certificates of the system
+          or of boto3.
         type: path
       addressing_style:
-        description: Whether the bucket is in the path or in the host name. With V(auto) boto3 decides.
+        description: Whether the bucket is in the path or in the host name. With V(auto), boto3 determines the style.
         type: str
         choices: [auto, path, virtual]
         default: auto

@@ -10,13 +10,13 @@ class ModuleDocFragment:
 options:
   detail:
     description:
-      - V(servers) reads the servers and the meta group, V(assets) also every stream and consumer.
+      - V(servers) reads only the servers and the meta group; V(assets) also reads every stream and consumer.
     type: str
     choices: [servers, assets]
     default: assets
   expected_servers:
     description:
-      - Names of all expected servers. A missing server and an unexpected one are problems.
+      - Names of all expected servers. A missing or unexpected server is a problem.
     type: list
     elements: str
   cluster:

@@ -10,9 +10,9 @@ class ModuleDocFragment:
 options:
   servers:
     description:
-      - Addresses of NATS servers, such as V(nats://n1.example.com:4222). They are tried in this order.
-      - With V(tls://) a server that does not offer TLS is refused.
-      - Environment E(NATS_URL) (separated by commas), context key C(url). Otherwise V(nats://127.0.0.1:4222).
+      - Addresses of NATS servers, such as V(nats://n1.example.com:4222). They are tried in the listed order.
+      - With V(tls://), a server that does not offer TLS is refused.
+      - Environment E(NATS_URL) (separated by commas), context key C(url). Defaults to V(nats://127.0.0.1:4222).
     type: list
     elements: str
   user:
@@ -29,7 +29,7 @@ options:
     type: str
   nkey_seed:
     description:
-      - Seed of the user's nkey (V(SU...)), or the path of a file that holds it.
+      - Seed of the user's nkey (V(SU...)), or the path of a file that contains it.
       - Needs the Python library C(nkeys). Environment E(NATS_NKEY), context key C(nkey).
     type: str
   credentials:
@@ -63,7 +63,8 @@ options:
     default: true
   tls_first:
     description:
-      - Start TLS before the server's greeting, for servers with C(handshake_first) (2.10.4 and later). Context key C(tls_first).
+      - Whether to start TLS before the server's greeting, for servers with C(handshake_first) (2.10.4 and later).
+        Context key C(tls_first).
     type: bool
   timeout:
     description:
@@ -80,7 +81,7 @@ options:
   context:
     description:
       - Name of a context of the nats CLI (C(~/.config/nats/context/NAME.json)), or the path of such a file.
-      - It supplies values that are set neither by options nor in the environment. Environment E(NATS_CONTEXT).
+      - The context supplies values that are set neither by options nor in the environment. Environment E(NATS_CONTEXT).
     type: str
 requirements:
   - nats-py >= 2.9
@@ -88,11 +89,11 @@ requirements:
 notes:
   - The options of the connection come from the task, from C(module_defaults) of the group C(natsops.jetstream.nats),
     from the environment variables of the nats CLI, and from a nats CLI context, in this order.
-  - Credentials of different sources are not combined. The first of these sources that has credentials decides their
-    kind.
+  - Credentials of different sources are not combined. The first of these sources that has credentials determines the
+    kind of credentials.
   - Run the module on a host that can reach the servers' client port, usually with C(delegate_to=localhost).
-  - "A failed task returns RV(ignore:failure) with the keys C(code) (stable, for programs), C(description),
+  - "A failed task returns RV(ignore:failure) with the keys C(code) (stable and machine-readable), C(description),
     C(subject), C(server), C(account) and C(err_code), the error number of the JetStream API, if any (code
-    V(api_error)). Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account),
+    V(api_error)). Connection errors have the codes V(unreachable), V(authorization), V(tls), V(wrong_account),
     V(permission), V(timeout), V(connection_lost), V(bad_reply) and V(invalid_option)."
 """

@@ -19,15 +19,15 @@ options:
         type: str
         required: true
       servers:
-        description: Addresses of its servers. Without them, requests go through the task's servers, which fails if
-          the link between the sides is broken.
+        description: Addresses of the servers of this side. Without them, requests go through the task's servers, which
+          fails if the link between the sides is broken.
         type: list
         elements: str
       jetstream_domain:
-        description: Its JetStream domain, if leaf nodes connect the sides.
+        description: JetStream domain of this side, if leaf nodes connect the sides.
         type: str
       account_users:
-        description: Its users of the accounts, instead of O(account_users).
+        description: Users of the accounts on this side, which replace O(account_users).
         type: list
         elements: dict
         suboptions:
@@ -45,7 +45,7 @@ options:
             description: Token.
             type: str
           nkey_seed:
-            description: Seed of the user's nkey, or the path of a file that holds it.
+            description: Seed of the user's nkey, or the path of a file that contains it.
             type: str
           credentials:
             description: Path of a C(.creds) file with the user's JWT and seed.
@@ -64,23 +64,23 @@ options:
     required: true
     suboptions:
       account:
-        description: Account of the stream and its copy. Its users come from O(account_users). Without it, the task's
-          own user belongs to this account.
+        description: Account of the stream and its copy. The account's users come from O(account_users). Without this
+          option, the task's own user must belong to the account.
         type: str
       stream:
         description: Name of the stream at the origin.
         type: str
         required: true
       copy:
-        description: Name of its copy at the site, a stream with O(streams[].stream) as its C(mirror), or as its only
-          entry in C(sources). Defaults to the same name, for sites with their own JetStream.
+        description: Name of the stream's copy at the site. The copy has O(streams[].stream) as its C(mirror) or as the
+          only entry in its C(sources). Defaults to the name of the stream, for sites with a separate JetStream.
         type: str
       promoted:
         description: Name of the stream that replaces the origin before nats-server 2.12, which cannot turn a mirror
-          into a stream. Defaults to O(streams[].stream), unless that is the copy.
+          into a stream. Defaults to O(streams[].stream), unless the copy has that name.
         type: str
       subjects:
-        description: Its subjects at the site. Defaults to its subjects at the origin.
+        description: Subjects of the stream at the site. Defaults to its subjects at the origin.
         type: list
         elements: str
 """

@@ -10,11 +10,11 @@ class ModuleDocFragment:
 options:
   connection:
     description:
-      - Options of the connection as one dictionary. An option that is also given directly takes precedence.
+      - Options of the connection as one dictionary. An option that is also set directly takes precedence.
     type: dict
   inbox_prefix:
     description:
-      - Prefix of the subjects for replies, for users without permission for V(_INBOX.natsops). Context key
+      - Prefix of the subjects for replies. Set it for users without permission for V(_INBOX.natsops). Context key
         C(inbox_prefix).
     type: str
 """

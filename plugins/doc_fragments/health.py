@@ -10,13 +10,13 @@ class ModuleDocFragment:
 options:
   expected_servers:
     description:
-      - Names of all expected servers. A missing server and an unexpected one are problems.
-      - By default any server that answers is accepted, so a dead server is noticed only through its groups.
+      - Names of all expected servers. A missing or unexpected server is a problem.
+      - By default, any server that responds is accepted, so a dead server is detected only through its groups.
     type: list
     elements: str
   expected_jetstream_servers:
     description:
-      - Names of the servers that must run JetStream and be members of the meta group. By default O(expected_servers).
+      - Names of the servers that must run JetStream and be members of the meta group. Defaults to O(expected_servers).
     type: list
     elements: str
   expected_clusters:
@@ -26,8 +26,8 @@ options:
     default: {}
   cluster:
     description:
-      - Check only the servers and assets of the cluster with exactly this name. The meta group of a supercluster
-        spans all its clusters, so it is checked completely, except for its size.
+      - Check only the servers and assets of the cluster with exactly this name. The meta group of a supercluster spans
+        all its clusters, so all of it is checked, except for its size.
     type: str
   assets:
     description:
@@ -36,13 +36,13 @@ options:
     default: true
   max_lag:
     description:
-      - How many Raft entries a replica may be behind its leader. With V(0) a replica that is briefly behind, which is
-        normal under load, is a problem.
+      - Maximum number of Raft entries by which a replica may be behind its leader. With V(0), even a replica that is
+        briefly behind, which is normal under load, is a problem.
     type: int
     default: 200
   max_active:
     description:
-      - Maximum seconds since a leader last received data from a replica. Servers send data every second.
+      - Maximum number of seconds since a leader last received data from a replica. Servers send data every second.
     type: float
     default: 5
 """

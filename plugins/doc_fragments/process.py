@@ -9,7 +9,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   config:
-    description: Path of the configuration file on the server's command line. It identifies the server.
+    description: Path of the configuration file on the server's command line. This path identifies the server.
     type: path
     required: true
   unit:
@@ -24,7 +24,7 @@ options:
     default: []
   maintenance:
     description:
-      - File that marks the host as in maintenance. While the server must not be started, an empty file with the added
-        suffix C(.hold) is next to it.
+      - File that marks the host as in maintenance. While the server must not be started, an empty file with the
+        additional suffix C(.hold) exists next to this file.
     type: path
 """

@@ -10,9 +10,9 @@ class ModuleDocFragment:
 options:
   progress:
     description:
-      - While the module waits, it prints every ten seconds the missing items, the time waited and the time limit.
-      - The lines appear if the module runs on the controller, under C(ansible-playbook) on stderr and in AWX as
-        events of the task. These options add details to the lines.
+      - While the module waits, it prints the missing items, the time waited and the time limit every ten seconds.
+      - The lines appear only if the module runs on the controller. C(ansible-playbook) prints them on stderr, and AWX
+        shows them as events of the task. These options add details to the lines.
     type: dict
     suboptions:
       title:
@@ -25,9 +25,9 @@ options:
         description: The current step of O(progress.steps), starting at 1, to estimate the remaining time.
         type: int
       steps:
-        description: Number of steps.
+        description: Total number of steps.
         type: int
       file:
-        description: File to which the lines are appended. On the controller the action plugin sets it.
+        description: File to which the lines are appended. On the controller, the action plugin sets this option.
         type: path
 """

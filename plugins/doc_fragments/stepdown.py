@@ -10,7 +10,8 @@ class ModuleDocFragment:
 options:
   away_from:
     description:
-      - Names of servers that must not lead, matched exactly. By itself it selects every group led by one of them.
+      - Names of servers that must not lead, matched exactly. If no other option selects the groups, every group led by
+        one of these servers is selected.
     type: list
     elements: str
     default: []
@@ -24,46 +25,47 @@ options:
     type: dict
     suboptions:
       cluster:
-        description: Name of its cluster.
+        description: Name of the leader's cluster.
         type: str
       tags:
-        description: Tags (C(server_tags)) that it must have, all of them. They are compared in lower case, as in
-          nats-server.
+        description: Tags (C(server_tags)) that the leader must have, all of them. Tags are compared in lower case, as
+          in nats-server.
         type: list
         elements: str
   force:
     description:
-      - Make the current leader step down, whichever server it is, even if no other option requires it. Each run
-        changes the leader.
-      - Without it, at least one of O(away_from), O(preferred) and O(placement) is required. They can be combined with
-        it.
+      - Whether the current leader must step down, whichever server it is, even if no other option requires a different
+        leader. Each run then changes the leader.
+      - Without O(force), at least one of O(away_from), O(preferred) and O(placement) is required. These options can
+        also be combined with O(force).
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds within which everything must be done and verified.
+      - Seconds within which all changes must be made and verified.
     type: float
     default: 60
 attributes:
   check_mode:
     support: full
     details:
-      - Before nats-server 2.11 the next leader is random. If several servers are suitable, check mode then returns
-        V(null) as the next leader, and C(candidates) lists the suitable servers.
+      - Before nats-server 2.11, the next leader is chosen at random. If several servers are suitable, check mode
+        therefore returns V(null) as the next leader, and C(candidates) lists the suitable servers.
   diff_mode:
     support: full
   idempotent:
     support: partial
     details:
-      - With O(force=true) each run changes the leader.
+      - With O(force=true), each run changes the leader.
 notes:
-  - A leader gets the request to step down only if a suitable member is in step with it and an election can be won.
-    Otherwise nothing is done, and the failure V(step_down_refused) gives the reason. V(unknown_name) names a server,
-    cluster or tag that does not exist.
-  - From nats-server 2.11 on, the request names the next leader. Older servers choose at random, and step down until
-    the leader is suitable, at most ten times for each other member and not longer than O(wait_timeout).
-  - The module succeeds when a suitable leader is observed afterwards, however it was elected. V(step_down_failed)
-    reports the observed leader.
+  - The module requests a leader to step down only if a suitable member is in step with the leader and can win an
+    election. Otherwise, nothing is changed, and the failure V(step_down_refused) contains the reason. The failure
+    V(unknown_name) reports a server, cluster or tag that does not exist.
+  - From nats-server 2.11 on, the request names the next leader. Older servers choose the next leader at random, so the
+    module repeats the step-down until the leader is suitable, at most ten times for each other member and not longer
+    than O(wait_timeout).
+  - The module succeeds if it then observes a suitable leader, no matter how that leader was elected. The failure
+    V(step_down_failed) reports the observed leader.
 """
 
     STREAMS_AND_CONSUMERS = r"""
@@ -75,14 +77,14 @@ options:
     default: false
   concurrency:
     description:
-      - How many groups may be without a leader at the same time.
+      - Maximum number of groups that may be without a leader at the same time.
     type: int
     default: 8
   r1:
     description:
       - The action for a stream or consumer with a single replica on an unsuitable server. No other server can lead it.
-      - V(fail) fails without changes, V(skip) leaves it, with the reason in the result.
-      - The default is V(fail) for a named stream or consumer, V(skip) otherwise.
+      - V(fail) makes the task fail without changes. V(skip) leaves the asset unchanged and returns the reason.
+      - Defaults to V(fail) for streams and consumers selected by name, and to V(skip) otherwise.
     type: str
     choices: [skip, fail]
 """

@@ -11,14 +11,14 @@ options:
   streams:
     description:
       - Streams to save, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), where C(*) matches any characters and C(?)
-        exactly one. A pattern that matches no stream fails. An account is specified by name or, in operator mode, by
-        public key, which wildcards match.
+        exactly one. The task fails if a pattern matches no stream. An account is specified by name or, in operator
+        mode, by public key; in operator mode, wildcards match the public key.
     type: list
     elements: str
     default: ["*"]
   exclude:
     description:
-      - Streams to leave out, in the same form.
+      - Streams to exclude, in the form of O(streams).
     type: list
     elements: str
     default: []

@@ -10,12 +10,12 @@ class ModuleDocFragment:
 options:
   idle_timeout:
     description:
-      - Seconds without any progress after which the transfer fails. Its total time is not limited.
+      - Seconds without any progress after which the transfer fails. The total duration of the transfer is not limited.
     type: float
     default: 30
   rate_limit:
     description:
-      - Maximum bytes per second, such as V(20MB), at least V(512KB). By default the rate is not limited. A bare
-        number is bytes.
+      - Maximum number of bytes per second, such as V(20MB), and at least V(512KB). By default, the rate is not limited.
+        A bare number is in bytes.
     type: str
 """

@@ -10,14 +10,14 @@ class ModuleDocFragment:
 options:
   sample:
     description:
-      - Seconds between the two samples from which the write rate of each stream is measured. With V(0), rates come
-        only from O(rates_file); without that option, all of them are unknown.
+      - Seconds between the two samples from which the write rate of each stream is measured. With V(0), rates come only
+        from O(rates_file); without that option, all rates are unknown.
     type: float
     default: 10
   rates_file:
     description:
       - C(report.json) of the playbook natsops.jetstream.insights, from the last seven days, on the host where the
-        module runs. Its daily write rate of a stream takes precedence over O(sample).
+        module runs. The daily write rate that the report contains for a stream takes precedence over O(sample).
     type: path
   rates_fleet:
     description:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_account_admins
-short_description: Add a user to each JetStream account that may manage its streams
+short_description: Add a user who may manage the streams to each JetStream account
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - A server answers requests for streams and consumers only to users of the owning account. This filter adds one user
+  - A server accepts requests for streams and consumers only from users of the owning account. This filter adds one user
     to each account with JetStream in a structured nats-server configuration, and returns the accounts and a list of
     these users.
   - Such a user may publish to the JetStream API of its account (C($JS.API.>), C($JS.SNAPSHOT.>)) and subscribe to its replies
     (C(_INBOX.natsops.>)). With that API it can read, capture and delete every message of the account.
-  - Other users of the account can read its requests and replies unless these subjects are denied to them, see
+  - Other users of the account can read the requests and replies of this user unless they are denied these subjects; see
     docs/security.md.
 positional: _input
 options:
@@ -24,7 +24,7 @@ options:
     type: dict
     required: true
   password:
-    description: Password of these users. Without it, no user is added.
+    description: Password of these users. Without a password, no user is added.
     type: str
     required: true
   prefix:
@@ -32,7 +32,7 @@ options:
     type: str
     default: operator-
   without:
-    description: An account that gets no user, such as the system account.
+    description: An account to which no user is added, such as the system account.
     type: str
     default: ''
 """
@@ -46,9 +46,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(accounts), including the users, and C(users), each with C(account), C(user) and C(password), in the form of
-      the modules' option C(account_users). C(clients) has, in the same form, the accounts' own users with a plaintext
-      password.
+    - C(accounts), including the users, and C(users), each with C(account), C(user) and C(password), in the form of the
+      modules' option C(account_users). C(clients) contains, in the same form, the existing users of the accounts that
+      have a plaintext password.
   type: dict
   sample:
     accounts:
@@ -86,7 +86,7 @@ def nats_account_admins(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

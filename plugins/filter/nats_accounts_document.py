@@ -10,9 +10,9 @@ short_description: Convert the accounts of a server's configuration to a documen
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns accounts that the configuration of the servers declares, such as C(nats_server_accounts), in the language of the
-    document of accounts for operator mode, C(docs/accounts.md).
-  - Users are not converted. In operator mode each needs a JWT instead of a password.
+  - Converts accounts declared in the configuration of the servers, such as C(nats_server_accounts), to the format of
+    the document of accounts for operator mode (see C(docs/accounts.md)).
+  - Users are not converted. In operator mode, each user needs a JWT instead of a password.
 positional: _input
 options:
   _input:
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(document), and C(notes) on the parts of the accounts that it does not declare.
+  description: C(document), and C(notes) on the parts of the accounts that the document does not declare.
   type: dict
   sample:
     document:
@@ -64,7 +64,7 @@ def nats_accounts_document(accounts: Mapping[str, Any], system_account: str = "$
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,13 +10,15 @@ short_description: Read the certificates in a PEM text
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns each certificate of a PEM text, such as the content of C(ca.crt) or C(server.crt), in its order.
-  - With O(key) it also returns the reasons why a server cannot present the first certificate, which is compared with
-    the key, the time and the names under which the server is reached. The issuer is not checked.
+  - Returns each certificate of a PEM text, such as the content of C(ca.crt) or C(server.crt), in the order of the text.
+  - With O(key), it also returns the reasons why a server cannot present the first certificate. This certificate is
+    checked against the key, the current time and the names under which the server is reached; its issuer is not
+    checked.
 positional: _input
 options:
   _input:
-    description: The text. Keys in it are an error. An empty text holds no certificates, which with O(key) is an error.
+    description: The text. It must not contain keys. An empty text contains no certificates, which is an error if O(key)
+      is set.
     type: str
     required: true
   key:
@@ -28,8 +30,8 @@ options:
     elements: str
     default: []
   mutual:
-    description: Whether the server also presents the certificate on connections that it opens, as servers do to each
-      other.
+    description: Whether the server also presents the certificate on connections that it opens, as on connections
+      between servers.
     type: bool
     default: false
 requirements:
@@ -55,8 +57,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(subject), C(not_after) in UTC, and the C(sha256) fingerprint of each certificate. With O(key) the first has C(problems),
-      the reasons why it cannot be presented.
+    - C(subject), C(not_after) in UTC, and the C(sha256) fingerprint of each certificate. With O(key), the first
+      certificate also has C(problems), the reasons why it cannot be presented.
   type: list
   elements: dict
   sample: [{"subject": "CN=n1-c1", "not_after": "2027-12-21T10:00:00+00:00", "sha256": "5f1c0d3b"}]
@@ -74,7 +76,8 @@ def nats_certificates(
     pem: str, key: str | None = None, names: Sequence[str] = (), mutual: bool = False
 ) -> list[dict[str, Any]]:
     """Return the certificates; see DOCUMENTATION."""
-    # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer than
+    # all other imports.
     from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, problems
 
     found = certificates(str(pem or ""))
@@ -85,7 +88,7 @@ def nats_certificates(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -11,10 +11,11 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns the text of a configuration, given as a dictionary with nats-server's own keys.
-  - Nulls are dropped, keys get their main names and a fixed order, and values are converted to the type that
-    nats-server requires for their key. Strings are always quoted and escaped, so C($), C(#) and the like have no
-    special meaning.
-  - A value that nats-server's syntax or the key's type does not allow is an error that gives its path.
+  - Nulls are dropped, keys are written with their main names and in a fixed order, and values are converted to the type
+    that nats-server requires for their key. Strings are always quoted and escaped, so characters such as C($) and C(#)
+    have no special meaning.
+  - A value that nats-server's syntax or the key's type does not allow is an error, which includes the path of the
+    value.
 positional: _input
 options:
   _input:
@@ -29,7 +30,7 @@ options:
   secrets:
     description:
       - V(inline) writes passwords, tokens, keys and URLs with credentials in place.
-      - V(reference) replaces them with C($SECRET_...) variables.
+      - V(reference) replaces these secrets with C($SECRET_...) variables.
       - V(definitions) writes only a line C(SECRET_...) for each of these variables, for a separate file that the main
         file includes.
       - Secrets are passwords, tokens, encryption keys, seeds and complete URLs with credentials.
@@ -91,7 +92,7 @@ def nats_conf(config: dict[str, Any], path: str = "", secrets: str = "inline", i
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,8 +10,8 @@ short_description: List all problems of a configuration
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns all problems of a configuration at once, including those that C(nats-server -t) finds late or not at all.
-  - An error would keep the server from starting or working. A warning is for information.
+  - Returns all problems of a configuration at once, including problems that C(nats-server -t) finds late or not at all.
+  - An error prevents the server from starting or working. A warning is only informational.
 positional: _input, context
 options:
   _input:
@@ -33,7 +33,8 @@ options:
         type: list
         elements: str
       members:
-        description: The cluster's servers, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
+        description: The cluster's servers, in the form of C(servers) returned by
+          P(natsops.jetstream.nats_topology#filter).
         type: list
         elements: dict
       cluster_size:
@@ -44,16 +45,16 @@ options:
         type: list
         elements: dict
       selinux:
-        description: As RV(natsops.jetstream.nats_server_host_info#module:selinux), with C(install_dir).
+        description: The value of RV(natsops.jetstream.nats_server_host_info#module:selinux), with C(install_dir).
         type: dict
       memtotal:
         description: The host's memory in bytes.
         type: int
       running:
-        description: C(/varz) of the running server, or empty.
+        description: The C(/varz) of the running server. Empty if no server is running.
         type: dict
       loaded:
-        description: The configuration that the running server has loaded, or empty.
+        description: The configuration that the running server has loaded. Empty if it is unknown.
         type: dict
       own_users:
         description:
@@ -65,7 +66,7 @@ options:
         type: list
         elements: str
       role_files:
-        description: Names of the role's own files in that directory.
+        description: Names of the files that the role itself writes to that directory.
         type: list
         elements: str
       take_over:
@@ -80,17 +81,18 @@ options:
         description: The path of the configuration file on the host, for messages.
         type: str
       require_mount:
-        description: Whether the store directory must not lie on the root file system.
+        description: Whether the store directory must not be on the root file system.
         type: bool
       service_backend:
         description: How the server is run, V(systemd) or V(process).
         type: str
       store:
-        description: The content of C(jetstream.store_dir) on the disk, as M(natsops.jetstream.nats_server_host_info)
-          returns it.
+        description: The content of C(jetstream.store_dir) on the disk, as returned by
+          M(natsops.jetstream.nats_server_host_info).
         type: dict
       loaded_store:
-        description: The same for the directory of the loaded configuration, with its C(path); empty if it is that of C(store).
+        description: The content of the store directory of the loaded configuration, in the form of C(store) and with
+          its C(path). Empty if that directory is the one in C(store).
         type: dict
       live_members:
         description: The names of the members of the running meta group; empty if unknown.
@@ -104,29 +106,30 @@ options:
         description: The gateway block, which makes the cluster part of a supercluster.
         type: dict
       hub:
-        description: The servers to which this one connects as a leafnode, like C(members).
+        description: The servers to which this server connects as a leafnode, in the form of C(members).
         type: list
         elements: dict
       supercluster:
-        description: The servers of all clusters of the supercluster, like C(members).
+        description: The servers of all clusters of the supercluster, in the form of C(members).
         type: list
         elements: dict
       tls_files:
         description:
           - Files with the certificate that the server should present, on the controller or on the host.
           - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key)
-            are texts, C(names) the names under which others connect to the server, and C(mutual) is whether it also
-            presents the certificate to servers.
+            are PEM texts, C(names) lists the names under which clients and servers connect to the server, and C(mutual)
+            is whether the server also presents the certificate to other servers.
           - Files of the host have no C(key), and C(reasons) lists why nats-server cannot use them.
         type: dict
       run:
         description:
           - The hosts of a run, compared with the inventory and the live cluster. This finds runs that would start a
             new cluster in parts, and inventories that list fewer servers than the cluster has.
-          - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers,
-            C(live_error), C(login) (whether modules can log in), and C(versions) of the hosts, each with C(name),
-            C(version) (running or installed, empty for a new server), C(target), C(running), C(streams) (the number in its
-            store) and C(in_meta_group) (whether its store has a meta group).
+          - The keys are C(cluster) (name), C(hosts) of the run, C(running) (whether a server of one of these hosts is
+            running), C(route_style), C(live) servers, C(live_error), C(login) (whether modules can log in), and
+            C(versions) of the hosts, each with C(name), C(version) (running or installed, empty for a new server),
+            C(target), C(running), C(streams) (the number in its store) and C(in_meta_group) (whether its store has a
+            meta group).
         type: dict
 """
 
@@ -140,7 +143,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Problems with C(severity) (V(error) or V(warning)), C(option) and C(message); those of C(run) last.
+  description: The problems, each with C(severity) (V(error) or V(warning)), C(option) and C(message). Problems of
+    C(run) come last.
   type: list
   elements: dict
   sample:
@@ -175,8 +179,8 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
         found = [*_version_problems(known["version"]), *found]
     found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
     if tls_files:
-        # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the
-        # others.
+        # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
+        # than all other imports.
         from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import file_problems
 
         found += file_problems(tls_files, datetime.now(timezone.utc))
@@ -195,7 +199,7 @@ def _version_problems(version: Any) -> list[ConfigProblem]:
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -13,7 +13,7 @@ description:
   - Checks servers, round trips, health, meta group, streams, routes, gateways, logs, configurations, versions,
     clocks, slow consumers, storage and certificates, and reports problems and the next steps.
   - Anything that could not be checked is listed, and does not count as healthy. The playbook
-    C(natsops.jetstream.diagnose) does it all.
+    C(natsops.jetstream.diagnose) collects the data and prints the diagnosis.
 positional: _input, server_info
 options:
   _input:
@@ -43,7 +43,7 @@ options:
         description: Whether nats-server is running on the host.
         type: bool
       log_lines:
-        description: Warnings and errors of its log. Null if the log could not be read.
+        description: Warnings and errors in the server's log. Null if the log could not be read.
         type: list
         elements: str
       digest:
@@ -56,15 +56,16 @@ options:
         description: Where that file system is mounted.
         type: str
       closed_ports:
-        description: As RV(natsops.jetstream.nats_server_process_info#module:closed_ports). Null if they could not be read.
+        description: The value of RV(natsops.jetstream.nats_server_process_info#module:closed_ports). Null if the ports
+          could not be checked.
         type: list
         elements: dict
       maintenance:
-        description: As C(maintenance) of M(natsops.jetstream.nats_server_process_info). Null if the host is not in
-          maintenance.
+        description: The C(maintenance) returned by M(natsops.jetstream.nats_server_process_info). Null if the host is
+          not in maintenance.
         type: dict
   pinned_accounts:
-    description: Accounts with a route of their own (C(cluster.accounts)).
+    description: Accounts with a dedicated route (C(cluster.accounts)).
     type: list
     elements: str
     default: []
@@ -118,12 +119,12 @@ def nats_diagnosis(
     hosts: list[dict[str, Any]] | None = None,
     pinned_accounts: list[str] | None = None,
 ) -> dict[str, Any]:
-    """The diagnosis as data; see DOCUMENTATION."""
+    """Return the diagnosis as data; see DOCUMENTATION."""
     return diagnose(info, server_info, hosts or (), pinned_accounts or ())
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_duration_seconds
-short_description: Return a nats-server duration in seconds
+short_description: Convert a nats-server duration to seconds
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
@@ -27,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The seconds.
+  description: The number of seconds.
   type: float
   sample: 90.0
 """
@@ -40,12 +40,12 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 
 @reports_problems
 def nats_duration_seconds(duration: Any) -> float:
-    """Return the seconds; see DOCUMENTATION."""
+    """Return the number of seconds; see DOCUMENTATION."""
     return duration_seconds(duration)
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,8 +10,8 @@ short_description: List which hosts may connect to the ports of a server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the O(natsops.jetstream.nats_server_firewall#module:rules) for a structured nats-server configuration and the
-    servers that P(natsops.jetstream.nats_topology#filter) lists.
+  - Returns the O(natsops.jetstream.nats_server_firewall#module:rules) for a structured nats-server configuration and
+    the servers listed by P(natsops.jetstream.nats_topology#filter).
   - Listeners on loopback addresses need no rule.
 positional: _input
 options:
@@ -20,7 +20,7 @@ options:
     type: dict
     required: true
   topology:
-    description: The servers.
+    description: The servers, as returned by P(natsops.jetstream.nats_topology#filter).
     type: dict
     required: true
   hostvars:
@@ -32,7 +32,7 @@ options:
     type: str
     required: true
   groups:
-    description: The inventory groups of the host. Hosts that name one of them as their hub may connect as leafnodes.
+    description: The inventory groups of the host. Hosts whose hub is one of these groups may connect as leafnodes.
     type: list
     elements: str
     default: []
@@ -42,11 +42,11 @@ options:
     elements: str
     default: []
   allow:
-    description: Further sources, by listener.
+    description: Further sources that may connect, by listener.
     type: dict
     default: {}
   ports:
-    description: Sources for ports of other programs.
+    description: Sources that may connect to ports of other programs, by port.
     type: dict
     default: {}
 """
@@ -97,7 +97,7 @@ def nats_firewall_rules(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -11,13 +11,14 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns the configuration with canonical keys and a bcrypt hash for each plaintext password or token that the server
-    compares, which are those of users and of C(authorization) at the top level, of leafnodes, WebSocket and MQTT.
+    compares. These are the passwords and tokens of users and of C(authorization) at the top level, of leafnodes, of
+    WebSocket and of MQTT.
   - Credentials that a server must send stay plaintext, because a hash cannot be used to log in. These are the
     C(authorization) of C(cluster) and C(gateway), and route, gateway and leafnode URLs.
   - Existing hashes are kept. A password of more than 72 bytes or with a NUL byte is an error, because bcrypt would
     cut it off.
-  - Every client connection costs one comparison. On one core of a current server cost 4 takes about 2 ms, cost 8 16 ms,
-    cost 11 120 ms and cost 14 one second.
+  - Every client connection requires one comparison. On one core of a current server, a comparison takes about 2 ms at
+    cost 4, 16 ms at cost 8, 120 ms at cost 11, and one second at cost 14.
 requirements:
   - libpass, or passlib, or bcrypt on the controller
 positional: _input
@@ -28,8 +29,8 @@ options:
     required: true
   previous:
     description: >-
-      The text of the secrets file on the host. Its hashes are kept if they verify and have the requested cost, so a
-      second run changes nothing.
+      The text of the secrets file on the host. Its hashes are kept if they match the passwords and have the requested
+      cost, so a second run changes nothing.
     type: str
     default: ""
   cost:
@@ -72,7 +73,7 @@ def nats_hash_passwords(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,19 +10,21 @@ short_description: Create the routes, gateways and leafnode remotes of a server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the values of C(cluster.routes), C(gateway.gateways) and C(leafnodes.remotes) from the servers that
-    P(natsops.jetstream.nats_topology#filter) lists. The gateways are the same for every server, with its own cluster in them.
+  - Returns the values of C(cluster.routes), C(gateway.gateways) and C(leafnodes.remotes) from the servers listed by
+    P(natsops.jetstream.nats_topology#filter). The gateways are the same for every server and include the server's own
+    cluster.
   - Credentials are percent-encoded into each URL.
 positional: _input
 options:
   _input:
-    description: The servers. A missing part creates no URLs.
+    description: The servers, as returned by P(natsops.jetstream.nats_topology#filter). No URLs are created for a
+      missing key.
     type: dict
     required: true
   route_style:
     description:
-      - V(all) lists every member, including this server. A server ignores a route to itself. At its first start, the
-        meta group uses the number of routes as the number of expected servers.
+      - V(all) lists every member, including this server. A server ignores a route to itself. When the meta group first
+        starts, it uses the number of routes as the number of expected servers.
       - V(seeds) lists only O(seeds), and the servers discover each other by gossip.
       - V(none) creates no routes.
     type: str
@@ -34,20 +36,20 @@ options:
     elements: str
     default: []
   route_authorization:
-    description: C(user) and C(password) of routes.
+    description: The C(user) and C(password) of routes.
     type: dict
   gateway_authorization:
-    description: C(user) and C(password) of gateways.
+    description: The C(user) and C(password) of gateways.
     type: dict
   remotes:
     description:
-      - Leafnode remotes with nats-server's own keys, such as C(account) and C(credentials), and C(user) and C(password). Each
-        gets the URLs of all servers of the hub, unless it has C(url) or C(urls).
+      - Leafnode remotes with nats-server's own keys, such as C(account) and C(credentials), and C(user) and
+        C(password). Each remote gets the URLs of all servers of the hub, unless it has C(url) or C(urls).
     type: list
     elements: dict
     default: []
   tls:
-    description: C(tls) of remotes that do not have their own.
+    description: The C(tls) of remotes that do not have their own.
     type: dict
 seealso:
   - plugin: natsops.jetstream.nats_topology
@@ -64,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(routes), C(gateways) and C(remotes), each a list. It contains secrets.
+  description: The lists C(routes), C(gateways) and C(remotes). They contain secrets.
   type: dict
   sample:
     routes: ["nats-route://10.0.0.1:6222", "nats-route://[fd00::2]:6222"]
@@ -106,7 +108,7 @@ def nats_links(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_listeners
-short_description: List where a server listens
+short_description: List the listeners of a server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns every listener of a structured nats-server configuration with an address that the host itself can connect to.
+  - Returns every listener of a structured nats-server configuration with an address to which the host itself can
+    connect.
 positional: _input
 options:
   _input:
@@ -27,7 +28,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Listeners with C(name), C(host) and C(port).
+  description: The listeners, each with C(name), C(host) and C(port).
   type: list
   elements: dict
   sample: [{"name": "client", "host": "127.0.0.1", "port": 4222}]
@@ -46,7 +47,7 @@ def nats_listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -18,7 +18,7 @@ options:
     type: str
     required: true
   output:
-    description: Its list of available updates, for C(updates) and C(updates_package).
+    description: The package manager's list of available updates, for C(updates) and C(updates_package).
     type: str
     default: ""
   package:
@@ -37,8 +37,8 @@ RETURN = r"""
 _value:
   description:
     - C(java) and C(venv), names of packages; C(hold), the command that keeps O(package) from being updated;
-      C(reboot_command), which exits with 1 if earlier updates require a reboot; C(updates) and C(updates_package), whether
-      O(output) lists any update, and one of O(package).
+      C(reboot_command), which exits with 1 if earlier updates require a reboot; C(updates) and C(updates_package),
+      whether O(output) lists any update, and whether it lists one of O(package).
   type: dict
   sample:
     java: default-jre-headless
@@ -70,7 +70,7 @@ def nats_packages(manager: str, output: str = "", package: str = "nats-server") 
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -12,27 +12,28 @@ author: natsops maintainers (@natsops)
 description:
   - Creates the tables of C(nats server list), C(nats server report), C(nats stream report) and C(nats consumer
     report) from the results of M(natsops.jetstream.nats_cluster_info) and M(natsops.jetstream.nats_server_info).
-  - Totals count both each stream once and every replica, and are labelled accordingly. Servers that did not answer
-    and groups without a leader are included as marked rows.
-  - The playbook C(natsops.jetstream.report) does it all.
+  - The labelled totals count each stream once as well as every replica. Servers that did not respond and groups without
+    a leader are included as marked rows.
+  - The playbook C(natsops.jetstream.report) collects the data and prints the reports.
 positional: _input, server_info, reports
 options:
   _input:
     description:
       - The registered result of M(natsops.jetstream.nats_cluster_info), or that of
         M(natsops.jetstream.nats_stream_info) for the reports V(streams), V(consumers) and V(backups).
-      - For O(output=text) and O(output=page) also the data returned by this filter or by
+      - For O(output=text) and O(output=page), the input may also be the data returned by this filter or by
         P(natsops.jetstream.nats_diagnosis#filter).
     type: dict
     required: true
   server_info:
     description:
-      - The registered result of M(natsops.jetstream.nats_server_info), with the endpoint C(connz) for the reports V(accounts) and
-        V(connections) (with its option C(auth)), C(routez), C(gatewayz), C(leafz) and C(healthz) for those of like names, and
-        C(jsz) with the options C(account) and C(consumers) for V(jetstream) with O(account).
+      - The registered result of M(natsops.jetstream.nats_server_info), with the endpoint C(connz) for the reports
+        V(accounts) and V(connections) (with its option C(auth)), C(routez), C(gatewayz), C(leafz) and C(healthz) for
+        the reports of the same names, and C(jsz) with the options C(account) and C(consumers) for V(jetstream) with
+        O(account).
     type: dict
   reports:
-    description: The reports to create, in this order.
+    description: The reports to create, in the listed order.
     type: list
     elements: str
     choices:
@@ -51,20 +52,20 @@ options:
       - health
     default: [servers, jetstream]
   cluster:
-    description: Only the servers and streams of the cluster with exactly this name.
+    description: Include only the servers and streams of the cluster with exactly this name.
     type: str
   account:
-    description: Only this account. Both inputs must have been read for it.
+    description: Include only this account. Both inputs must have been read for this account.
     type: str
   server_names:
-    description: Only these servers, and the streams with a replica on one of them.
+    description: Include only these servers and the streams with a replica on one of them.
     type: list
     elements: str
   output:
     description:
-      - V(text) for people, V(data) for programs.
-      - V(page) for people, as a dictionary with C(lines), the complete text, and C(screen), as much of it as fits on
-        a screen, for M(natsops.jetstream.nats_show).
+      - V(text) returns human-readable text, V(data) returns machine-readable data.
+      - V(page) returns a dictionary for M(natsops.jetstream.nats_show), with the complete text in C(lines), and as much
+        of it as fits on a screen in C(screen).
     type: str
     choices: [text, page, data]
     default: text
@@ -72,11 +73,12 @@ options:
     description: The C(catalogue) that M(natsops.jetstream.nats_backup_info) returned, for the report V(backups).
     type: dict
   consumer_info:
-    description: With a result of M(natsops.jetstream.nats_stream_info), that of M(natsops.jetstream.nats_consumer_info).
+    description: The registered result of M(natsops.jetstream.nats_consumer_info), if the input is a result of
+      M(natsops.jetstream.nats_stream_info).
     type: dict
   route_compression:
-    description: The configured C(cluster.compression) of all servers, a mode or a dictionary with one. The report
-      V(routes) marks routes with a different compression.
+    description: The configured C(cluster.compression) of all servers, which is a mode or a dictionary with a mode. The
+      report V(routes) marks routes with a different compression.
     type: raw
   journal:
     description: Lines of the journal of operations, in which the report finds the servers in maintenance.
@@ -109,10 +111,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - With O(output=text) the report, several lines of text.
-    - With O(output=data) the reports. Each table has C(name), C(title), C(columns), C(rows), C(totals) and C(notes); sizes are
-      bytes, times seconds.
-    - With O(output=page) the report as C(lines) and C(screen).
+    - With O(output=text), the report as several lines of text.
+    - With O(output=data), the reports. Each table has C(name), C(title), C(columns), C(rows), C(totals) and C(notes).
+      Sizes are in bytes, times in seconds.
+    - With O(output=page), the report as C(lines) and C(screen).
   type: raw
   sample:
     schema: 1
@@ -186,7 +188,7 @@ def _written(page: Page, output: str) -> str | dict[str, Any]:
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

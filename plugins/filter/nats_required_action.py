@@ -6,19 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_required_action
-short_description: Decide which action makes a host run the desired configuration
+short_description: Determine which action makes a host run the desired configuration
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Compares the observed state of a host with the desired one, and returns the action that makes them equal.
-  - The decision never depends on whether an earlier task changed a file, so the next run completes an interrupted
-    one.
+  - Compares the observed state of a host with the desired one, and returns the action that brings the host to the
+    desired state.
+  - The decision never depends on whether an earlier task changed a file, so the next run completes an interrupted run.
 positional: _input
 options:
   _input:
     description:
       - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start),
-        C(raft_silent) and C(maintenance). A server that maintenance keeps from starting needs no action.
+        C(raft_silent) and C(maintenance). No action is needed for a server that is kept stopped for maintenance.
     type: dict
     required: true
   varz:
@@ -48,10 +48,11 @@ _value:
   description:
     - C(required_action), with the C(action) (V(none), V(start), V(reload) or V(restart)), its C(reasons), and the configuration
       C(keys) that differ.
-    - C(untouched) is whether the process needs no action and C(record) matches the configuration that it loaded, if
-      it is running.
-    - C(reload_first) is the configuration to reload before the restart of a running server. It adds only the TLS that
-      the desired configuration adds to the gateway. Empty if none is added. It contains secrets.
+    - C(untouched) is whether no action is needed and, if the process is running, C(record) matches the configuration
+      that it has loaded.
+    - C(reload_first) is the configuration to reload before the restart of a running server. This configuration adds
+      only the TLS that the desired configuration adds to the gateway. Empty if the gateway gets no TLS. It contains
+      secrets.
   type: dict
   sample:
     required_action: {"action": "reload", "reasons": ["max_connections changed"], "keys": ["max_connections"]}
@@ -87,7 +88,7 @@ def nats_required_action(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,27 +10,29 @@ short_description: Plan the rotation of the credentials or the certificates of a
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Compares the servers of a cluster with the inventory, and returns the steps from one to the other, the state of
-    each host after each step, and every reason not to begin.
-  - V(credentials) are users and the credentials of routes. A server accepts a single password for each name, so to
-    replace a password without refusing a login, a second user of the same account is used. The plan contains secrets.
-  - V(certificates) are renewed, or issued by a different authority.
+  - Compares the servers of a cluster with the inventory, and returns the steps from the current to the desired state,
+    the state of each host after each step, and every reason that prevents the rotation.
+  - V(credentials) rotates users and the credentials of routes. A server accepts a single password for each user name,
+    so the rotation uses a second user of the same account to replace a password without refusing a login. The plan
+    contains secrets.
+  - V(certificates) renews certificates or replaces their authority.
 positional: _input, subject
 options:
   _input:
     description:
       - The hosts by name.
-      - For V(credentials) each has C(running), C(loaded) (the structured configuration that the process has loaded,
-        empty if unknown), C(desired) (that of the inventory, with hashed passwords), C(given) (the same with the
-        original passwords) and C(restart_pending) (the service definition is newer than the process).
-      - For V(certificates) C(installed), C(current) and C(new) are the C(ca) and the C(certificate) in PEM form that
-        are on the host, in the inventory, and planned as a replacement (empty without a different authority);
-        C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is whether the
-        inventory names a different authority. C(running) and C(recorded) are whether nats-server runs and whether its
-        loaded configuration is recorded. C(files_changed_at) and C(config_load_time) (epoch seconds) are when the
-        files changed and when the process loaded them. C(will_change) is whether this run would create different
-        certificates. C(certificate_path), C(problems) and C(missing) describe problems with files that the operator
-        supplied.
+      - For V(credentials), each host has C(running), C(loaded) (the structured configuration that the process has
+        loaded, empty if unknown), C(desired) (the configuration in the inventory, with hashed passwords), C(given) (the
+        same configuration with the original passwords) and C(restart_pending) (whether the service definition is newer
+        than the process).
+      - For V(certificates), C(installed), C(current) and C(new) each contain a C(ca) and a C(certificate) in PEM form,
+        which are those on the host, those in the inventory, and the planned replacements (empty without a different
+        authority); C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is whether
+        the inventory specifies a different authority. C(running) is whether nats-server is running, and C(recorded) is
+        whether its loaded configuration is recorded. C(files_changed_at) and C(config_load_time) (epoch seconds) are
+        when the files changed and when the process loaded them. C(will_change) is whether this run would create
+        different certificates. C(certificate_path), C(problems) and C(missing) describe problems with files that the
+        operator supplied.
     type: dict
     required: true
   subject:
@@ -48,7 +50,7 @@ options:
     elements: str
     default: []
   phase:
-    description: For V(credentials), whether to add new users, remove old ones, or both.
+    description: For V(credentials), whether to add new users, remove old users, or both.
     type: str
     choices: [auto, add, remove]
     default: auto
@@ -57,7 +59,7 @@ options:
     type: str
     default: ""
   remove_users:
-    description: For V(credentials), names of users to remove although they are still in the inventory.
+    description: For V(credentials), names of users to remove even though they are still in the inventory.
     type: list
     elements: str
     default: []
@@ -66,12 +68,13 @@ options:
     type: bool
     default: false
   routes:
-    description: For V(credentials), how those of routes are changed, see C(nats_cluster_rotate_routes) of the role.
+    description: For V(credentials), how the credentials of routes are changed; see C(nats_cluster_rotate_routes) of the
+      role.
     type: str
     choices: [guarded, open, at_once]
     default: guarded
   explicit_routes:
-    description: For V(credentials), whether each server has a URL for every other one, so gossip creates no routes.
+    description: For V(credentials), whether each server has a URL for every other server, so gossip creates no routes.
     type: bool
     default: true
   stop_after:
@@ -89,7 +92,8 @@ options:
     type: str
     default: ""
   check_mode:
-    description: For V(certificates), whether some files are missing because check mode did not create them.
+    description: For V(certificates), whether the task runs in check mode, where files may be missing because they were
+      not created.
     type: bool
     default: false
 requirements:
@@ -111,13 +115,14 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(refusals), C(steps), C(lines) (the steps for people), and C(hosts), the state of each host by step.
-    - For V(credentials), C(hosts) has the C(configurations) and the expected C(logins) of each host. The result also
-      has C(remaining) (the remaining work, for people), C(removed) users and C(wait_seconds).
-    - For V(certificates), C(hosts) has the C(ca) (V(current), V(both) or V(new)) and the C(certificate) (V(current)
-      or V(new)) of each host; the step C(keep) leaves a host unchanged. The result also has C(refusal) (the refusals
-      that fit on a screen), C(left) (all remaining steps) and C(expiry) (for people).
-      C(left) (all steps to the end) and C(expiry) (for people).
+    - C(refusals), C(steps), C(lines) (the steps as human-readable lines), and C(hosts), which is the state of each host
+      after each step.
+    - For V(credentials), C(hosts) contains the C(configurations) and the expected C(logins) of each host. The result
+      also has C(remaining) (the remaining work as human-readable text), C(removed) (the removed users) and
+      C(wait_seconds).
+    - For V(certificates), C(hosts) contains the C(ca) (V(current), V(both) or V(new)) and the C(certificate)
+      (V(current) or V(new)) of each host; the step C(keep) leaves a host unchanged. The result also has C(refusal) (the
+      refusals that fit on a screen), C(left) (all remaining steps) and C(expiry) (as human-readable text).
   type: dict
 """
 
@@ -146,8 +151,8 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
         credentials = {str(name): host_credentials(host) for name, host in hosts.items()}
         return credential_rotation(credentials, typed(CredentialOptions, options), same_password)
     if subject == "certificates":
-        # Imported here because Ansible loads all filters to find one, and cryptography takes longer than all the
-        # others.
+        # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
+        # than all other imports.
         from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import host_certificates
 
         own = str(options.pop("api_certificate", None) or "")
@@ -157,7 +162,7 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_topology
-short_description: List the servers of a cluster and of those around it, from the inventory
+short_description: List the servers of a cluster and of the clusters connected to it, from the inventory
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the servers, computed from the names of their hosts and their inventory variables, whichever hosts are in
-    the play.
-  - The variables are those of the role P(natsops.jetstream.nats_server#role). The filter applies the role's defaults,
-    which other hosts' variables do not contain.
+  - Computes the servers from the names of their hosts and their inventory variables, even if only some of the hosts are
+    in the play.
+  - The variables are those of the role P(natsops.jetstream.nats_server#role). The filter applies the defaults of the
+    role, because the variables of other hosts do not contain them.
   - Reading the variables of many hosts takes a while, so store the result. P(natsops.jetstream.nats_links#filter)
-    creates routes, gateways and leafnode remotes from it.
+    creates routes, gateways and leafnode remotes from the result.
 positional: _input, hostvars
 options:
   _input:
@@ -33,13 +33,13 @@ options:
     required: true
   seen:
     description:
-      - The values of this host, by the names of the returned fields. A port or C(jetstream) that is not in this
-        host's inventory variables comes from the play and applies to every member. A name or an address that differs
-        from the value seen by the other hosts is an error.
+      - The values of this host in the play, by the names of the returned fields. A port or C(jetstream) that is not in
+        this host's inventory variables comes from the play and applies to every member. It is an error if a name or an
+        address differs from the value that the other hosts compute for this host.
     type: dict
     default: {}
   supercluster:
-    description: Inventory names of the hosts of all clusters that share one meta group. Defaults to those of the
+    description: Inventory names of the hosts of all clusters that share one meta group. Defaults to the hosts of the
       cluster.
     type: list
     elements: str
@@ -49,17 +49,17 @@ options:
     type: dict
     default: {}
   leaving:
-    description: Hosts that leave the supercluster.
+    description: Hosts that are leaving the supercluster.
     type: list
     elements: str
     default: []
   hub:
-    description: Inventory names of the hosts to which this one connects as a leafnode.
+    description: Inventory names of the hosts to which this host connects as a leafnode.
     type: list
     elements: str
     default: []
   hub_name:
-    description: Name of their cluster, unless their own variables set one.
+    description: Name of the hub's cluster, unless the variables of the hub's hosts set a name.
     type: str
     default: ""
   client_scheme:
@@ -80,10 +80,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(servers), one dictionary for each server of the cluster in the order of the names; C(supercluster), the same
-      for all clusters of the supercluster; C(clusters), each with its C(group) and its C(servers); C(hub), the hub's
-      servers; and C(client_urls) of all servers, those of the host's own cluster first.
-    - It holds no secrets.
+    - C(servers), one dictionary for each server of the cluster in the order of the names; C(supercluster), in the same
+      form for all clusters of the supercluster; C(clusters), each with its C(group) and its C(servers); C(hub), the
+      hub's servers; and the C(client_urls) of all servers, starting with the host's own cluster.
+    - The result contains no secrets.
   type: dict
   sample:
     servers: &servers
@@ -149,7 +149,7 @@ def nats_topology(
 
 
 class FilterModule:
-    """Filters of this file."""
+    """The filters defined in this file."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""

@@ -10,21 +10,24 @@ short_description: Inventory of the servers of a live NATS cluster
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Lists the servers of a running cluster or supercluster, as a user of the system account.
+  - Lists the servers of a running cluster or supercluster. Needs a user of the system account.
   - The name of the inventory file must end in C(nats_cluster.yml) or C(nats_cluster.yaml).
-  - Every server is a host of the group C(nats_servers). Further groups are C(nats_cluster_<name>), C(nats_version_<version>),
-    C(nats_tag_<tag>), C(nats_domain_<domain>), C(nats_jetstream) or C(nats_core) (runs without JetStream), C(nats_meta_leader),
-    and C(nats_unhealthy). Characters that are not allowed in a group name become underscores.
-  - Members of the meta group, and O(expected_servers), that do not answer are also hosts, in C(nats_unhealthy) and
-    C(nats_missing). A server without JetStream that does not answer is only found if O(expected_servers) names it.
+  - Every server is a host of the group C(nats_servers). Further groups are C(nats_cluster_<name>),
+    C(nats_version_<version>), C(nats_tag_<tag>), C(nats_domain_<domain>), C(nats_jetstream), C(nats_core) (servers
+    without JetStream), C(nats_meta_leader), and C(nats_unhealthy). Characters that are not allowed in a group name
+    become underscores.
+  - Members of the meta group and O(expected_servers) that do not respond are also hosts, in the groups
+    C(nats_unhealthy) and C(nats_missing). A server without JetStream that does not respond is found only if it is
+    listed in O(expected_servers).
   - Host variables are C(ansible_host), C(nats_name), C(nats_id), C(nats_cluster), C(nats_domain), C(nats_version),
     C(nats_tags), C(nats_host) (where the server listens), C(nats_answers), C(nats_jetstream), C(nats_meta_leader),
-    C(nats_healthy) and C(nats_health_errors). They never hold the credentials of the connection, and neither does the cache.
-  - Two servers with the same name, and a server with the name of a group or of this machine (V(localhost)), are refused. A server
-    with the name of a host in another inventory source sets the C(ansible_host) of that host, so do not combine this inventory
-    with hosts that are not NATS servers.
-  - If the cluster cannot be reached, the file cannot be parsed. Ansible then continues without its hosts, unless
-    E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
+    C(nats_healthy) and C(nats_health_errors). Neither these variables nor the cache contain the credentials of the
+    connection.
+  - The plugin refuses two servers with the same name, and a server with the name of a group or of this machine
+    (V(localhost)). If a server has the same name as a host from another inventory source, it overrides that host's
+    C(ansible_host), so do not combine this inventory with hosts that are not NATS servers.
+  - If the cluster cannot be reached, the file cannot be parsed. Ansible then continues without the hosts of this
+    inventory, unless E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - constructed
@@ -36,15 +39,15 @@ options:
     required: true
     choices: [natsops.jetstream.nats_cluster]
   expected_servers:
-    description: Names of the expected servers. Those that do not answer are hosts of C(nats_missing).
+    description: Names of the expected servers. Servers that do not respond are hosts of the group C(nats_missing).
     type: list
     elements: str
     default: []
   host_map:
     description:
       - The C(ansible_host) of servers, by their names.
-      - Defaults to the address on which the server listens. If that is every address, it is the one that the other
-        servers of its cluster use for it, if any.
+      - Defaults to the address on which the server listens. If the server listens on all addresses, the default is the
+        address at which the other servers of its cluster reach it, if any.
     type: dict
     default: {}
 """
@@ -89,12 +92,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: Addresses that mean every address of a host.
+#: Listen addresses that stand for all addresses of a host.
 _EVERY_ADDRESS = ("", "0.0.0.0", "::", "0")
 
 
 def read_hosts(client: Client, expected: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the servers, those that do not answer too, as plain data without secrets."""
+    """Return the servers, including those that do not respond, as plain data without secrets."""
     api = SystemApi(client)
     expected = frozenset(expected)
     cluster = api.read_cluster(awaited=expected, known_names=expected, assets=False)
@@ -113,7 +116,7 @@ def read_hosts(client: Client, expected: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
-    """Return a server that answered; `seen`: the address that the other servers of its cluster have for it."""
+    """Return a server that responded; `seen`: the address that the other servers of its cluster have for it."""
     group = cluster.meta.group if cluster.meta else None
     behind = [
         peer
@@ -156,13 +159,13 @@ def host_groups(host: Mapping[str, Any]) -> list[str]:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether Ansible reserves a name: it is this machine, or an option of a command."""
+    """Return whether a name is reserved, because it means this machine or resembles a command-line option."""
     return name.lower() in ("localhost", "all", "ungrouped", "::1") or name.startswith(("127.", "-"))
 
 
 def name_problem(hosts: Iterable[Mapping[str, Any]], groups: Collection[str]) -> str | None:
-    """Return why the names of the servers cannot be those of hosts, None if they can. One server that takes the name of another
-    host would receive its tasks and passwords."""
+    """Return why the names of the servers cannot be used as host names; None if they can. A server with the name of
+    another host would receive the tasks and passwords of that host."""
     addresses: dict[str, list[str]] = {}
     for host in hosts:
         addresses.setdefault(host["name"], []).append(host.get("address") or "no address")
@@ -190,7 +193,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return super().verify_file(path) and path.endswith(("nats_cluster.yml", "nats_cluster.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Fill the inventory. Raises AnsibleParserError if the cluster cannot be queried, and for names that no host can have."""
+        """Fill the inventory. Raises AnsibleParserError if the cluster cannot be queried, or if a server's name cannot
+        be used as a host name."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         key = self.get_cache_key(path)

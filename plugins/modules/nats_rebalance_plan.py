@@ -251,8 +251,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure if the cluster or a server does not exist, or if the plan was made
-    for a different state.
-    """
+    for a different state."""
     params = module.params
     options = _options(params)
     given = _given_plan(params)

@@ -304,8 +304,7 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 def mask_secrets(module: AnsibleModule) -> None:
     """Mask the connection's secrets from options, contexts and the environment; does nothing if the connection is
-    invalid.
-    """
+    invalid."""
     try:
         module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:

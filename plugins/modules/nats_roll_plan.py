@@ -445,8 +445,7 @@ def judge_versions(
 
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure like `read_cluster`, and invalid_option if no plan can meet the
-    rules.
-    """
+    rules."""
     for option in ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary"):
         least = 1 if option == "max_unavailable_replicas" else 0
         if params[option] < least:

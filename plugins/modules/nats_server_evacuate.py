@@ -290,8 +290,7 @@ class Scope:
 
     def left(self, cluster: Cluster, apart: Collection[str]) -> list[str]:
         """Return the groups that must still be moved off the server, such as `stream APP/ORDERS (leader)`, except those
-        in `apart`.
-        """
+        in `apart`."""
         found = [leading(META_SUBJECT)] if holds(cluster, self.server)["meta_leader"] else []
         found += [leading(group.subject) for _asset, group in self.led(cluster)]
         for stream in self.streams(cluster):
@@ -301,8 +300,7 @@ class Scope:
 
 def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tuple[Scope, dict[str, str]]:
     """Return the scope without the accounts that have no user, and the groups that therefore remain on the server, each
-    with the reason.
-    """
+    with the reason."""
     near = replace(scope, accounts=frozenset(connections.accounts))
     items = set(scope.left(cluster, ())) - set(near.left(cluster, ()))
     return near, dict.fromkeys(items, "its account has no user in account_users")
@@ -334,8 +332,7 @@ def require_server(cluster: Cluster, server: str) -> None:
 
 def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]:
     """Return the groups that no other member can lead, or whose single replica violates the policy, each with the
-    reason, and whether some of these problems may be temporary.
-    """
+    reason, and whether some of these problems may be temporary."""
     servers = {server.name: server for server in cluster.servers}
     constraints = LeaderConstraints(away_from=frozenset([scope.server]))
     led = [group for _asset, group in scope.led(cluster)]
@@ -411,8 +408,7 @@ def carry_out(
 
     def step_leaders_down() -> Cluster:
         """Make every leader on the server step down and return the cluster; elections may have made the server a leader
-        again.
-        """
+        again."""
         now = mover.read_cluster()
         if holds(now, server)["meta_leader"]:
             move_meta_leader(connections.own, away, remaining())

@@ -221,8 +221,7 @@ def parse_mode(wanted: dict[str, Any]) -> int:
 
 def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, str]:
     """Return whether the configuration was tested, and its digest. Raises FilesError with the server's message if the
-    server rejects the configuration.
-    """
+    server rejects the configuration."""
     trial = module.params["trial"]
     if not trial:
         return False, ""
@@ -280,8 +279,7 @@ def unit_files(files: list[File], unit: str | None) -> list[File]:
 
 def try_units(module: AnsibleModule, units: list[File]) -> None:
     """Have systemd read the unit and its drop-ins under their real names. Raises FilesError with systemd's complaints,
-    if any.
-    """
+    if any."""
     name = f"{module.params['unit']}.service"
     with tempfile.TemporaryDirectory(prefix="nats-server-", dir=module.tmpdir) as work:
         os.mkdir(os.path.join(work, f"{name}.d"))

@@ -133,8 +133,7 @@ def resolve(name: str) -> list[str]:
 
 def connecting_address() -> str:
     """Return the address from which Ansible is connected over SSH; empty if there is none. sudo removes the environment
-    variable, but the shell that started sudo still has it.
-    """
+    variable, but the shell that started sudo still has it."""
     pid = os.getpid()
     while pid > 1:
         try:

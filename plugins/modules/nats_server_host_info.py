@@ -348,8 +348,7 @@ def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
 
 def other_store(config: dict[str, Any], store: str | None) -> dict[str, Any] | None:
     """Return the content of the store directory of a loaded configuration, None if that directory is `store`. Raises
-    OSError.
-    """
+    OSError."""
     path = store_path(config)
     if not path or (store and os.path.realpath(path) == os.path.realpath(store)):
         return None

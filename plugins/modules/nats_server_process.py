@@ -300,8 +300,7 @@ def stop(module: AnsibleModule) -> dict[str, Any]:
 
 def end(module: AnsibleModule, server: ServerProcess) -> bool:
     """End a server through lame duck mode; return False if it had to be killed. Raises ProcessError if even killing it
-    fails.
-    """
+    fails."""
     ask_for_lame_duck(module, server)
     timeout = module.params["stop_timeout"]
     if wait_exit(server, timeout):

@@ -138,8 +138,7 @@ def read_record(path: str) -> dict[str, Any]:
 
 def carry_out(module: AnsibleModule, host: Host, step: Step) -> str:
     """Change a switch or run a command; in check mode, only read the permissions. Returns the reason for a failure, or
-    an empty string.
-    """
+    an empty string."""
     if module.check_mode:
         return "" if is_settable(host, step) else "the file is read-only"
     if step.switch:

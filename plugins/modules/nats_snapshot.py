@@ -260,8 +260,7 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
 
 def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Ends the module with a failure if data is missing and the options do not allow
-    this.
-    """
+    this."""
     params = module.params
     lake = Path(params["lake"])
     if params["archive"]:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Convert certificates in PEM form for the rules of their rotation. Only on the controller: it needs cryptography."""
+"""Convert certificates in PEM form for the rules of their rotation. Runs only on the controller, because it needs
+cryptography."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates im
 
 
 def host_certificates(host: Mapping[str, Any], api_certificate: str = "") -> HostCertificates:
-    """Return the input of the rules for a host; the filter `nats_rotation_plan` describes its texts.
+    """Return the input of the rules for a host; the filter `nats_rotation_plan` describes the texts.
 
     `api_certificate`: the certificate with which the playbook connects, if the servers require one. Raises ValueError
-    when a text cannot be read.
+    if a text cannot be read.
     """
     installed, current, new = (_texts(host, key) for key in ("installed", "current", "new"))
     old_ca, new_ca = _fingerprints(current["ca"]), _fingerprints(new["ca"])

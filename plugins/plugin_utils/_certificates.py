@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificates in PEM form, for the filters. Only on the controller: it needs cryptography."""
+"""Certificates in PEM form, for the filters. Used only on the controller, because it needs cryptography."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re
 
 
 def parse(pem: str) -> list[x509.Certificate]:
-    """Return the certificates in a text. Raises ValueError for a key among them, and for an unreadable certificate."""
+    """Return the certificates in a text. Raises ValueError if the text contains a key or an unreadable certificate."""
     if not HAS_CRYPTOGRAPHY:
         raise ValueError(
             "the Python package cryptography, which ansible-core itself needs, is missing on the controller"
@@ -38,7 +38,7 @@ def parse(pem: str) -> list[x509.Certificate]:
 
 
 def certificates(pem: str) -> list[dict[str, Any]]:
-    """Subject, end in UTC and fingerprint of each certificate of a text."""
+    """Return the subject, the expiry in UTC and the fingerprint of each certificate in a text."""
     return [
         {
             "subject": certificate.subject.rfc4514_string(),
@@ -69,10 +69,10 @@ def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mut
     """Return why a server cannot present the first certificate of a text to clients of one of the names; empty if it
     can. Without a key, the key is not compared.
 
-    `mutual`: the server also presents it as a client, as between servers; Go requires the extended key usage for each
-    role.
+    `mutual`: the server also presents the certificate as a client, as between servers; Go requires the extended key
+    usage for each role.
 
-    For a certificate without any name, Go, and so nats-server, does not fall back on its subject (crypto/x509,
+    Go, and therefore nats-server, does not fall back on the subject of a certificate that has no names (crypto/x509,
     VerifyHostname).
     """
     chain = parse(pem)
@@ -102,7 +102,7 @@ def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mut
 
 
 def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem]:
-    """Return the problems of a server's new certificate files, see `tls_files` of the filter nats_config_problems."""
+    """Return the problems of a server's new certificate files; see `tls_files` of the filter nats_config_problems."""
     on_host = given.get("key") is None
     if given["missing"]:
         where = given["host"] if on_host else "the controller"
@@ -128,7 +128,7 @@ def _public(key: str) -> Any:
 
 
 def _may_be_used(certificate: x509.Certificate, usage: Any) -> bool:
-    """Without the extension a certificate is good for everything (crypto/x509, VerifyOptions.KeyUsages)."""
+    """A certificate without the extension may be used for everything (crypto/x509, VerifyOptions.KeyUsages)."""
     try:
         held = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
@@ -157,7 +157,7 @@ def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _end(certificate: x509.Certificate) -> datetime:
-    """Return the end of validity with its time zone, which cryptography before 42 omits."""
+    """Return the expiry with its time zone, which cryptography before 42 omits."""
     aware = getattr(certificate, "not_valid_after_utc", None)
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 

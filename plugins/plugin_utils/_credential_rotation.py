@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Convert the configurations of a host for the rules of the rotation of credentials."""
+"""Convert the configurations of a host for the rules of credential rotation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 
 
 def host_credentials(host: Mapping[str, Any]) -> HostCredentials:
-    """Return the input of the rules for a host; the filter `nats_rotation_plan` describes its keys.
+    """Return the input of the rules for a host; the filter `nats_rotation_plan` describes the keys.
 
-    Raises ValueError when a configuration has content that nats-server cannot read.
+    Raises ValueError if a configuration has content that nats-server cannot read.
     """
     return HostCredentials(
         running=boolean(host["running"]),
@@ -29,5 +29,5 @@ def host_credentials(host: Mapping[str, Any]) -> HostCredentials:
 
 
 def same_password(password: str, hashed: str) -> bool:
-    """Return whether a text is the password of a bcrypt hash."""
+    """Return whether a password matches a bcrypt hash."""
     return is_hash(hashed) and not is_hash(password) and verify_password(password, hashed)

@@ -26,37 +26,38 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: As in the modules, whose inbox prefix comes from a context only.
+#: The connection options of the modules, and the inbox prefix, which modules take only from a context.
 _CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
 
 #: Arguments of every source.
 SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}
 CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, "connection": {"type": "dict"}}
 
-#: Options that are seconds and more than 0.
+#: Options in seconds that must be greater than 0.
 _POSITIVE = {"interval", "max_active"}
 
-#: ansible-rulebook passes the queue for confirming events under this name.
+#: The argument in which ansible-rulebook passes the queue of event confirmations.
 _CONFIRMATIONS = "eda_feedback_queue"
 
-#: Failures that end by themselves. Once it has worked, every other one may be that of a server on its way down.
+#: Failures that clear by themselves. After the first successful attempt, any other failure may come from a server that
+#: is shutting down.
 _TRANSIENT = ("unreachable", "timeout", "connection_lost", "no_responders", "bad_reply")
 
-#: Seconds between two attempts, the first and the longest.
+#: Seconds between two attempts, at first and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
-#: Seconds that ansible-rulebook may take to confirm an event.
+#: Maximum seconds until ansible-rulebook confirms an event.
 CONFIRMED_WITHIN = 60.0
 
 
 class ArgumentError(Exception):
-    """The message has a correction that a person must make before the source can work."""
+    """An argument must be corrected before the source can work; the message contains the correction."""
 
 
 def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any) -> dict[str, Any]:
-    """Return a source's arguments with their defaults and in the types of an argument spec. Raises ArgumentError.
+    """Return a source's arguments with the defaults and types of an argument spec. Raises ArgumentError.
 
-    Empty values count as not given, so a rulebook can pass on variables that are not set.
+    Empty values count as not set, so a rulebook can pass on variables that are not set.
     """
     given = {name: value for name, value in _given(arguments).items() if name != _CONFIRMATIONS}
     unknown = sorted(set(given) - set(spec))
@@ -86,7 +87,7 @@ def checked_with_connection(
 ) -> tuple[dict[str, Any], ConnectionOptions]:
     """Return a source's arguments and connection options. Raises ArgumentError.
 
-    `connection` is a dictionary of connection options; the same options given directly take precedence.
+    `connection` is a dictionary of connection options; the same options set directly take precedence.
     """
     connection = arguments.get("connection") or {}
     if not isinstance(connection, Mapping):
@@ -105,19 +106,21 @@ def checked_with_connection(
 
 
 class EventEmitter:
-    """Puts events on the queue of ansible-rulebook and, with `feedback`, waits until each has come to the rules."""
+    """Puts events on the queue of ansible-rulebook and, with `feedback`, waits until each event has been processed by
+    the rules."""
 
     def __init__(self, queue: Any, arguments: Mapping[str, Any]) -> None:
         self._queue = queue
         self._confirmations: asyncio.Queue[Any] | None = arguments.get(_CONFIRMATIONS)
 
     async def put(self, identity: str, content: Mapping[str, Any]) -> None:
-        """Put the event `nats` with this content and id; the same id always makes the same `meta.uuid`.
+        """Put an event with this content under the key `nats` on the queue; the same id always results in the same
+        `meta.uuid`.
 
-        Raises NatsFailure timeout when the event is not confirmed.
+        Raises NatsFailure timeout if the event is not confirmed.
         """
         if self._confirmations is not None:
-            while not self._confirmations.empty():  # a late one, of an event that was given up
+            while not self._confirmations.empty():  # a late confirmation of an event that has timed out
                 self._confirmations.get_nowait()
         given = {name: value for name, value in content.items() if value is not None}
         unique = str(uuid.uuid5(uuid.NAMESPACE_URL, f"nats:{identity}"))
@@ -131,9 +134,9 @@ class EventEmitter:
 
 
 async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    """Attempt repeatedly, with increasing pauses; `attempt` calls its argument whenever it works.
+    """Run `attempt` repeatedly, with increasing pauses; `attempt` calls its argument whenever it succeeds.
 
-    Raises ArgumentError for a problem that waiting cannot fix, unless an attempt has worked before.
+    Raises ArgumentError for a problem that waiting cannot fix, unless an earlier attempt succeeded.
     """
     pause, worked, working = FIRST_PAUSE, False, False
 

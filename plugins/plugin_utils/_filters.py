@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The common part of the filters: configuration errors become Ansible's own kind of error, and arguments are converted
-to their types."""
+"""The common part of the filters: configuration errors are converted to Ansible's errors, and arguments to their
+types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def reports_problems(function: Function) -> Function:
-    """Return the function with ValueError converted to AnsibleFilterError, which names the filter."""
+    """Return a function that raises AnsibleFilterError with the name of the filter instead of ValueError."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +32,7 @@ def reports_problems(function: Function) -> Function:
 
 
 def typed(options: type[Options], given: Mapping[str, Any]) -> Options:
-    """Return a dataclass of texts, booleans and lists of texts, converted from the types that Jinja returned. None
+    """Return a dataclass of strings, booleans and lists of strings, converted from the types that Jinja returned. None
     selects the default.
 
     Raises ValueError for an unknown name.

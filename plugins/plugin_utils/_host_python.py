@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first module that runs on a host. If the host's Python is too old for it, the error names both versions.
+"""Runs the first module on a host. If the host's Python is too old for the module, the error contains both versions.
 
-ansible-core 2.16 also manages hosts with Python 2.7 and 3.6, where our modules end with a SyntaxError.
+ansible-core 2.16 also manages hosts with Python 2.7 and 3.6, where the collection's modules end with a SyntaxError.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class HostModuleAction(NormalAction):
         if interpreter:
             probe = self._low_level_execute_command(f"{shlex.quote(interpreter)} -c {shlex.quote(_PROBE)}")
             if problem := python_problem(interpreter, probe.get("stdout", "")):
-                # Without the traceback, which ansible-core would show instead.
+                # Remove the traceback, which ansible-core would otherwise print instead of the message.
                 result = {"failed": True, "changed": False, "msg": problem}
         return result
 
     def _interpreter(self, task_vars: dict[str, Any]) -> str:
-        """Return the path with which the module was run: the configured one, otherwise the discovered one."""
+        """Return the path with which the module was run: the configured interpreter, otherwise the discovered one."""
         configured = str(self._templar.template(task_vars.get("ansible_python_interpreter") or "auto"))
         if not configured.startswith("auto"):
             return configured

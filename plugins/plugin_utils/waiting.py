@@ -24,7 +24,7 @@ INTERVAL = 0.5
 
 
 class BriefAction(NormalAction):
-    """Runs the module of the same name. If it fails with many lines, they are printed and not returned."""
+    """Runs the module of the same name. If the module fails with many lines, they are printed instead of returned."""
 
     #: Keys of a failed task's result, in addition to `msg` and `failure`, that are returned without ``-v``.
     KEPT: frozenset[str] = frozenset()
@@ -53,7 +53,8 @@ class BriefAction(NormalAction):
         if printable(str(failure.get("description"))) == text:
             failure = {**failure, "description": one_line(text)}
         result = {**result, "msg": one_line(text), "failure": failure}
-        # Since 2.19, ansible-core derives this key from the module's message; it derives a new one from this message.
+        # Since 2.19, ansible-core derives this key from the module's message; it will derive it again from the new
+        # message.
         result.pop("exception", None)
         return result if detailed else brief(result, self.KEPT)
 
@@ -61,8 +62,8 @@ class BriefAction(NormalAction):
 class WaitingAction(BriefAction):
     """Also prints the lines that the module writes while it waits.
 
-    They go to stderr, which keeps the output of a JSON callback intact. A module that is delegated to another machine
-    prints none.
+    The lines go to stderr, so the output of a JSON callback remains intact. A module that is delegated to another
+    machine prints no lines.
     """
 
     def _run_module(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class WaitingAction(BriefAction):
 
 
 def follow(path: Path, ended: Event, show: Callable[[str], None]) -> None:
-    """Show the lines of the file as they come, until `ended`."""
+    """Print new lines of the file as they arrive, until `ended` is set."""
     with path.open(encoding="utf-8") as file:
         rest, over = "", False
         while not over:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Publish messages to a replicated stream and read them back, as an application would; exit 1 when it cannot.
+"""Publish messages to a replicated stream and read them back, as an application would; exit with status 1 if this
+fails.
 
 The password is taken from NATS_PASSWORD.
 """
@@ -54,7 +55,7 @@ async def roundtrip(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Print the result, or the reason of a failure."""
+    """Print the result or the reason for a failure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", action="append", required=True)
     parser.add_argument("--user", required=True)

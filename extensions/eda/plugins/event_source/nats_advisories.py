@@ -7,21 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_advisories
-short_description: Events from the advisories of NATS servers, live or out of a stream that keeps them
+short_description: Create events from the advisories of NATS servers, live or from a stream that stores them
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Without O(stream) it subscribes to O(subjects). Advisories are missed while it is not connected.
-  - With O(stream) it reads the stream that keeps the advisories, as the playbook C(natsops.jetstream.capture_advisories) makes
-    one in each account, through the durable consumer O(durable). An advisory is acknowledged once its event is on the queue of
-    ansible-rulebook, so restarts and lost connections lose none.
-  - That is at least once, so an advisory may make an event again after ansible-rulebook or its connection broke down. RV(nats.id)
-    and C(meta.uuid) are then the same as before.
-  - Advisories of leaders and quorums come in the account of the stream and in the system account; those of servers and of the
-    meta group in the system account; all others in the account of the stream. The system account has no JetStream, and
-    so no O(stream).
-  - It reconnects forever, with pauses of 1 to 30 seconds.
+  - Without O(stream), the source subscribes to O(subjects). It misses advisories that are published while it is not
+    connected.
+  - With O(stream), the source reads the stream that stores the advisories through the durable consumer O(durable). The
+    playbook C(natsops.jetstream.capture_advisories) creates such a stream in each account. An advisory is acknowledged
+    once its event is on the queue of ansible-rulebook, so no advisory is lost in restarts or when the connection is
+    lost.
+  - Advisories are delivered at least once, so an advisory may create a second event after ansible-rulebook or its
+    connection has failed. RV(nats.id) and C(meta.uuid) are then the same as in the first event.
+  - Servers publish advisories about leaders and quorums in the account of the stream and in the system account,
+    advisories about servers and the meta group in the system account, and all others in the account of the stream. The
+    system account has no JetStream, so O(stream) cannot be used there.
+  - The source keeps trying to reconnect, with pauses of 1 to 30 seconds.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.event_source
@@ -29,33 +31,35 @@ options:
   subjects:
     description:
       - Subjects of the advisories.
-      - By default all of JetStream but C($JS.EVENT.ADVISORY.API), which comes with each request to the API. Without O(stream)
-        also C($SYS.SERVER.*.SHUTDOWN), C($SYS.SERVER.*.LAMEDUCK) and C($SYS.SERVER.*.CLIENT.AUTH.ERR), which a user of the
-        system account sees. With O(stream), by default all that the stream has.
+      - Without O(stream), the default is all advisories of JetStream except C($JS.EVENT.ADVISORY.API), which is
+        published for each API request, and also C($SYS.SERVER.*.SHUTDOWN), C($SYS.SERVER.*.LAMEDUCK) and
+        C($SYS.SERVER.*.CLIENT.AUTH.ERR), which only a user of the system account receives. With O(stream), the default
+        is all advisories in the stream.
     type: list
     elements: str
   stream:
     description:
-      - Stream that keeps the advisories.
-      - It must exist in the account of the user.
+      - Stream that stores the advisories.
+      - The stream must exist in the account of the user.
     type: str
   durable:
     description:
-      - Durable consumer that stores the acknowledged position. It is created if it does not exist.
-      - Each rulebook needs one of its own.
-      - The filters of an existing consumer must be O(subjects); an acknowledgement policy other than V(explicit) is refused.
+      - Durable consumer that stores the acknowledged position. The source creates the consumer if it does not exist.
+      - Each rulebook needs a separate consumer.
+      - The filters of an existing consumer must equal O(subjects); an acknowledgement policy other than V(explicit) is
+        refused.
     type: str
   deliver_policy:
     description:
-      - Whether a new durable consumer begins with new advisories or with all in the stream.
+      - Whether a new durable consumer starts with new advisories or with all advisories in the stream.
     type: str
     choices: [new, all]
     default: new
   feedback:
     description:
-      - Acknowledge only after ansible-rulebook has confirmed that the event came to the rules. It confirms events when it has a
-        C(--persistence-id).
-      - Without it, an event that is on the queue when ansible-rulebook is killed is lost.
+      - Whether to acknowledge an advisory only after ansible-rulebook has confirmed that the rules have processed its
+        event. ansible-rulebook confirms events if it runs with a C(--persistence-id).
+      - Without this option, an event that is still on the queue is lost if ansible-rulebook is killed.
     type: bool
     default: false
 """
@@ -77,20 +81,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 id:
-  description: Id of the advisory. Without one, its subject and its sequence in the stream, or its subject and a digest.
+  description: Id of the advisory. If the advisory has no id, its subject with its sequence in the stream, or with a
+    digest.
   type: str
 type:
-  description: Last part of its type, such as V(stream_quorum_lost), V(stream_leader_elected), V(server_out_of_space); of servers
-    V(shutdown) and V(lameduck).
+  description: Last part of the advisory's type, such as V(stream_quorum_lost), V(stream_leader_elected) or
+    V(server_out_of_space). For events of servers, V(shutdown) or V(lameduck).
   type: str
 subject:
-  description: Where it was published.
+  description: Subject on which the advisory was published.
   type: str
 time:
-  description: When it was published.
+  description: When the advisory was published.
   type: str
 account:
-  description: Account of the advisory. Live, servers report it to the system account only.
+  description: Account of the advisory. Without O(stream), servers report it only to the system account.
   type: str
 stream:
   description: Stream of the advisory.
@@ -99,7 +104,7 @@ consumer:
   description: Consumer of the advisory.
   type: str
 asset:
-  description: These three, such as V(APP/ORDERS/reader); V(meta group).
+  description: Account, stream and consumer, such as V(APP/ORDERS/reader), or V(meta group).
   type: str
 server:
   description: Name of the server.
@@ -108,13 +113,13 @@ leader:
   description: Name of the new leader.
   type: str
 sequence:
-  description: Its sequence in the stream that keeps it.
+  description: Sequence of the advisory in the stream that stores it.
   type: int
 deliveries:
-  description: How often the stream delivered it.
+  description: How often the stream has delivered the advisory.
   type: int
 advisory:
-  description: The complete advisory as the server wrote it.
+  description: The complete advisory as published by the server.
   type: dict
 """
 
@@ -174,7 +179,8 @@ ACK_WAIT = 30.0
 
 
 async def main(queue: Any, args: dict[str, Any]) -> None:
-    """Put an event on the queue for each advisory, until cancelled. Raises ArgumentError for arguments that cannot work."""
+    """Put an event on the queue for each advisory, until cancelled. Raises ArgumentError if the arguments are
+    invalid."""
     params, options = checked_with_connection(args, SPEC, required_together=[("stream", "durable")])
     emitter = EventEmitter(queue, args)
     last: tuple[Any, ...] | None = None
@@ -186,7 +192,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         if message.sequence is None or this != last:
             content = advisory_event(message, params["stream"], account)
             await emitter.put(content.pop("id"), content)
-        # Should the acknowledgement fail, it comes again; it is the only replica that can.
+        # If the acknowledgement fails, the advisory is delivered again.
         last = this
 
     async def live(connected: Callable[[], None]) -> None:
@@ -206,7 +212,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 
 def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> tuple[float, str | None]:
-    """Create the durable consumer unless it exists, and return its ack_wait in seconds, and the account if it is known.
+    """Create the durable consumer unless it exists, and return its ack_wait in seconds and the account, if known.
 
     Raises NatsFailure invalid_option if the stream does not exist, or an existing consumer is unsuitable.
     """
@@ -229,7 +235,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
                 "deliver_policy": params["deliver_policy"],
                 "ack_policy": "explicit",
                 "ack_wait": int(ACK_WAIT * 1e9),
-                # One at a time, so a redelivered message keeps its place.
+                # Only one message at a time, so a redelivered message keeps its position.
                 "max_ack_pending": 1,
                 **({"filter_subject": subjects[0]} if len(subjects) == 1 else {"filter_subjects": subjects}),
             },
@@ -250,9 +256,9 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
 
 
 def advisory_event(message: Message, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
-    """Return the content of an advisory's event. `kept_in`: the stream that it came out of, of `own_account`.
+    """Return the content of an advisory's event. `kept_in`: the stream of `own_account` that stores the advisory.
 
-    In the account of its stream an advisory does not name the account.
+    An advisory that is published in the account of its stream does not contain the account.
     """
     try:
         advisory = json.loads(message.body)
@@ -288,11 +294,12 @@ def advisory_event(message: Message, kept_in: str | None, own_account: str | Non
 
 
 def _type(subject: str, advisory: Mapping[str, Any]) -> str:
-    """Return the last part of the advisory's type, such as stream_quorum_lost; of one without, that of its subject."""
+    """Return the last part of the advisory's type, such as stream_quorum_lost, or that of its subject if it has no
+    type."""
     kind = str(advisory.get("type") or "").rpartition(".")[2]
     return kind or "_".join(subject.split(".")[3:]).lower() or subject
 
 
 def _name(value: Any) -> str | None:
-    """Return the name from an advisory's field, which is a name or an object with one."""
+    """Return the name from an advisory's field, which is either a name or an object with a name."""
     return value.get("name") if isinstance(value, Mapping) else value

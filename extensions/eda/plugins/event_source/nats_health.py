@@ -7,19 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_health
-short_description: Events from the problems of NATS clusters, which last for some time
+short_description: Create events from problems of NATS clusters that last for some time
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Checks the cluster every O(interval) seconds as the module M(natsops.jetstream.nats_cluster_health) does, and the
-    certificates of the servers. It therefore reports problems that a server cannot report itself, such as its own loss.
-  - A problem makes an event once it has ongoing O(min_duration) seconds, another one every O(repeat) seconds, and one
-    with RV(nats.state) V(solved) when it is gone.
-  - How long a problem lasts counts from when this source saw it first, also after ansible-rulebook was restarted.
-  - Each event names the root cause of its problem in RV(nats.cause), so a rule can act once for one dead server and not for
-    each stream that misses it; M(natsops.jetstream.nats_cluster_health) lists the kinds.
-  - While no server is reachable, that is the problem (code V(unreachable)), and none of the others counts as solved.
+  - Every O(interval) seconds, the source checks the cluster in the same way as
+    M(natsops.jetstream.nats_cluster_health), and the certificates of the servers. It therefore also reports problems
+    that a server cannot report itself, such as its own failure.
+  - A problem creates an event once it has lasted O(min_duration) seconds, another event every O(repeat) seconds, and an
+    event whose RV(nats.state) is V(solved) when the problem is gone.
+  - The duration of a problem is measured from the first time that this source detects it, also after a restart of
+    ansible-rulebook.
+  - Each event contains the root cause of its problem in RV(nats.cause), so a rule can act once for a dead server
+    instead of once for each affected stream. M(natsops.jetstream.nats_cluster_health) lists the kinds of root causes.
+  - While no server is reachable, this is the only problem (code V(unreachable)), and no other problem counts as solved.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -28,35 +30,37 @@ extends_documentation_fragment:
 options:
   interval:
     description:
-      - Seconds between the starts of two checks.
+      - Seconds from the start of one check to the start of the next.
     type: float
     default: 30
   min_duration:
     description:
-      - Seconds that a problem must last before it makes an event.
+      - Seconds that a problem must last before it creates an event.
     type: float
     default: 0
   repeat:
     description:
-      - Seconds after which an ongoing problem makes another event; V(0) for never.
+      - Seconds after which an ongoing problem creates another event; with V(0), it creates only one.
     type: float
     default: 0
   certificate_days:
     description:
-      - A certificate that ends within so many days is a problem (code V(certificate_expiring)), and so is one whose server, older
-        than 2.11.12 or 2.12.4, does not report its end (V(certificate_unknown)).
+      - A certificate that expires within this many days is a problem (code V(certificate_expiring)). A certificate
+        whose expiry is not reported, because the server is older than 2.11.12 or 2.12.4, is also a problem
+        (V(certificate_unknown)).
       - V(0) disables the check.
     type: float
     default: 0
   tolerate:
     description:
-      - Codes of problems that make no events, and names of servers that may be missing or behind.
+      - Codes of problems that create no events, and names of servers that may be missing or behind.
     type: list
     elements: str
     default: []
   feedback:
     description:
-      - Wait until ansible-rulebook has confirmed each event. It confirms events when it has a C(--persistence-id).
+      - Whether to wait until ansible-rulebook has confirmed each event. ansible-rulebook confirms events if it runs
+        with a C(--persistence-id).
     type: bool
     default: false
 """
@@ -72,20 +76,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 id:
-  description: Differs for each event.
+  description: Id of the event, which is different for each event.
   type: str
 type:
   description: V(problem).
   type: str
 state:
-  description: V(present), or V(solved) when it is gone.
+  description: V(present), or V(solved) when the problem is gone.
   type: str
 code:
-  description: As in C(problems) of M(natsops.jetstream.nats_cluster_health), like severity, subject, message and servers; also
-    V(certificate_expiring) and V(certificate_unknown).
+  description: Code of the problem, as in C(problems) of M(natsops.jetstream.nats_cluster_health), or
+    V(certificate_expiring) or V(certificate_unknown). The severity, subject, message and servers are also those in
+    C(problems).
   type: str
 severity:
-  description: How bad it is.
+  description: Severity of the problem.
   type: str
 subject:
   description: Subject of the problem.
@@ -94,25 +99,26 @@ message:
   description: Description of the problem.
   type: str
 servers:
-  description: Servers that it is about.
+  description: Servers affected by the problem.
   type: list
   elements: str
 server:
-  description: The one server at fault.
+  description: The server at fault, if there is exactly one.
   type: str
 since:
-  description: When this source saw it first.
+  description: When this source first detected the problem.
   type: str
 seconds:
-  description: How long ago that was.
+  description: Seconds since the problem was first detected.
   type: int
 absent:
-  description: The members of the group that cannot be counted on.
+  description: The members of the group that are not available.
   type: list
   elements: str
 cause:
-  description: "Its root cause, as in C(causes) there: C(kind), C(title), C(servers). With
-    C(group_by_attributes: [event.nats.cause.kind]) a rule acts once for a dead server."
+  description: "Root cause of the problem, with C(kind), C(title) and C(servers), as in C(causes) of
+    M(natsops.jetstream.nats_cluster_health). With C(group_by_attributes: [event.nats.cause.kind]), a rule acts once for
+    a dead server."
   type: dict
 """
 
@@ -163,7 +169,8 @@ SPEC: dict[str, dict[str, Any]] = {
 
 
 async def main(queue: Any, args: dict[str, Any]) -> None:
-    """Put an event on the queue for each problem that lasts, until cancelled. Raises ArgumentError for wrong arguments."""
+    """Put an event on the queue for each lasting problem, until cancelled. Raises ArgumentError if the arguments are
+    invalid."""
     params, options = checked_with_connection(args, SPEC)
     emitter, tracker = EventEmitter(queue, args), ProblemTracker(params["min_duration"], params["repeat"])
 
@@ -274,7 +281,7 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
     found = []
     for server, varz in api.pages(servers, "VARZ"):
         if isinstance(varz, NatsFailure):
-            continue  # for a server that does not answer, the check of the cluster reports it
+            continue  # the check of the cluster reports a server that does not respond
         ends = certificate_ends(varz)
         for part, end in ends.items():
             left = (parse_time(end) - parse_time(varz["now"])).total_seconds() / 86400

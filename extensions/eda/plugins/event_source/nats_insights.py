@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_insights
-short_description: Events from the report of the fleet insights, such as forecasts
+short_description: Create events from the report of the fleet insights, such as forecasts
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads C(report.json), which the playbook C(natsops.jetstream.insights) writes, whenever a new one is there, and makes an
-    event of each row of a table.
-  - At its start it reads the existing report, so a restart of ansible-rulebook makes the same events again, with
-    the same RV(nats.id) and C(meta.uuid).
+  - Reads C(report.json), which the playbook C(natsops.jetstream.insights) writes, whenever there is a new report, and
+    creates an event from each row of a table.
+  - When the source starts, it reads the existing report, so a restart of ansible-rulebook creates the same events
+    again, with the same RV(nats.id) and C(meta.uuid).
 options:
   report:
     description:
-      - Path of C(report.json), or of the folder that holds it.
+      - Path of C(report.json), or of the directory that contains it.
     type: path
     required: true
   table:
@@ -34,7 +34,8 @@ options:
     default: 60
   feedback:
     description:
-      - Wait until ansible-rulebook has confirmed each event. It confirms events when it has a C(--persistence-id).
+      - Whether to wait until ansible-rulebook has confirmed each event. ansible-rulebook confirms events if it runs
+        with a C(--persistence-id).
     type: bool
     default: false
 """
@@ -48,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 id:
-  description: The same for the same row of the same report.
+  description: Id of the event, which is always the same for the same row of the same report.
   type: str
 type:
   description: V(insight).
@@ -101,7 +102,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "interval": {"type": "float", "default": 60},
 }
 
-#: The format of report.json, see docs/insights.md.
+#: The format of report.json; see docs/insights.md.
 FORMAT = 1
 
 
@@ -128,7 +129,8 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 
 def read_report(path: Path, table: str) -> dict[str, Any]:
-    """Return the report. Raises OSError, ValueError when it is none or lacks the table, ArgumentError for an unknown format."""
+    """Return the report. Raises OSError, ValueError if the file is not a report or lacks the table, or ArgumentError
+    for an unknown format."""
     report = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(report, dict) or "format" not in report:
         raise ValueError("no report of the insights")
@@ -142,7 +144,7 @@ def read_report(path: Path, table: str) -> dict[str, Any]:
 
 
 def table_rows(report: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """Yield the content of the event of each row, without null values."""
+    """Yield the event content of each row, without null values."""
     table = report["tables"][name]
     columns = [column[0] for column in table["columns"]]
     for number, values in enumerate(table["rows"]):
