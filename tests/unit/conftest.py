@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-# The duration of an example, or of its generation, depends on the machine's load and not on the code.
+# How long an example or its generation takes depends on the machine's load and not on the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller side of the actions nats_bundle and nats_server_host_info; the module is a plain function here."""
+"""Tests the controller side of the actions nats_bundle and nats_server_host_info; a plain function replaces the
+module."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, na
 
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the arguments that the module would get."""
+    """Return the arguments that the module would receive."""
     monkeypatch.setattr(NormalAction, "run", lambda action, *_arguments: {"given": action._task.args})
 
 

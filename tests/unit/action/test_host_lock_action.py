@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The requests of the lock's action to a host; a plain function holds the lock."""
+"""Tests the requests that the lock's action sends to a host; a plain function replaces the module with the lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The output for a thousand streams: less than 60 lines, and a file with all of them."""
+"""The output for a thousand streams has fewer than 60 lines, and a file contains all streams."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def printed(result: Mapping[str, Any]) -> list[str]:
 
 
 def shown(folder: Path, page: Mapping[str, Any]) -> list[str]:
-    """Return the shown lines of a result about a thousand streams, after checking the printed size and the file."""
+    """Return the lines shown for a result about a thousand streams, after checking the size of the output and the
+    file."""
     result = show(name="all/C1", directory=str(folder), lines=page["lines"], screen=page["screen"])
     assert len(printed(result)) < SCREEN, result["msg"]
     path = Path(result["file"])

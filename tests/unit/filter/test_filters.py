@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters' own decisions; their rules have tests of their own."""
+"""Tests the filters' own decisions; the rules that they apply have separate tests."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_topology_lists_become_links() -> None:
         nats_links(topology, route_style="seeds")
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
-    # `-e nats_server_cluster_leaving=n1` is a text, and Jinja's `in` finds each part of a text.
+    # `-e nats_server_cluster_leaving=n1` is a string, and Jinja's `in` matches any part of a string.
     with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a string, not a list: -e .*n31.*n32"):
         nats_topology(["n1"], hostvars, "n1", leaving="n31,n32")
     assert nats_topology(["n1"], hostvars, "n1", leaving="")["servers"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the connection's values come from."""
+"""Tests from which sources the connection's values are read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def context(tmp_path: Path) -> dict[str, str]:
 
 
 def test_failures_and_warnings_have_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream may have them in its name."""
+    """A stream may have such characters in its name."""
     warnings: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     NatsModule.__new__(NatsModule).warn("stream X\x1b[31m lags")
@@ -129,6 +129,6 @@ def test_the_end_of_a_module_walks_through_no_objects() -> None:
     code = "import atexit, gc, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     code += "atexit.register(lambda: print(gc.get_freeze_count() > 1000)); "
     code += "import ansible_collections.natsops.jetstream.plugins.module_utils.module"
-    # Without the tests' own handling of this, see tests/lab/python/sitecustomize.py.
+    # This runs without the tests' own speed-ups, see tests/lab/python/sitecustomize.py.
     command = [sys.executable, "-S", "-c", code, json.dumps(sys.path)]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"

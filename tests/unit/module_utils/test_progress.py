@@ -27,7 +27,7 @@ class Clock:
 
 
 def lines(path: Path, seconds: float, missing: str = "n4 does not answer", **params: Any) -> list[str]:
-    """Return the lines that a wait of so many seconds writes if it samples every two seconds."""
+    """Return the lines that a wait of this many seconds prints if it takes a sample every two seconds."""
     clock = Clock()
     progress = Progress({"file": str(path), **params}, 120, clock)
     while clock.now <= 1000 + seconds:

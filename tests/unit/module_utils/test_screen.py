@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A failure of any length becomes a message of one line and a few further lines."""
+"""A failure of any length is shown as a message of one line and a few further lines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_brief_result_has_the_machine_readable_values() -> None:
 
 
 def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
-    """nats-server accepts a stream of this name."""
+    """nats-server accepts a stream whose name contains such characters."""
     assert cut("stream X\x1b[31mRED\x07\u202e") == "stream X\ufffd[31mRED\ufffd\ufffd"
     assert printable("größe 日本 😀\ttab\nline") == "größe 日本 😀\ttab\nline"
     assert listed(["X\x1b", "Y"]) == "X\ufffd\nY"
@@ -95,7 +95,7 @@ def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
 
 
 def test_a_list_of_one_more_than_fits_is_not_cut() -> None:
-    """The line that announces one more would be as long."""
+    """The line that announces one more entry would take as much space as the entry."""
     rows = [f"row {number}" for number in range(MAX_ROWS + 2)]
     assert listing(rows[:-1]).screen == listing(rows[:-1]).lines == tuple(rows[:-1])
     assert listing(rows).screen == (*rows[:MAX_ROWS], "… and 2 more lines")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Durations as the nats CLI takes them, and durations and sizes for people."""
+"""Tests durations in the notation of the nats CLI, and durations and sizes in readable form."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pure parts of the connection modules: the fields of a connection, the order, and the connections that a
-balance closes."""
+"""Tests the pure functions of the connection modules: the fields of a connection, the sort order, and the connections
+that a balance closes."""
 
 from __future__ import annotations
 

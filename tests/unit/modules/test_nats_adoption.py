@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that nats_adoption writes, as Ansible reads them."""
+"""Tests how Ansible reads the files that nats_adoption writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = {"vault_nats_x": "{{ lookup('pipe', 'id') }} {% raw %}", "vault_nats_y"
 
 
 def read_by_ansible(folder: Path) -> dict[str, Any]:
-    """Return the variables of host h1 in the inventory of that folder, after Ansible resolved them."""
+    """Return the variables of host h1 in that folder's inventory, after Ansible has resolved them."""
     play = folder / "play.yml"
     wanted = "{{ {'x': nats_server_x, 'deep': nats_server_deep, 'z': vault_nats_z} | to_json }}"
     copy = {"content": wanted, "dest": str(folder / "out.json"), "mode": "0600"}
@@ -51,7 +51,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
     for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_bytes(file.content or b"")
-    # Only the report may be read by others, and only the vault holds secrets.
+    # Only the report may be read by other users, and only the vault contains secrets.
     assert {Path(file.path).name: file.mode for file in files} == {
         "inventory.yml": 0o600,
         "vars.yml": 0o600,

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The certificates as nats-server will see them, made by the module itself and checked by openssl-independent code."""
+"""Tests the certificates as nats-server will see them: the module makes them, and code independent of openssl checks
+them."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def controller(tmp_path: Path) -> Controller:
 
 @pytest.fixture
 def ready(controller: Controller) -> Controller:
-    """With an authority and the certificate of a server."""
+    """A controller with an authority and the certificate of a server."""
     assert controller.run("ca", "ca")["changed"]
     assert controller.server()["changed"]
     return controller

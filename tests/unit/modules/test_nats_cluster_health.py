@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the gate opens, with a script of good and bad samples instead of a cluster."""
+"""Tests when the gate opens, with a script of good and bad samples instead of a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 d
 
 
 def gate(script: list[Sample], **options: Any) -> Outcome:
-    """Return the outcome over a script whose last sample repeats forever."""
+    """Return the gate's outcome for a script whose last sample repeats forever."""
     left = list(script)
     params = {"wait": True, "wait_timeout": 5, "interval": 0.01, "samples": 3, "span": 0, **options}
     return wait_for_health(lambda: left.pop(0) if len(left) > 1 else left[0], params)
@@ -73,7 +73,7 @@ def test_a_single_sample() -> None:
 
 
 def many(count: int) -> Sample:
-    """Return the effect of two dead servers of five on so many streams."""
+    """Return the effect of two dead servers out of five on this many streams."""
     lost = tuple(
         Problem(
             "stream_no_leader",
@@ -124,7 +124,7 @@ def test_all_problems_are_in_a_file_for_its_owner_alone(tmp_path: Path, monkeypa
 
 
 class Clock:
-    """Time that passes by sleeping alone."""
+    """Time that passes only by sleeping."""
 
     now = 0.0
 
@@ -141,7 +141,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def behind(lag: int, silent: int = 0) -> Sample:
-    """Return a sample in which n3 is `lag` entries behind, and the message has a time that grows by itself."""
+    """Return a sample in which n3 is `lag` entries behind, and the message contains a time that grows by itself."""
     problem = Problem(
         "stream_replica_behind",
         ERROR,
@@ -182,7 +182,7 @@ def test_a_wait_that_cannot_heal_its_cause_ends_early() -> None:
     outcome = gate([BAD], interval=2, wait_timeout=120, stuck_timeout=15)
     assert (outcome.code, outcome.stuck, outcome.waited) == ("stuck", 16, 16)
     assert message(outcome).splitlines()[-1] == "Nothing has changed for 16 s, and waiting alone will not fix it."
-    # A replica that is behind may catch up at any time, and a server may come.
+    # A replica that is behind may catch up at any time, and a missing server may appear.
     assert gate([behind(9)], interval=2, wait_timeout=120, stuck_timeout=15).code == "unhealthy"
     assert gate([*[BAD] * 7, GOOD], interval=2, wait_timeout=120, stuck_timeout=15).healthy
     assert gate([BAD], wait=False, stuck_timeout=0.001).code == "unhealthy"
@@ -202,7 +202,7 @@ def test_wait_reports_missing_conditions(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def catching_up(lag: int) -> Sample:
-    """Return a sample in which the replica on n3 lacks so many messages of 1000 bytes."""
+    """Return a sample in which the replica on n3 lacks this many messages of 1000 bytes."""
     live = cluster(["n1", "n2", "n3"], stream("ORDERS", ["n1", "n2", "n3"]))
     (orders,) = live.streams
     peers = tuple(replace(peer, lag=lag if peer.name == "n3" else 0) for peer in orders.group.peers)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lock of a host, with real files and real processes that race for it."""
+"""Tests the lock of a host, with real files and real processes that compete for the lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Leaders that do not end on their planned servers; tests/integration has those that do."""
+"""Tests leaders that do not end up on their planned servers; tests/integration tests those that do."""
 
 from __future__ import annotations
 

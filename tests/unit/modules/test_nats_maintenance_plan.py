@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The allowed durations of a maintenance, and invalid ones."""
+"""Tests the allowed durations of a maintenance, and invalid durations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asked(**changes: Any) -> dict[str, Any]:
 
 def test_duration_of_the_maintenance() -> None:
     assert (parse_request(asked(), NOW).until, parse_request(asked(), NOW).renew) == (NOW + 4 * 3600, False)
-    # As YAML writes a time that it has read.
+    # The time is in the form in which YAML writes a time that it has read.
     for text in ("2026-11-24T20:00:00Z", "2026-11-24 20:00:00+00:00"):
         request = parse_request(asked(until=text), NOW)
         assert (request.until, request.renew) == (NOW + 4 * 3600, True)
@@ -54,7 +54,7 @@ def test_invalid_maintenance_times_are_refused(changes: dict[str, Any], reason: 
 
 
 def test_single_replicas_are_moved_by_the_same_playbook() -> None:
-    """Its limit names all hosts of the request."""
+    """The command in the refusal limits the playbook to all hosts of the request."""
     names = ["n1", "n2", "n3"]
     state = cluster(names, stream("ORDERS", names), stream("LOGS", ["n1"]))
     request = {**asked(r1_policy="fail"), "maintenance": [], "gate": True}

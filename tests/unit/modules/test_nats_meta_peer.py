@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A removal that has to wait for another one; tests/integration/test_peers.py has those that need not."""
+"""Tests a removal that must wait for another one; tests/integration/test_peers.py tests removals that need not wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.clusters import cluster
 
 
 class Busy:
-    """A meta leader that is just taking another member in or out."""
+    """A meta leader that is currently adding or removing another member."""
 
     def __init__(self, _client: Any) -> None:
         self.remove_server = self._refuse

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The events of a roll and their journal, with real files and processes that write the same one."""
+"""Tests the events of a roll and their journal, with real files and several processes that write to the same
+journal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The assets left on a server, and the leaders that are its share."""
+"""Tests which assets remain on a server, and how many leaders are its share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The requests of nats_server_process to systemd; systemctl is a script here. tests/lab has real units."""
+"""Tests the commands that nats_server_process sends to systemd; a script replaces systemctl. tests/lab uses real
+units."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ STARTING, STOPPING = ["daemon-reload", "start nats-server"], ["stop nats-server"
     ("active", [], STOPPING),
     ("activating", [], STOPPING),
     ("deactivating", STARTING, STOPPING),
-    # No such unit.
+    # There is no such unit.
     ("", STARTING, []),
 ])  # fmt: skip
 def test_systemctl_is_called_only_for_changes(unit: Unit, active_state: str, start: list[str], stop: list[str]) -> None:

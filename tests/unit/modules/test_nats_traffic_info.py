@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The classes of traffic, and rates between two readings of a server."""
+"""Tests the classes of traffic, and the rates between two readings of a server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of the document of accounts, which editors use, accepts and refuses the same documents as the collection."""
+"""The schema that editors use for the document of accounts accepts and refuses the same documents as the collection."""
 
 from __future__ import annotations
 

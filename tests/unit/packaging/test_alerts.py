@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The alerts fit the metrics, the root causes and the sections of docs/troubleshooting.md. tests/integration has promtool."""
+"""The alerts fit the metrics, the root causes and the sections of docs/troubleshooting.md. tests/integration runs
+promtool."""
 
 from __future__ import annotations
 
@@ -55,6 +56,6 @@ def test_alert_of_a_check_links_to_its_reference() -> None:
         assert alert.check in headings
         assert alert.runbook.endswith(f"/docs/reference/insights_checks.md#{alert.check.lower()}")
         assert not re.search(r"\{\w", alert.description)
-    # One that only reports notes, and one that is critical from a threshold on.
+    # Use a check that only reports notes, and a check that is critical from a threshold on.
     codes = {alert.check for alert in CHECK_ALERTS}
     assert "SERVER_001" not in codes and "BACKUP_103" in codes

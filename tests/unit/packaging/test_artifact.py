@@ -97,7 +97,7 @@ def test_every_plugin_has_its_licence_and_is_python_3_9() -> None:
         assert "from __future__ import annotations\n" in content, plugin
 
 
-# Requirements of an installation are ranges, since they share an environment with others.
+# Installation requirements are ranges, because they share an environment with other packages.
 LOCKS = [
     *(
         f"requirements/{path.stem}.txt"

@@ -14,12 +14,12 @@ import yaml
 from support.documents import CHECKOUT, role_options
 
 PLAYBOOKS = CHECKOUT / "playbooks"
-#: The demo is for a machine with a shell.
+#: The demo is excluded, because it needs a machine with a shell.
 OPERATIONS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml") if not path.stem.startswith("demo"))
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads texts that are not templates, as Ansible does."""
+    """Reads strings that are marked as not being templates, as Ansible does."""
 
 
 _Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_answers_become_documented_variables(template: dict[str, Any]) -> None:
     extra, variables = template.get("extra_vars", {}), documented()
     used = set() if isinstance(extra, str) else set(re.findall(r"\w+", " ".join(extra.values())))
     names = set(re.findall(r"'(nats_\w+)':", extra)) if isinstance(extra, str) else set(extra)
-    # Workflows hand their answers to their nodes.
+    # Workflows pass their survey answers to their nodes.
     assert [name for name in asked(template) if name not in variables | used and template in TEMPLATES] == []
     assert names - variables == set()
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The check of the warnings of each playbook run in tests fires on Ansible's real warnings."""
+"""The check that tests apply to the output of each playbook run detects Ansible's real warnings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(folder: Path, task: dict[str, Any], **variables: Any) -> str:
     done = subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.json", "play.yml"],
         cwd=folder,
-        # The Python that is found is one that starts, and none that only chooses another.
+        # Use the real Python interpreter, not a wrapper that only selects another one.
         env={**os.environ, "ANSIBLE_HOME": str(folder / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

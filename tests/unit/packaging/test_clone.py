@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clone works where other users cannot read it, with any character in its path, with /tmp mounted noexec, in any locale."""
+"""A clone works even if other users cannot read it, with any character in its path, with /tmp mounted noexec, and in
+any locale."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ import pytest
 pytestmark = pytest.mark.skipif(not ansible.__version__.startswith("2.19"), reason="the same with each ansible-core")
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-#: Quick tests: files with special names, a program that a test writes to the temporary directory, text that is not ASCII.
+#: Quick tests: they use files with special names, a program that a test writes to the temporary directory, and
+#: non-ASCII text.
 QUICK = (
     "tests/unit/module_utils/host/test_process.py",
     "tests/unit/packaging/test_flaky.py::test_list_of_flaky_tests_names_tests_that_exist",
@@ -27,7 +29,7 @@ QUICK = (
     "tests/unit/packaging/test_tools.py::test_compiled_archives_match_their_content",
 )
 LAB = "tests/lab/test_lab.py::test_check_reports_that_a_lab_needs_root"
-#: Runs a command where no file in /tmp can be executed.
+#: Runs a command in an environment in which no file in /tmp can be executed.
 NOEXEC = (
     "unshare",
     "--mount",
@@ -75,7 +77,7 @@ def clone() -> Iterator[Path]:
     assert home.stat().st_mode & 0o777 == 0o700
     copied = home / "it's a $clone; #1"
     skipped = shutil.ignore_patterns(".git", ".cache", ".demo", "__pycache__", ".*_cache", ".hypothesis")
-    # With their times: a newer lock would build the environments again.
+    # Copy the modification times as well: a newer lock file would rebuild the environments.
     shutil.copytree(CHECKOUT, copied, symlinks=True, ignore=skipped)
     subprocess.run(["git", "init", "--quiet"], cwd=copied, check=True)
     (copied / ".cache").mkdir()
@@ -97,7 +99,7 @@ def clone() -> Iterator[Path]:
     ids=["unset", "C", "not-installed", "foreign"],
 )
 def test_cheap_parts_run_in_any_clone(clone: Path, locale: dict[str, str]) -> None:
-    # Ansible builds and installs the artifact again: without a locale that is installed and has UTF-8, it fails.
+    # Ansible rebuilds and reinstalls the artifact, which fails without an installed UTF-8 locale.
     (clone / "galaxy.yml").touch()
     done = run_make(clone, "lint-words", "test-unit", f"TESTS={' '.join(QUICK)}", **locale)
     assert done.returncode == 0, done.stdout
@@ -123,7 +125,7 @@ def test_cheap_parts_run_with_tmp_mounted_noexec(clone: Path) -> None:
 
 
 def test_temporary_directory_that_can_be_executed_is_kept(tmp_path: Path) -> None:
-    """Otherwise another one takes its place."""
+    """Otherwise a different directory is used."""
     command = [str(CHECKOUT / "tools/places.sh")]
     program = 'mount -t tmpfs -o noexec tmpfs "$TMPDIR"; exec "$@"'
     for prefix, expected in (((), str(tmp_path)), (("unshare", "--mount", "sh", "-ec", program, "sh"), "/var/tmp")):
@@ -142,7 +144,7 @@ def test_temporary_directory_that_can_be_executed_is_kept(tmp_path: Path) -> Non
 
 
 def test_link_of_a_different_user_is_refused(tmp_path: Path) -> None:
-    """The checkout's path has a space, and someone has left a file where its link belongs."""
+    """The checkout's path has a space, and another user has left a file at the path of its link."""
     checkout = tmp_path / "a b"
     checkout.mkdir()
 

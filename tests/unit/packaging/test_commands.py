@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every command and block of README.md and docs/*.md is correct. An unknown one is an error with file and line.
+"""Every command and block of README.md and docs/*.md is correct. An unknown command is an error that names the file and
+line.
 
 Each rule uses the program's own definitions: ansible's parser, make's targets, the options of roles and modules. RUN_BY
 names the test that runs the commands of a document.
@@ -32,7 +33,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
 from support.documents import CHECKOUT, DOCUMENTS, Block, Command, role_options, role_specs
 
 PREFIX = "natsops.jetstream."
-#: The test that runs the commands of a document, and the text that proves it: the document, or its commands.
+#: The test that runs the commands of a document, and a text in the test that proves it: the name of the document, or
+#: its commands.
 GUIDES = ("tests/integration/test_guides.py", '"{path}"')
 RUN_BY = {
     "docs/accounts.md": ("tests/integration/test_operator_mode.py", '"docs/accounts.md"'),
@@ -59,15 +61,15 @@ RUN_BY = {
 }
 #: The sections of these documents that a test in tests/lab follows from block to block.
 STEPS = {"README.md": "First run", "docs/getting-started.md": r"\d"}
-#: Documents whose blocks in YAML are the files of a project that a test holds them to.
+#: Documents whose YAML blocks must equal the files of a project; a test compares them.
 SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
-#: Their commands are targets of make; CI runs the recipes.
+#: Documents whose commands are make targets; CI runs the recipes.
 MAKE_DOCUMENTS = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
 INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
 COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
-#: Commands within a sentence or a table. Dots stand for the reader's own values.
+#: Commands within a sentence or a table. Dots represent the reader's own values.
 INLINE = [
     Command(f"{document.path}:{number}", found.replace("=…", "=x").replace(" …", " x"))
     for document in DOCUMENTS
@@ -102,7 +104,7 @@ def identify(item: Block | Command) -> str:
 
 @cache
 def playbook_variables(path: Path) -> set[str]:
-    """Return the variables that a playbook accepts in addition to those of roles: those in its first lines."""
+    """Return the variables that a playbook accepts in addition to those of roles: these are in its first lines."""
     head = path.read_text().partition("\n- name:")[0]
     return {word for line in head.splitlines() if line.startswith("#") for word in re.findall(r"\b[a-z]\w+\b", line)}
 
@@ -115,7 +117,8 @@ def options_by_module(*names: str) -> dict[str, dict[str, Any]]:
 
 
 def module_options(name: str) -> dict[str, Any]:
-    """Return the options of a module; those of this collection are read at once, since ansible-doc takes long to start."""
+    """Return the options of a module; all modules of this collection are read in one call, because ansible-doc takes
+    long to start."""
     own = sorted(PREFIX + path.stem for path in (CHECKOUT / "plugins/modules").glob("*.py"))
     return options_by_module(*(own if name in own else [name]))[name]
 
@@ -216,7 +219,7 @@ def pip(arguments: list[str]) -> None:
 
 
 def antsibull_changelog(arguments: list[str]) -> None:
-    """Run by test_release.py."""
+    """Accept the command: test_release.py runs it."""
     assert arguments[1:] == ["release"]
 
 
@@ -265,7 +268,7 @@ def insights(arguments: list[str]) -> None:
 
 
 def export(arguments: list[str]) -> None:
-    """Variables that the modules read, or those of awx.awx, as the playbook for AWX documents them."""
+    """Check that the variables are read by the modules, or by awx.awx as documented in the playbook for AWX."""
     known = {variable for _option, variable, _key in module._SOURCES}
     known |= set(
         re.findall(r"CONTROLLER_\w+", "".join(path.read_text() for path in (CHECKOUT / "playbooks/awx").rglob("*.yml")))
@@ -274,7 +277,7 @@ def export(arguments: list[str]) -> None:
 
 
 def grep(arguments: list[str]) -> None:
-    """Run by tests/integration/test_guides.py."""
+    """Accept the command: tests/integration/test_guides.py runs it."""
 
 
 RULES: dict[str, Callable[[list[str]], None]] = {
@@ -298,7 +301,7 @@ RULES: dict[str, Callable[[list[str]], None]] = {
 
 
 def is_step(command: Command) -> bool:
-    """Return whether the command belongs to blocks that a test in tests/lab runs one after the other."""
+    """Return whether the command belongs to blocks that a test in tests/lab runs one after another."""
     return any(
         re.match(STEPS.get(block.path, "$^"), block.heading)
         for block in BLOCKS
@@ -331,7 +334,7 @@ def test_each_playbook_is_one_for_ansible() -> None:
         for name in re.findall(rf"ansible-playbook ({PREFIX}[\w.]+)", command.text)
     }
     assert len(names) > 10
-    # It takes awx.awx, with which its own test runs it.
+    # The playbook needs awx.awx; a separate test runs it with that collection.
     names.remove("natsops.jetstream.awx.configure")
     check = ["ansible-playbook", "--syntax-check", "-i", "localhost,", *sorted(names)]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
@@ -342,7 +345,7 @@ def test_each_playbook_is_one_for_ansible() -> None:
 
 
 def check_value(name: str, spec: Mapping[str, Any], value: Any) -> None:
-    """Assert that a variable may have this value; templates are the reader's."""
+    """Assert that a variable may have this value; templates, which contain the reader's own values, are skipped."""
     if "{{" in json.dumps(value):
         value = json.loads(re.sub(r"\{\{.*?\}\}", "x", json.dumps(value)))
     if isinstance(value, str) and spec.get("type") not in ("str", "path", "raw", None) and value == "x":
@@ -412,7 +415,8 @@ def check_source(source: Mapping[str, Any]) -> None:
 
 
 def check_yaml(data: Any) -> None:
-    """Assert that it is a play, tasks, an inventory, variables, a rulebook's sources or a document of accounts, and right."""
+    """Assert that the block is a valid play, task list, inventory, set of variables, source list of a rulebook, or
+    document of accounts."""
     if isinstance(data, list):
         assert data
         for item in data:
@@ -432,7 +436,7 @@ def check_yaml(data: Any) -> None:
 
 
 def check_message(message: str) -> None:
-    """Assert that the code contains this message; dots stand for names and numbers."""
+    """Assert that the code contains this message; dots represent names and numbers."""
     pattern = r"[^\"]{1,120}?".join(re.escape(part) for part in message.strip(" …").split("…"))
     assert re.search(pattern, SAID), f"no source has {message!r}"
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Calls go one way: playbook, nats_cluster, nats_server; modules and event sources import module_utils only."""
+"""Calls go in one direction: playbook, nats_cluster, nats_server; modules and event sources import module_utils
+only."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def test_the_role_of_one_host_calls_no_other_role() -> None:
 
 
 def test_playbooks_act_through_the_role_of_the_cluster() -> None:
-    """Only that role changes servers; `members` queries no server, and the demo stops a server, and starts the one
-    that it killed."""
+    """Only that role changes servers. The exceptions are `members`, which queries no server, and the demo, which stops
+    a server and starts the one that it killed."""
     for path in (CHECKOUT / "playbooks").glob("*.yml"):
         assert "nats_server__" not in path.read_text(), path
         for play in yaml.safe_load(path.read_text()):
@@ -65,7 +66,7 @@ def behaviours() -> list[list[list[str]]]:
 
 
 def imports(path: Path) -> set[Path]:
-    """Return the files of the collection's plugins that this one imports."""
+    """Return the plugin files of the collection that this file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PLUGINS}."):
@@ -89,7 +90,8 @@ def reached(starts: list[Path]) -> set[Path]:
 
 @pytest.mark.parametrize("row", behaviours(), ids=lambda row: " ".join(row[3]))
 def test_each_behaviour_is_in_its_documented_place(row: list[list[str]]) -> None:
-    """Its playbooks and entry points exist, the named role calls its modules and filters, and these reach the rules."""
+    """The behaviour's playbooks and entry points exist, the named role calls its modules and filters, and these import
+    the rules."""
     _title, playbooks, entries, plugins, rules = row
     for name in playbooks:
         assert (CHECKOUT / "playbooks" / f"{name}.yml").is_file(), name

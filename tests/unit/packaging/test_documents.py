@@ -16,7 +16,7 @@ DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
 TESTS = "\n".join(
     path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py")
 )
-#: The tests of the playbooks run the roles' tasks.
+#: The roles' tasks are run by the tests of the playbooks.
 TASKS = "\n".join(path.read_text() for path in (CHECKOUT / "roles").glob("*/tasks/*.yml"))
 VARIABLES = role_specs(CHECKOUT / "roles/nats_server")["main"]["options"]
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML defines actions and places, Python conditions and reasons: Jinja expressions stay short, and task files run
-once."""
+"""YAML defines actions and where they run, Python defines conditions and reasons: Jinja expressions stay short, and
+task files run once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = sorted(path for folder in ("roles", "playbooks", "extensions") for path in (CHECKOUT / folder).rglob("*.yml"))
-#: Lines of an expression or a statement.
+#: The maximum number of lines of an expression or a statement.
 LONGEST = 3
 #: Expressions that read the clock.
 CLOCK = re.compile(r"\bnow\(|date_time\b")
@@ -30,7 +30,7 @@ def too_long(text: str) -> Iterator[tuple[int, int]]:
 
 
 def included(path: Path) -> set[Path]:
-    """Return the task files that this one includes by name: of its own role, and entry points of roles."""
+    """Return the task files that this file includes by name: files of its own role, and entry points of roles."""
     text = path.read_text()
     root = next((parent for parent in path.parents if parent.name == "tasks"), path.parent)
     names = re.findall(r"(?:include|import)_tasks:\s+(?:file:\s+)?([\w/.-]+\.yml)", text)
@@ -62,7 +62,7 @@ def asks_for_time(text: str, clocks: set[str]) -> bool:
 
 
 def kept(document: Any) -> Iterator[tuple[str, str]]:
-    """Return the facts that tasks keep, each with the expressions that make it."""
+    """Return the facts that tasks set, each with the expressions that define it."""
     if isinstance(document, list):
         for item in document:
             yield from kept(item)
@@ -73,7 +73,7 @@ def kept(document: Any) -> Iterator[tuple[str, str]]:
 
 
 def time_or_count(document: Any, variables: Mapping[str, str]) -> list[str]:
-    """Return the facts of a document that keep a time or a count."""
+    """Return the facts of a document that store a time or a count."""
     timed = clocks(variables)
     return [
         name

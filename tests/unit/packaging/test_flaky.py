@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_parts.py reruns, reports and counts flaky tests; soak.py repeats a part next to busy processes."""
+"""run_parts.py reruns, reports and counts flaky tests; soak.py repeats a part while other processes keep the machine
+busy."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ENVIRONMENT = {
     for key, value in os.environ.items()
     if key not in ("CI", "MAKEFLAGS", "MAKELEVEL", "ARGS", "TESTS", "PART") and not key.startswith("PYTEST_")
 }
-#: As in the checkout's Makefile, which test_parts_run_the_named_tests_alone checks.
+#: The same as in the checkout's Makefile, which test_parts_run_the_named_tests_alone checks.
 MAKEFILE = f"""\
 test-small test-other: PYTEST_OPTIONS = -n 2
 test-small test-other:
@@ -43,7 +44,7 @@ SETTINGS = """\
 junit_logging = all
 junit_log_passing_tests = false
 """
-#: The first lines of each small test file.
+#: The first lines of each generated test file.
 HELPERS = '''\
 import os
 import time
@@ -96,7 +97,7 @@ class Tree:
 
     @property
     def runs(self) -> list[str]:
-        """The tests that ran, in order, with the worker of pytest-xdist."""
+        """Return the tests that ran, in order, with the pytest-xdist worker of each."""
         return (self.root / "runs").read_text().splitlines()
 
     def suite(self, part: str) -> ElementTree.Element:
@@ -111,7 +112,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def test_three_flaky_tests_leave_the_run_green(tree: Tree) -> None:
-    """Names with every character that make or a shell reads, and a test that fails in its teardown, too."""
+    """The test names contain every character that is special to make or a shell; one test fails in its teardown."""
     tree.write(
         "test-small",
         """
@@ -141,7 +142,7 @@ def test_good():
     assert any("3 flaky, among the passed" in line for line in output)
     assert [line.split()[1:5] for line in output if line.startswith("test-small ")] == [["4", "0", "3", "0"]]
 
-    # Failed tests ran once more, after everything else, without workers; passed ones did not.
+    # Failed tests ran once more, after everything else, without workers; passed tests did not.
     first, again = tree.runs[:6], tree.runs[6:]
     assert sorted(line.split()[0] for line in first) == ["good", "hostile", "in_class", "last", "teardown", "teardown"]
     assert "alone" not in {line.split()[1] for line in first}
@@ -182,7 +183,7 @@ def test_four_flaky_tests_fail_the_run(tree: Tree) -> None:
 
 
 def test_failure_fails_the_run_next_to_a_flaky_test(tree: Tree) -> None:
-    """A test that fails again, or is skipped when it runs again, failed; a part without tests is not rerun."""
+    """A test that fails again, or is skipped on its rerun, counts as failed; a part without tests is not rerun."""
     tree.write(
         "test-small",
         """
@@ -383,7 +384,7 @@ def test_skipped():
 
 
 def test_soak_reports_which_line_can_be_removed(tree: Tree) -> None:
-    """Twenty runs with each parameter next to four busy processes, without a failure."""
+    """A line can be removed after twenty runs with each parameter, next to four busy processes, without a failure."""
     tree.write("test-small", "")
     names = ["test_stable[0]", "test_stable[1]", "test_flaky[0]", "test_flaky[1]"]
     cases = "".join(
@@ -391,7 +392,7 @@ def test_soak_reports_which_line_can_be_removed(tree: Tree) -> None:
         for name in names
     )
     (tree.root / "cases.xml").write_text(f"<a>{cases}</a>")
-    # The last of the four fails in its first run.
+    # The last of the four tests fails in its first run.
     first = "[ -e done ] || sed -i 's,<!--test_flaky.1.-->,<failure/>,' $(JUNIT); [ -e done ] || { touch done; false; }"
     (tree.root / "Makefile").write_text(f"test-small:\n\t@cp cases.xml $(JUNIT); {first}\n")
     lines = [f"2026-11-20 | tests/test-small/test_it.py::{name} | cause" for name in ("test_stable", "test_flaky")]

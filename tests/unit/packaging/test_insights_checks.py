@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JSON schema of the insights' checks accepts the example and refuses misspelt keys, as an editor does."""
+"""The JSON schema of the insights' checks accepts the example and rejects misspelt keys, as an editor would."""
 
 from __future__ import annotations
 

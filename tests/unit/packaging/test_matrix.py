@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/compatibility.md contains the tables of tools/matrix.py, and the roles claim only the platforms that ran."""
+"""docs/compatibility.md contains the tables of tools/matrix.py, and the roles list only the platforms on which the
+tests ran."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def matrix() -> ModuleType:
 
 
 def test_document_contains_the_tables(matrix: ModuleType) -> None:
-    """If this fails: `python tools/matrix.py document`."""
+    """If this test fails, run `python tools/matrix.py document`."""
     told = {one.name: matrix.results(one) for one in matrix.SLICES}
     assert (CHECKOUT / "docs/compatibility.md").read_text() == "\n".join(matrix.document(told)) + "\n"
 

@@ -17,6 +17,6 @@ PROJECT = CHECKOUT / "tests/consumer/orders"
 def test_the_guide_shows_the_example(path: Path) -> None:
     guide = (CHECKOUT / "docs/molecule.md").read_text()
     assert f"`{path.relative_to(PROJECT)}`" in guide or path.name == "destroy.yml"
-    # Only the names differ.
+    # destroy.yml differs from create.yml only in names.
     content = path.read_text().replace("Destroy", "Create").replace("destroy\n", "create\n")
     assert f"```yaml\n{content.removeprefix('---' + chr(10))}```" in guide

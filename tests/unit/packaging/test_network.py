@@ -37,7 +37,7 @@ LIBRARIES = {"http.client", "requests", "urllib.request", "urllib3", "aiohttp", 
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads texts that are not templates, as Ansible does."""
+    """Reads strings that are marked as not being templates, as Ansible does."""
 
 
 _Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
@@ -53,11 +53,11 @@ def tasks(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def reaches_out(task: dict[str, Any]) -> bool:
-    """Whether a task can leave the host it runs on."""
+    """Return whether a task can connect to anything outside the host on which it runs."""
     for key, value in task.items():
         module = str(key).rpartition(".")[2]
         command = value.get("argv", value.get("cmd", "")) if isinstance(value, dict) else value
-        # apt's report of its configuration; the end of a lab.
+        # These commands print apt's configuration, or remove a lab.
         local = re.search(r"indextargets|'down'", str(command))
         if module in MODULES or (
             module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local

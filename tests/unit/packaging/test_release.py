@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/internals/releasing.md in a copy: the changelog, an artifact of the same bytes each time, its bill of materials."""
+"""Follows docs/internals/releasing.md in a copy: the changelog, a reproducible artifact, and its bill of materials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-#: The tools of a release are in the development environment only, which the Makefile puts last on the PATH.
+#: The release tools are only in the development environment, which the Makefile puts last on the PATH.
 TOOLS = CHECKOUT / ".cache/venv/bin"
 
 pytestmark = pytest.mark.skipif(
@@ -56,7 +56,7 @@ def build(folder: Path, **options: Any) -> Path:
 
 
 def validated(bill: Path) -> dict[str, Any]:
-    """Return a bill of materials that its schema takes."""
+    """Return a bill of materials after validating it against its schema."""
     script = (
         "import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator as V;"
         "sys.exit(str(V(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read()) or '') or 0)"
@@ -67,7 +67,7 @@ def validated(bill: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy in which the version was released."""
+    """A copy of the repository in which the version has been released."""
     folder = tmp_path_factory.mktemp("release") / "checkout"
     copy_to(folder)
     (folder / "changelogs/fragments/test.yml").write_text("bugfixes:\n  - test - a line that must be documented.\n")
@@ -89,7 +89,7 @@ def test_release_notes_contain_every_fragment(released: Path) -> None:
 
 
 def test_the_version_has_notes_of_its_own() -> None:
-    """Unreleased changes are in fragments of a version that has not been released."""
+    """Unreleased changes are in the fragments of a version that has not been released."""
     changelog = CHECKOUT / "changelogs/changelog.yaml"
     releases = yaml.safe_load(changelog.read_text())["releases"] if changelog.is_file() else {}
     assert bool(list((CHECKOUT / "changelogs/fragments").glob("*.yml"))) == (VERSION not in releases)

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of `make` other than the tests: the reference is up to date, and the totals of `make test` are correct."""
+"""Tests the parts of `make` other than the tests: the reference is up to date, and the totals of `make test` are
+correct."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def test_totals(parts: Parts, names: list[str], ci: bool, status: int, last: str
 
 
 def test_parts_that_run_together_print_one_after_the_other(parts: Parts) -> None:
-    """Each waits for the other to have started, so both run at the same time; each one's lines stay together."""
+    """Each part waits until the other has started, so both run at the same time; the lines of each part stay
+    together."""
     _status, output = parts("--together", "left", "right", "good")
     for name in ("left", "right"):
         place = output.index(f"=== make {name}")
@@ -152,8 +154,8 @@ def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
 
 
 def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
-    """A second run returns the result of the first, a changed expression a new result, also with other rules for
-    backslashes."""
+    """A second run returns the result of the first; a changed expression, or different rules for backslashes, yields a
+    new result."""
     (tmp_path / "ansible_collections/natsops/jetstream").mkdir(parents=True)
     (tmp_path / "ansible_collections/natsops/jetstream/MANIFEST.json").touch()
     play = tmp_path / "play.json"
@@ -198,7 +200,8 @@ module.exit_json(result=[forked, os.getcwd(), os.environ["NAME"], sys.stdin.read
 
 
 def test_a_module_that_is_forked_behaves_like_one_that_is_started(tmp_path: Path) -> None:
-    """One with variables of its own is started: it must not find those of the controller."""
+    """A module with its own environment variables is started instead, because it must not find those of the
+    controller."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library/result.py").write_text(RESULT_MODULE)
     plain = {"result": {}, "register": "plain"}
@@ -226,7 +229,7 @@ def test_a_module_that_is_forked_behaves_like_one_that_is_started(tmp_path: Path
 
 
 def tool(name: str) -> ModuleType:
-    """Return a program of tools/ as a module."""
+    """Return a program from tools/ as a module."""
     spec = importlib.util.spec_from_file_location(name, CHECKOUT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None

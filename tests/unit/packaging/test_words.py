@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wording of code and documents is checked by tools/words.py."""
+"""Tests tools/words.py, which checks the wording of code and documents."""
 
 from __future__ import annotations
 
 import pytest
 import words
 
-#: A rule, a text that breaks it, and one that does not.
+#: A rule, a text that breaks it, and a text that does not.
 WORDINGS = [
     ("return-what", "Return what the server sends.", "Return the server's reply, and how many there are."),
     ("what", "It keeps what it read.", "What is the cause? See the set term what-if."),

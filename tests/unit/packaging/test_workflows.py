@@ -55,7 +55,7 @@ def test_actions_are_githubs_own_and_pinned_to_a_major_version(path: Path) -> No
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_no_expression_is_expanded_in_a_script(path: Path) -> None:
-    """A branch name or title that contains shell commands would be executed; variables of the environment are not."""
+    """Otherwise shell commands in a branch name or title would be executed; in environment variables, they are not."""
     assert [step["run"] for step in steps(path) if "${{" in step.get("run", "")] == []
 
 
@@ -77,7 +77,7 @@ def test_every_target_of_make_exists(path: Path) -> None:
 
 
 def test_the_complete_run_is_the_one_of_the_repository() -> None:
-    """Every CI system calls .ci/run; the lab needs root."""
+    """Every CI system calls .ci/run, as root, because the lab needs it."""
     (run,) = [
         step["run"] for step in steps(CHECKOUT / ".github/workflows/test.yml") if ".ci/run" in step.get("run", "")
     ]

@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python imp
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
-#: Stands for the Python 3.8 of a host: it reports that version, and cannot run a module.
+#: Replaces the Python 3.8 of a host: it reports that version, and cannot run a module.
 OLD = """#!/bin/sh
 if [ "$1" = -c ]; then echo "Last login: today"; echo "python 3.8"; exit; fi
 echo "TypeError: 'type' object is not subscriptable" >&2

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inputs of a certificate rotation, read from real certificates; and the filter from texts to plan."""
+"""Tests the inputs of a certificate rotation, read from real certificates, and the filter that turns certificate texts
+into a plan."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ NEW_FILES = {"ca": NEW.pem, "certificate": NEW.issue()}
 
 
 def raw(installed: dict[str, str], **changes: Any) -> dict[str, Any]:
-    """Return a host in the middle of nothing, as the role hands it over."""
+    """Return a host that takes part in a rotation, with the fields that the role passes."""
     return {
         "installed": installed,
         "current": OLD_FILES,

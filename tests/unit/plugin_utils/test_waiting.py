@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines of a module that waits come to the terminal while it waits."""
+"""The lines of a module that waits appear at the terminal while the module is waiting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import B
 
 @pytest.mark.parametrize("verbosity", [0, 1])
 def test_a_failure_cannot_write_to_the_terminal(verbosity: int) -> None:
-    """A stream may be named so."""
+    """A stream's name may contain such characters."""
     shown: list[str] = []
     display = SimpleNamespace(verbosity=verbosity, display=lambda line, stderr: shown.append(line))
     name, clean = "stream X\x1b[31mRED\x07", "stream X\ufffd[31mRED\ufffd"

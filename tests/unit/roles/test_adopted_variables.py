@@ -58,7 +58,7 @@ pid_file: /run/n/n.pid
 
 
 def variables(values: dict[str, Any], vault: dict[str, str]) -> dict[str, Any]:
-    """Return variables as Ansible has them: secrets are references, and no other text is a template."""
+    """Return variables as Ansible stores them: secrets are references, and no other string is a template."""
 
     def as_written(value: Any) -> Any:
         if isinstance(value, Secret):
@@ -90,7 +90,7 @@ def test_rendered_configuration_matches_the_adopted_one(tmp_path: Path, form: st
         reading = read_config("/etc/nats.conf", partial(content_text, tmp_path, host), {})
         again = loaded_config(reading.config, []).config
         keys = config_change(one["config"], again, "2.15.1")["keys"]
-        # A plain password that the server compares becomes a hash, and nothing else is another value.
+        # A plain password that the server checks becomes a hash, and no other value differs.
         plain = {
             "a user": ["authorization.password", "authorization.user", "authorization.users"],
             "tls, gateways and leafnodes": ["accounts.A.users[a].password"],

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From role variables to files, by a real ansible-playbook: specification, composition, nats_hash_passwords and templates."""
+"""Tests the path from role variables to files with a real ansible-playbook: specification, composition,
+nats_hash_passwords and templates."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from support.role_rendering import ROLE, render, rendered
 
 
 def test_the_documented_cluster(tmp_path: Path) -> None:
-    """C1 of the NATS documentation: three servers, a store directory, a system user with a bcrypt password."""
+    """The cluster C1 from the NATS documentation has three servers, a store directory, and a system user with a bcrypt
+    password."""
     group = {
         "nats_server_cluster_name": "C1",
         "nats_server_jetstream_store_dir": "/nats/storage",
@@ -79,7 +81,8 @@ accounts: {
 
 
 def test_the_documented_supercluster(tmp_path: Path) -> None:
-    """The supercluster of NATS by Example: three clusters of one server, with routes and gateways to themselves, too."""
+    """The supercluster from NATS by Example has three clusters of one server, which also have routes and gateways to
+    themselves."""
     group = {
         "nats_server_supercluster_groups": ["east", "central", "west"],
         "nats_server_gateway_authorization": {"user": "gateway", "password": "p@ss"},
@@ -265,5 +268,5 @@ def test_every_entry_point_takes_every_variable() -> None:
         assert given <= {"nats_server_load_config", "nats_server_mark", "nats_server_tls_step"}, entry
         for name, option in spec["options"].items():
             assert option.get("description") and option.get("type"), name
-            # A null default would not be among the choices.
+            # A null default would not be one of the choices.
             assert not option.get("choices") or defaults[name] is not None, name

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The checks of claims: each fires for one claim that a server refuses, and none for claims that it accepts."""
+"""Each check of claims fires for a claim that a server refuses, and none fires for claims that a server accepts."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_signature_is_valid_for_its_key_and_data_only() -> None:
 
 
 def altered(token: str, **payload: Any) -> str:
-    """Return the JWT with other values in its payload and its old signature."""
+    """Return the JWT with changed values in its payload and its original signature."""
     header, body, signature = token.split(".")
     content = {**json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))), **payload}
     changed = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()

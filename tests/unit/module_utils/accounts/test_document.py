@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document of accounts: each error is named with the path of its key, and a document becomes claims."""
+"""The document of accounts: each error names the path of its key, and a document is converted to claims."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_document_becomes_claims_that_servers_accept() -> None:
 
 
 def test_default_account_round_trips_through_a_jwt() -> None:
-    """An account without any key is unlimited, without JetStream, like a new one of nsc."""
+    """An account without any key is unlimited and has no JetStream, like an account that nsc has just created."""
     document = read_document({"accounts": {"A": {"id": ACCOUNT}}})
     claims = desired_claims(document.accounts["A"], document.accounts, {})
     assert decode_claims(encode_claims(claims, OPERATOR, 1)).fields == claims.fields

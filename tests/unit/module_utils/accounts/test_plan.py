@@ -50,7 +50,7 @@ def document(accounts: dict[str, Any], **more: Any) -> Document:
 
 
 def claims(item: dict[str, Any], name: str = "APP", key: str = APP) -> Claims:
-    """Return the claims of an account as the document declares it."""
+    """Return the claims of an account as the document declares them."""
     desired = document({name: {"id": key, **item}}).accounts
     return desired_claims(desired[name], desired, {})
 
@@ -309,7 +309,7 @@ def test_fingerprint_follows_document_copies_and_operator_alone() -> None:
         return str(make_plan(document({"APP": desired}), [actual], trust, live)["fingerprint"])
 
     first = of({}, evaluated({}))
-    # A new JWT of the same claims is another copy: the time of its issue counts for the next one.
+    # A new JWT with the same claims is a different copy, because the next JWT depends on the time of issue.
     again = evaluate(Copies(APP, evaluated({}).copies.stored, dict.fromkeys(NAMES, True), {}), TRUST, NOW)
     assert first != of({}, again)
     assert of({}, again) == of({}, again, live=Live(CONNECTIONS, STREAMS))

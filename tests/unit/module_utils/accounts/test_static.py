@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accounts of a server's configuration as a document of accounts."""
+"""Tests the conversion of the accounts in a server's configuration to a document of accounts."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def test_dangers_of_a_change(old: dict[str, Any], new: dict[str, Any], kinds: li
     before, after = stream(**old), stream(**{**old, **new})
     subjects = {"a.x": 7, "a.y": 3}
     assert [danger.kind for danger in rules.stream_dangers(before, after, _FULL, 60.0, subjects)] == kinds
-    # Nothing that is stored can be lost from an empty stream.
+    # An empty stream has no data to lose.
     empty = {danger.kind for danger in rules.stream_dangers(before, after, {"messages": 0}, 0.0, {})}
     assert not empty & {"data_loss", "in_use"}
 

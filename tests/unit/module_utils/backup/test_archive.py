@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of real servers, complete and damaged. `archives` has one of each format, with deleted messages and
-pending acks."""
+"""Archives of real servers, complete and damaged. `archives` contains one archive of each format, with deleted messages
+and pending acks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def plain(version: str) -> bytes:
 
 
 def packed(data: bytes) -> bytes:
-    """Return plain bytes as an archive that is not compressed."""
+    """Return plain bytes as an uncompressed archive."""
     return s2.STREAM_ID + b"".join(s2.plain_chunks(data))
 
 
@@ -68,7 +68,7 @@ def test_both_formats_hold_the_same(version: str, record_checksums: bool) -> Non
     found = contents(path.read_bytes(), record_checksums)
     assert found.format == (TAR if version == "2.10.27" else ENTRIES)
     assert (found.messages, found.first_seq, found.last_seq, found.exact) == (57, 2, 60, True)
-    # 1, 5 and 6 were deleted; the sizes are those that the servers count.
+    # Messages 1, 5 and 6 were deleted; the sizes are those that the servers report.
     state = json.loads((path.parent / "backup.json").read_text())["state"]
     assert found.bytes == state["bytes"]
     first, second = found.consumers
@@ -88,7 +88,8 @@ def test_every_truncation_is_found(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.data())
 def test_a_flipped_bit_changes_nothing_unseen(version: str, data: st.DataObject) -> None:
-    """A bit may be one of several ways to compress the same, such as where a run of zeros is copied from."""
+    """Flipping a bit may leave the content unchanged, because data can be compressed in several ways; for example, a
+    run of zeros can be copied from several places."""
     damaged = bytearray(archive(version))
     bits = data.draw(st.sets(st.integers(0, 8 * len(damaged) - 1), min_size=1, max_size=3))
     for bit in bits:
@@ -98,7 +99,8 @@ def test_a_flipped_bit_changes_nothing_unseen(version: str, data: st.DataObject)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_flipped_bit_of_the_frame_is_found(version: str) -> None:
-    """The kind and the length of a chunk have no checksum; a chunk that becomes one to be skipped takes its message along."""
+    """The type and the length of a chunk have no checksum; if a flipped bit turns a chunk into one that readers skip,
+    its message is lost."""
     whole = archive(version)
     position = 0
     while position < len(whole):
@@ -112,7 +114,8 @@ def test_every_flipped_bit_of_the_frame_is_found(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_lost_chunk_is_found(version: str) -> None:
-    """Unless it is a complete message: an archive of 2.15 does not contain their number, so this needs its SHA-256."""
+    """The exception is a complete message: a 2.15 archive does not contain the number of messages, so only its SHA-256
+    shows the loss."""
     whole = archive(version)
     starts = [0]
     while starts[-1] < len(whole):
@@ -140,7 +143,7 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 @given(st.binary(max_size=3000), st.integers(0, 3000))
 def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: bytes, at: int) -> None:
-    """The bytes can reach a reader with correct checksums if a program wrote them that way."""
+    """Altered bytes can reach a reader with correct checksums if a program wrote them that way."""
     for version in VERSIONS:
         altered = plain(version)[:at] + data + plain(version)[at + len(data) :]
         _holds(packed(altered))
@@ -232,7 +235,8 @@ def test_tar_with_unexpected_members(name: str, content: bytes, reason: str) -> 
 
 
 def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configurations are kept in memory; a consumer's state, which grows with its pending messages, only in part."""
+    """Configurations are kept in memory completely; a consumer's state, which grows with its pending messages, only in
+    part."""
     head, end = plain("2.10.27")[:-1024], plain("2.10.27")[-1024:]
     state = bytes([22, 2, 5, 5, 9, 9, 2]) + b"pending " * 100_000
     monkeypatch.setattr(verify, "_LARGEST_CONFIGURATIONS", 100_000)
@@ -243,7 +247,7 @@ def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None:
-    """13 kB of an S2 file can hold a header of 8 GiB."""
+    """An S2 file of 13 kB can contain a header of 8 GiB."""
     data = plain("2.10.27")
     header = tarfile.TarInfo("PaxHeaders/meta.inf")
     header.type, header.size = tarfile.XHDTYPE, 8 * 1024**3 - 1
@@ -252,7 +256,8 @@ def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None
 
 
 def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
-    """A server ignores it, too. Tombstones then list the removed messages, and the server finds the others itself."""
+    """A server ignores such an index as well. Tombstones then list the removed messages, and the server finds the
+    others itself."""
     data = plain("2.10.27")
     start = member_start(data, "msgs/index.db")
     found = contents(packed(data[:start] + TAR_END))
@@ -262,7 +267,7 @@ def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
 
 
 def test_a_record_that_was_damaged_before_the_backup() -> None:
-    """The server reads blocks as files: its own checksum is right, the message's is not."""
+    """The server reads blocks as files: the checksum that it adds is correct, that of the message is not."""
     data = bytearray(plain("2.10.27"))
     data[data.index(b"message 20 ")] ^= 1
     assert contents(packed(bytes(data))).messages == 57
@@ -377,7 +382,7 @@ def test_crc32c_of_many_bytes_is_that_of_one_after_another(size: int, seed: int)
     ("block", "text"),
     [
         (b"\x05\x10hello", b"hello"),
-        (b"\x05\xf0\x04hello", b"hello"),  # the same length in a byte of its own
+        (b"\x05\xf0\x04hello", b"hello"),  # the same length in a separate byte
         (b"\x08\x04ab\x16\x02\x00", b"abababab"),  # a copy that overlaps its own output
         (b"\x06\x04ab\x0f\x02\x00\x00\x00", b"ababab"),  # with an offset of 4 bytes
     ],
@@ -392,7 +397,7 @@ def test_a_block(block: bytes, text: bytes) -> None:
         (b"\x05\x10hell", "has 4 bytes instead of 5"),
         (b"\x06\x10hello", "has 5 bytes instead of 6"),
         (b"\x06\x04ab\x0e\x03\x00", "refers to data before its start"),
-        (b"\x06\x04ab\x01\x00", "refers to data before its start"),  # repeats an offset before there is one
+        (b"\x06\x04ab\x01\x00", "refers to data before its start"),  # repeats an offset before any is set
         (b"\x03\x04ab\x16\x02\x00", "refers to data before its start"),  # longer than announced
         (b"\x06\x04ab\x01", "is truncated"),
         (b"\xff\xff\xff\x7f\x00a", "has the invalid size 268435455"),
@@ -405,7 +410,8 @@ def test_a_block_that_is_damaged(block: bytes, reason: str) -> None:
 
 
 def test_a_block_that_repeats_an_offset() -> None:
-    """4 literals, a copy of 4 from 4 back, and the same offset again: for 4, for 8 + 1, 260 + 2."""
+    """The block has 4 literals, a copy of 4 bytes from 4 bytes back, and repeats of this offset for 4, 8 + 1 and 260 +
+    2 bytes."""
     start = b"\x0cabcd" + b"\x01\x04"
     assert s2.decode_block(b"\x0c" + start + b"\x01\x00") == b"abcd" * 3
     assert s2.decode_block(bytes([17]) + start + b"\x15\x00\x01") == (b"abcd" * 5)[:17]

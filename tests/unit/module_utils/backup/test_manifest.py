@@ -156,7 +156,7 @@ def test_consumers_that_were_edited_with_a_new_seal() -> None:
 
 
 def test_consumers_of_the_archive_and_of_their_leaders() -> None:
-    """The position is the archive's, where it has one: the leaders' was read before."""
+    """The position comes from the archive if it has one, because the leaders' positions were read earlier."""
     archived = Consumer("both", {"durable_name": "both"}, pair(9), pair(8), 1)
     only = Consumer("only", {"durable_name": "only"}, pair(2), pair(1), 1)
     found = consumer_entries([info("both", 5), info("left", 3, metadata={"_nats.ver": "1"})], contents(archived, only))
@@ -173,9 +173,9 @@ def test_consumers_of_the_archive_and_of_their_leaders() -> None:
     ("delivered", "pending", "archived", "expected"),
     [
         (80, 1, Consumer("c", {}, pair(80), pair(0), 1), 1),
-        # Acknowledged and delivered while the archive was written.
+        # These messages were acknowledged and delivered while the archive was being written.
         (80, 3, Consumer("c", {}, pair(85), pair(0), 1), 1),
-        # An archive of a 2.15 cluster has the floor alone, one up to 2.14 may lack the consumer.
+        # An archive from a 2.15 cluster has only the ack floor; an archive from 2.14 or earlier may lack the consumer.
         (80, 1, Consumer("c", {}, pair(0), pair(0), 0), 80),
         (80, 1, None, 80),
         (80, 0, None, 0),
@@ -190,7 +190,7 @@ def test_redelivered_messages(delivered: int, pending: int, archived: Consumer |
 def test_a_backup_that_is_still_right() -> None:
     assert outdated(manifest(), "APP", stream(), [info()]) == ""
     assert outdated(manifest(consumers=()), "APP", stream(), None) == ""
-    # The servers' own metadata is not configuration.
+    # The servers' own metadata is not part of the configuration.
     restarted = {**CONFIG, "metadata": {"team": "shop", "_nats.ver": "2.15.1"}}
     assert outdated(manifest(), "APP", stream(config=restarted), [info()]) == ""
 

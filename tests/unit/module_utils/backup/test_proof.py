@@ -37,7 +37,7 @@ def manifest(*consumers: dict[str, Any], config: dict[str, Any] | None = None, *
 
 def test_the_room_of_a_drill() -> None:
     assert room_needed(manifest(), 300) == 1100 + 300
-    # Before 2.15 a server keeps the upload until it has all of it.
+    # Before 2.15, a server keeps the uploaded file until it has received all of it.
     assert room_needed(replace(manifest(), format=TAR), 300) == 1100 + 600
     unread = replace(manifest(), contents=None, state={"bytes": 2000})
     assert room_needed(unread, 300) == 2200 + 300
@@ -45,7 +45,7 @@ def test_the_room_of_a_drill() -> None:
 
 def test_the_limits_fit_the_largest_message() -> None:
     assert message_limits(manifest()) == {"max_payload": 1 << 20, "max_pending": 64 << 20}
-    # A server does not start with more in one message than it may owe a client.
+    # A server does not start if its max_payload exceeds its max_pending.
     assert message_limits(manifest(largest=70 << 20)) == {"max_payload": 70 << 20, "max_pending": 140 << 20}
 
 
@@ -79,7 +79,7 @@ def test_expired_messages_may_be_missing() -> None:
     assert unproven(lives, fewer) == []
     assert not expired_since(lives, manifest())
     assert not expired_since(manifest(), fewer)
-    # Its archive is restored completely, and in isolation nothing expires.
+    # The archive is restored completely, and nothing expires in the isolated server.
     assert not expired_since(replace(lives, format=TAR), fewer)
 
 
@@ -121,7 +121,7 @@ def test_positions_are_compared() -> None:
     saved = manifest(
         consumer("a", 5), consumer("b", 0), consumer("c", 4), {**consumer("e", 1), "config": {"name": "e"}}
     )
-    # Recreated behind its floor; below the first message every position means the same.
+    # The consumer was recreated behind its ack floor; all positions below the first message are equivalent.
     began = {"deliver_policy": "by_start_sequence", "opt_start_seq": 6}
     assert unproven(saved, manifest(consumer("a", 0, **began), consumer("b", 2), consumer("c", 4))) == []
     assert unproven(saved, manifest(consumer("a", 4), consumer("b", 3))) == [

@@ -204,7 +204,7 @@ def test_consumers_with_more_replicas_than_their_stream(archive_format: str) -> 
     many, few = consumer("many", num_replicas=3), consumer("few", num_replicas=1)
     plan = plan_restore(manifest(many, few, format=archive_format), Changes(num_replicas=1), HERE)
     assert plan.lowered == ("many",)
-    # An archive up to 2.14 is sent without its consumers.
+    # An archive from 2.14 or earlier is uploaded without its consumers.
     assert plan.strip is (archive_format == TAR)
     recreated = {entry["name"]: entry["config"]["num_replicas"] for entry in plan.recreate}
     assert recreated == ({"many": 0, "few": 1} if archive_format == TAR else {})
@@ -235,7 +235,7 @@ def test_caveats() -> None:
     assert "duplicate window of 2m" in window
     assert pending == "messages delivered but not acknowledged are delivered again: a (3)"
     assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
-    # A stream that never stored a message has no message ids to forget; one whose messages were all deleted has.
+    # A stream that never stored a message has no message ids to lose; a stream whose messages were all deleted does.
     for contents, last_seq, expected in ((None, 0, False), (None, 9, True), ({**CONTENTS, "last_seq": 0}, 0, False)):
         empty = replace(
             saved, contents=contents, state={"messages": 0, "first_seq": last_seq + 1, "last_seq": last_seq}
@@ -256,7 +256,7 @@ def test_a_recreated_consumer_begins_after_its_floor() -> None:
     assert made == {"name": "a", "durable_name": "a", "deliver_policy": "by_start_sequence", "opt_start_seq": 5}
     assert recreated_config(consumer("a", 0), "limits")["deliver_policy"] == "all"
     assert recreated_config(consumer("a", 4), "workqueue")["deliver_policy"] == "all"
-    # It was created when the stream was empty; all that came since is for it.
+    # The consumer was created when the stream was empty, so it must receive all messages that arrived since.
     made_early = recreated_config(consumer("a", 0, deliver_policy="new"), "limits")
     assert (made_early["deliver_policy"], made_early["opt_start_seq"]) == ("by_start_sequence", 1)
     assert position({"config": made, "ack_floor": {"stream_seq": 0}}) == 4
@@ -269,7 +269,7 @@ def test_a_recreated_consumer_begins_after_its_floor() -> None:
     [
         ({"opt_start_seq": 61}, 9, 100, True),
         ({"opt_start_seq": 61}, 60, 100, False),
-        # Its first message may have been deleted, or not be there yet.
+        # The consumer's first message may have been deleted, or may not have arrived yet.
         ({"opt_start_seq": 61}, 80, 100, False),
         ({"opt_start_seq": 61}, 50, 50, False),
         ({"opt_start_seq": 61}, 49, 50, True),
@@ -286,7 +286,8 @@ def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: i
     [
         (60, 40, {}, False),
         (60, 39, {}, True),
-        # All existing messages, including possible ones before it: the stream lacks 21 to 25 and begins at 11.
+        # The consumer receives all existing messages, possibly including earlier ones: the stream lacks 21 to 25 and
+        # begins at 11.
         (0, 85, {}, False),
         (0, 84, {}, True),
         (60, 0, {"filter_subject": "S.1"}, False),
@@ -427,7 +428,7 @@ def test_server_metadata_is_not_a_difference() -> None:
 
 
 def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
-    """A restore that is killed leaves an empty stream that takes messages."""
+    """A restore that is killed leaves an empty stream that accepts messages."""
     saved = manifest(consumer("a"))
     plan = plan_restore(saved, Changes(), HERE)
     for state in ({}, {**STATE, "last_seq": 8}):
@@ -439,7 +440,7 @@ def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
 
 
 def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> None:
-    """The empty stream of an interrupted restore takes messages until it has as many as its backup."""
+    """The empty stream of an interrupted restore accepts messages, and may in time have as many as its backup."""
     saved = replace(manifest(consumer("a")), taken="2026-11-20T10:00:00Z", state={"last_ts": "2026-11-20T09:59:00.5Z"})
     plan = plan_restore(saved, Changes(), HERE)
     state = {**STATE, "messages": 15, "first_seq": 1, "last_seq": 15, "first_ts": "2026-11-20T10:07:00.123456789Z"}
@@ -448,7 +449,7 @@ def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> N
     ) as caught:
         require_restored(saved, plan, {"config": CONFIG, "state": state}, [consumer("a")])
     assert caught.value.code == "unfinished"
-    # It continued, and may have removed all that the backup has.
+    # The stream continued, and may have removed all messages that the backup contains.
     for harmless in ({"first_ts": "2026-11-20T09:00:00Z"}, {"first_seq": 10, "messages": 6}):
         with pytest.raises(Refusal) as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": {**state, **harmless}}, [consumer("a")])
@@ -471,7 +472,7 @@ def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
     ("config", "state", "most"),
     [
         ({}, {"last_seq": 0, "bytes": 0}, GIB),
-        # A bucket whose blocks hold a thousand versions of its only key.
+        # This is a bucket whose blocks contain a thousand versions of its only key.
         ({}, {"last_seq": 1000, "bytes": 100}, GIB + 2 * (1000 * (1024 + 8192) + 100)),
         ({"first_seq": 1 << 60}, {"last_seq": (1 << 60) + 4, "bytes": 100}, GIB + 2 * (5 * (1024 + 8192) + 100)),
         ({}, {"last_seq": 1 << 60, "bytes": GIB}, 128 * GIB),

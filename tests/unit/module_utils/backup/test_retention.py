@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
-#: Two a day, at 02:00 and 14:00, from Thursday, 1 January on.
+#: Two backups a day, at 02:00 and 14:00, from Thursday, 1 January on.
 TWICE_A_DAY = [START + timedelta(hours=12 * number) for number in range(2 * 60)]
 
 
@@ -42,12 +42,12 @@ def test_the_newest_of_each_period_stays(keep: Keep, expected: list[str]) -> Non
         (timedelta(minutes=-5), timedelta()),
         (timedelta(minutes=30), timedelta(minutes=30, milliseconds=1)),
         (timedelta(hours=1), timedelta(hours=1, milliseconds=1)),
-        # Dated in the future: any other backup is preferred to it.
+        # This backup is dated in the future, so any other backup is preferred to it.
         (timedelta(days=1), timedelta()),
     ],
 )
 def test_a_backup_taken_after_the_clock_was_set_back_is_the_newest(newest: timedelta, later: timedelta) -> None:
-    """With an older time, the next restore used the previous backup."""
+    """If the new backup had an older time, the next restore would use the previous backup."""
     before = f"{START + newest:%Y-%m-%dT%H:%M:%S.%fZ}"
     taken = next_taken(before, START)
     assert taken == START + later
@@ -78,12 +78,12 @@ def test_a_backup_from_the_future_stays_and_replaces_no_other(keep: Keep) -> Non
     ahead = datetime(2099, 12, 31, tzinfo=timezone.utc)
     taken = [ahead, START, START + timedelta(days=1)]
     assert expired(taken, keep, taken[2]) == [1]
-    # Clocks of two machines differ by minutes.
+    # The clocks of two machines may differ by minutes.
     assert expired([*taken[1:], taken[2] + timedelta(minutes=5)], Keep(last=1), taken[2]) == [0, 1]
 
 
 def test_backups_of_this_run_are_kept() -> None:
-    """Even if the clock is behind, so all other backups are newer."""
+    """They are kept even if the clock is behind, which makes all other backups newer."""
     taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
     assert expired(taken, Keep(last=1), taken[1]) == [0, 2]
     assert expired(taken, Keep(last=1), taken[1], own=[2]) == [0]

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Root causes: each fault with its symptoms under it, each problem in exactly one, and always one screen."""
+"""Tests root causes: each fault is listed with its symptoms, each problem belongs to exactly one cause, and the output
+always fits one screen."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ NAMES = FIVE[:3]
 def judge(
     live: Cluster, names: list[str], stop: tuple[str, ...] = (), expected_clusters: dict[str, str] | None = None
 ) -> list[RootCause]:
-    """Return the causes that the gate would name, having shown that each problem is in exactly one."""
+    """Return the causes that the gate would name, after checking that each problem belongs to exactly one cause."""
     expected = Expectations(frozenset(names), frozenset(names), clusters=expected_clusters or {})
     problems = [*health_problems(live, expected), *stop_problems(live, stop, StopPolicy())]
     found = root_causes(problems, build_scene(live, expected_clusters or {}, stop))
@@ -62,7 +63,7 @@ def kinds(found: list[RootCause]) -> list[str]:
 
 
 def without(live: Cluster, *dead: str) -> Cluster:
-    """Return the cluster as the others see it when these servers died a minute ago."""
+    """Return the cluster as the other servers see it if these servers died a minute ago."""
 
     def seen(item: Stream) -> Stream:
         group = item.group
@@ -94,7 +95,7 @@ def without(live: Cluster, *dead: str) -> Cluster:
 
 
 def thousand(count: int = 1000) -> list[Stream]:
-    """Return R3 streams over every trio of five servers."""
+    """Return R3 streams on every combination of three out of five servers."""
     trios = [
         [FIVE[number], FIVE[(number + step) % 5], FIVE[(number + 2 * step) % 5]]
         for number in range(5)
@@ -310,7 +311,7 @@ def test_a_replica_that_its_own_server_calls_unhealthy_is_not_counted_for_a_stop
     ]
     assert stop_problems(live, ["n4"], StopPolicy()) == stop_problems(live, ["n3"], StopPolicy()) == []
     assert lasting_asset_faults(live) == ["stream APP/ORDERS"]
-    # Its state may be tolerated by name, the effect of a stop may not.
+    # The stream's state can be tolerated by naming the stream, but not the effect of a stop.
     problems = [*health_problems(live, Expectations()), *refused]
     remaining, tolerated = split_tolerated(problems, ["stream APP/ORDERS"])
     assert [problem.code for problem in remaining] == ["stop_breaks_quorum"]
@@ -397,7 +398,7 @@ def test_any_cluster_is_explained(live: Cluster, stop: set[str]) -> None:
 
 
 def test_a_server_that_recovers_is_neither_raft_silent_nor_cut_off() -> None:
-    """A leader's lack of contact with a server that has just started is not a defect, and waiting fixes it."""
+    """A leader's lack of contact with a server that has just started is not a defect, and waiting resolves it."""
     orders = stream("ORDERS", NAMES)
     peers = tuple(
         replace(peer, active=314.0 if peer.name == "n3" else 0.1, current=peer.name != "n3")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every check of the diagnosis is silent on a healthy cluster, and fires on its fault."""
+"""Every check of the diagnosis reports nothing on a healthy cluster, and reports its fault."""
 
 from __future__ import annotations
 
@@ -236,6 +236,6 @@ def test_lines_from_before_the_last_start_do_not_count() -> None:
         ("FTL", 1, "01", "01"),
         ("WRN", 2, "00", "02"),
     ]
-    # A server that is not running any more: the log of its last process.
+    # For a server that is no longer running, use the log of its last process.
     assert log_kinds(lines) == log_kinds(lines, None) == kinds
     assert log_kinds(lines, 9) == []

@@ -126,7 +126,7 @@ def test_loss_is_known_while_both_sides_answer() -> None:
     row = judge(ORDERS, origin(100, oldest="2026-11-24T12:00:06Z"), site(90))
     assert (row.state, row.behind, row.seconds_behind) == (BEHIND, 10, 4.0)
     assert row.loss.text == "at most 10 messages, from the last 4s"
-    # Messages that were deleted at the end of the origin are none that the site lacks.
+    # Messages that were deleted at the end of the origin's stream do not count as missing at the site.
     assert judge(ORDERS, origin(100), site(90)).behind == 0
 
 
@@ -172,7 +172,7 @@ def test_limits_are_problems() -> None:
     old = checkpoint(taken="2026-11-24T11:00:00Z")
     (problem,) = judge(ORDERS, origin(90), site(90), old, None, Limits(checkpoint=60)).problems
     assert problem.startswith("the checkpoint is 1h")
-    # The clock of the origin was ahead by a day. A minute is tolerated.
+    # The clock of the origin was ahead by a day; a difference of up to a minute is tolerated.
     (problem,) = judge(ORDERS, origin(90), site(90), checkpoint(taken="2026-11-25T12:00:00Z")).problems
     assert problem.startswith("the checkpoint is dated in the future (2026-11-25T12:00:00Z): check the clocks")
     near = checkpoint(taken="2026-11-24T12:01:00Z")
@@ -190,7 +190,7 @@ def test_floors_of_consumers_are_those_of_both() -> None:
 
 
 def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_brain() -> None:
-    """It returned after it was declared dead, or its own configuration gave it its subjects back."""
+    """The origin returned after it was declared dead, or its own configuration restored its subjects."""
     row = judge(ORDERS, origin(140), Reading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order) == (PROMOTED, False)
     (problem,) = row.problems
@@ -208,7 +208,8 @@ def test_an_unfinished_failback_is_not_a_split_brain() -> None:
 
 
 def test_an_unfinished_failover_is_never_in_order() -> None:
-    """Killed after the origin was fenced, and after the promotion; the origin of the second one has returned since."""
+    """One failover was killed after the origin was fenced, another after the promotion; the origin of the second has
+    since returned."""
     unfinished = "the failover of stream ORDERS is unfinished, and"
     begun, fenced = replace(FAILOVER, phase="promote"), origin(90, subjects=[fenced_subject("ORDERS")])
     row = judge(ORDERS, fenced, site(90), checkpoint(), begun)
@@ -390,7 +391,7 @@ def test_an_origin_that_is_watched_must_not_take_a_message() -> None:
 
 
 def first_from(ours: dict[int, int], number: int) -> tuple[int, int] | None:
-    """Return the first of our sequences from this one on, and the one that it had where it came from."""
+    """Return the site's first sequence from this one on, and the sequence that the same message had at the origin."""
     return next(((seq, ours[seq]) for seq in sorted(ours) if seq >= number), None)
 
 
@@ -431,7 +432,8 @@ def test_the_origin_gets_only_messages_written_at_the_site() -> None:
 
 
 def test_no_consumer_skips_a_message_when_it_goes_back() -> None:
-    """The origin has 1 to `last`, and the site has those up to `position`; the site wrote the others after that."""
+    """The origin has the messages 1 to `last`, and the site has those up to `position`; its later messages were written
+    at the site."""
     chance = random.Random(3)
     for _round in range(2000):
         position = chance.randint(0, 9)

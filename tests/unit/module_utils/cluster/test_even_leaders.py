@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The leaders' numbers are the optimum by the fewest step-downs, as trying all assignments finds it."""
+"""The number of leaders on each server is optimal, with the fewest step-downs, compared with trying all assignments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def cost(groups: Sequence[LedGroup], leaders: Sequence[str], zones: Mapping[str,
 
 @st.composite
 def led_groups(draw: st.DrawFn) -> tuple[list[LedGroup], dict[str, str]]:
-    """Groups of one to three servers, and some of the servers with zones; the others lead but get no leaders."""
+    """Groups of one to three servers, and some of the servers with zones; the other servers lead groups but receive no
+    more leaders."""
     groups = []
     for _number in range(draw(st.integers(0, 6))):
         able = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
@@ -43,7 +44,7 @@ def led_groups(draw: st.DrawFn) -> tuple[list[LedGroup], dict[str, str]]:
     return groups, {name: draw(st.sampled_from("ab")) for name in carriers}
 
 
-#: Servers that share a zone and no group.
+#: Servers that share a zone but no group.
 APART = [LedGroup("n1", frozenset({"n1"})), LedGroup("n3", frozenset({"n3"})), LedGroup("n4", frozenset({"n4"}))]
 APART += [LedGroup("n1", frozenset({"n1", "n2"})), LedGroup("n1", frozenset({"n1", "n3"}))]
 
@@ -54,7 +55,7 @@ def test_no_assignment_is_better(given_groups: tuple[list[LedGroup], dict[str, s
     groups, zones = given_groups
     found = even_leaders(groups, zones)
     assert all(leader in group.able for group, leader in zip(groups, found))
-    # A leader on a server that cannot carry leaders stays.
+    # A leader on a server that must not receive leaders stays there.
     choices = [
         sorted({group.leader} | (group.able & set(zones))) if group.leader in zones else [group.leader]
         for group in groups
@@ -69,7 +70,8 @@ def members(count: int, names: Sequence[str], seed: int = 1) -> list[list[str]]:
 
 
 def test_200_streams_of_five_servers_end_at_40_each() -> None:
-    """Led 119, 56, 25, 0 and 0 times, which natscli 0.4.0 brought to 52, 44, 41, 40 and 23 by 94 step-downs."""
+    """At first the servers lead 119, 56, 25, 0 and 0 streams; natscli 0.4.0 reached 52, 44, 41, 40 and 23 with 94
+    step-downs."""
     names = ["n1", "n2", "n3", "n4", "n5"]
     groups: list[LedGroup] = []
     for able in sorted([*itertools.combinations(names, 3)] * 20, reverse=True):
@@ -98,7 +100,7 @@ def test_write_load_is_balanced_without_extra_step_downs() -> None:
 
 
 def test_even_numbers_change_for_the_sake_of_the_rate_alone() -> None:
-    """All that is written is led by n1; within the tolerance nothing changes."""
+    """n1 leads all streams that are written to; within the tolerance, nothing changes."""
     names = ["n1", "n2"]
     both = frozenset(names)
     uneven = [

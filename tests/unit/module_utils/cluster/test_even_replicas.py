@@ -37,7 +37,8 @@ def placed(
 
 
 def ended(groups: Sequence[PlacedGroup], steps: Sequence[Step]) -> list[set[str]]:
-    """Return the members of each group after the steps. Each takes a replica to a server without one."""
+    """Return the members of each group after the steps. Each step moves a replica to a server that has none of the
+    group."""
     members = [set(group.members) for group in groups]
     for step in steps:
         assert step.source in members[step.group] and step.target not in members[step.group]
@@ -56,12 +57,12 @@ def squares(carried: dict[str, float]) -> float:
 
 
 def optimum(groups: Sequence[PlacedGroup], names: Sequence[str]) -> float:
-    """Return the least sum of squared bytes of all placements."""
+    """Return the minimum sum of squared bytes over all placements."""
     reached = {(0.0,) * len(names)}
     for group in groups:
         size = group.weights[BYTES]
         reached = {
-            # Servers may change places, since any may have any replica.
+            # Servers are interchangeable, because each of them may have any replica.
             tuple(sorted(load + size * (at in chosen) for at, load in enumerate(carried)))
             for carried in reached
             for chosen in itertools.combinations(range(len(names)), len(group.members))
@@ -90,8 +91,8 @@ def test_replicas_of_equal_size_end_at_the_optimum_by_the_fewest_moves(
     after = loads(groups, ended(groups, steps), names, BYTES)
     assert squares(after) == optimum(groups, names)
     average = sum(before.values()) / len(names)
-    # The load above the share rounded up must leave each server, and the load missing below the share rounded down must
-    # arrive.
+    # From each server, the load above the rounded-up share must be moved away; to each server, the load missing from
+    # the rounded-down share must be moved.
     most, least = -(-average // 3) * 3, average // 3 * 3
     needed = max(
         sum(max(0.0, load - most) for load in before.values()), sum(max(0.0, least - load) for load in before.values())
@@ -114,7 +115,7 @@ def test_other_sizes_end_as_near_to_the_optimum_as_is_promised(case: tuple[list[
 
 @st.composite
 def guarded(draw: st.DrawFn) -> tuple[list[Host], list[PlacedGroup], Limits]:
-    """Servers in zones, some short of room or of assets, and groups with tags and unique tags of their own."""
+    """Servers in zones, some with little space or few free assets, and groups with their own tags and unique tags."""
     names = [f"n{number}" for number in range(1, draw(st.integers(3, 6)) + 1)]
     hosts = [
         host(
@@ -159,7 +160,7 @@ def refused(
     assets: dict[str, float],
     step: Step,
 ) -> str:
-    """Return which hard goal the step breaks, judged from the definitions alone; "" for none."""
+    """Return which hard goal the step violates, judged from the definitions alone; "" if none."""
     by_name = {item.name: item for item in hosts}
     group, mine, target = groups[step.group], members[step.group], by_name[step.target]
     later = mine - {step.source} | {step.target}
@@ -233,7 +234,7 @@ def test_each_step_keeps_the_hard_goals_and_helps_and_none_is_left_that_would(
 
 def test_the_goals_come_in_their_order_and_within_the_tolerance() -> None:
     names = ["n1", "n2"]
-    # Bytes are even, writes and assets are not: within 10 % of the bytes one replica may go.
+    # Bytes are balanced, writes and assets are not: within 10 % of the bytes, one replica may be moved.
     groups = [placed(["n1"], names, 10, 100), *(placed(["n1"], names, 100, 5) for _number in range(4))]
     groups += [placed(["n2"], names, 410, 0)]
     hosts = [host(name) for name in names]

@@ -211,7 +211,7 @@ class TestHealth:
         assert codes(health_problems(lost, expect(NAMES))) == ["meta_no_leader"]
 
     def test_meta_leader_that_does_not_answer(self) -> None:
-        """For some seconds after a crash the others still name the dead leader."""
+        """For some seconds after a crash, the other servers still name the dead leader."""
         lost = cluster(NAMES)
         assert lost.meta is not None
         dead = replace(lost.meta, group=replace(lost.meta.group, leaders=(), peers=()), views={"n2": "n1", "n3": "n1"})
@@ -236,7 +236,7 @@ class TestHealth:
         ("members", "counted", "found"), [(3, 2, []), (5, 4, []), (4, 3, ["meta_size"]), (5, 2, ["meta_size"])]
     )
     def test_a_leader_that_counts_too_few_members(self, members: int, counted: int, found: list[str]) -> None:
-        """Without harm while as many of them must agree."""
+        """This is harmless while the same number of members must agree."""
         names = [f"n{number}" for number in range(members)]
         wrong = cluster(names)
         assert wrong.meta is not None
@@ -244,7 +244,8 @@ class TestHealth:
         assert codes(health_problems(wrong, expect(names))) == found
 
     def test_a_server_that_is_unknown_to_the_meta_leader(self) -> None:
-        """Seen on 2.10.27 when five servers start together: one follows the leader, which counts only four members."""
+        """This occurs on 2.10.27 when five servers start together: one follows the leader, which counts only four
+        members."""
         live = cluster(["n1", "n2", "n3", "n4"])
         assert live.meta is not None
         group = replace(live.meta.group, members=("n1", "n2", "n3", "n4", "n5"))
@@ -318,7 +319,8 @@ class TestHealth:
             assert codes(health_problems(cluster(NAMES, item), expect(NAMES))) == [code]
 
     def test_a_quorum_lost_a_moment_ago(self) -> None:
-        """The leader still leads, its replicas are gone; no tolerated name excuses that."""
+        """The leader still leads, but the other replicas are unavailable; naming the stream as tolerated does not
+        excuse this."""
         live = replace(
             cluster(["n1", "n2", "n3", "n4", "n5"], stream("ORDERS", NAMES)),
             servers=(server("n1"), server("n4"), server("n5")),
@@ -359,7 +361,7 @@ class TestStop:
             assert part in problem.message
 
     def test_a_replica_that_did_not_answer_does_not_count(self) -> None:
-        """For some seconds after a crash the leader still sees the replica as current."""
+        """For some seconds after a crash, the leader still reports the replica as current."""
         live = replace(cluster(NAMES, stream("ORDERS", NAMES)), servers=(server("n1"), server("n2")))
         assert codes(stop_problems(live, ["n2"], ACCEPT)) == ["stop_breaks_quorum", "stop_breaks_quorum"]
         assert [(problem.code, problem.servers) for problem in health_problems(live, Expectations())] == [
@@ -434,7 +436,8 @@ class TestStop:
 
 
 def test_changes_of_a_problem() -> None:
-    """Entries that a running replica catches up with are a change; the time and the lag of a silent or offline one are none."""
+    """It is a change if a running replica catches up with entries; the growing time and lag of a silent or offline
+    replica are not."""
 
     def state(**peer: object) -> object:
         item = with_peer(stream("ORDERS", NAMES), Peer("n3", **peer))  # type: ignore[arg-type]

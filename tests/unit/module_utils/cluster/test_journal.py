@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""State of a roll from the journal of operations, including a journal whose last line a crash cut off."""
+"""Tests how the state of a roll is read from the journal of operations, including a journal whose last line was cut off
+by a crash."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_the_end_of_a_roll(event: str, state: str) -> None:
 
 
 def test_unrelated_events_start_no_roll() -> None:
-    """For example a repair, which is a single event."""
+    """An example is a repair, which is a single event."""
     assert read_journal([line("repaired", 1), line("batch_done", 2, batch=1)]) == Journal()
     assert read_journal([*ROLL, line("repaired", 30, run="r2")]).runs["C1"].name == "r1"
     assert read_journal([*ROLL, line("run_started", 30, run="r2", cluster="C2")]).runs.keys() == {"C1", "C2"}
@@ -77,7 +78,7 @@ def test_batches_and_maintenance_were_meant() -> None:
         line("batch_started", 30, batch=2, of=3, hosts=["h2"], data={"servers": ["n2-c1"]}),
         line("waiting", 44, batch=2, of=3),
     ]
-    # The second run was killed at once, and the first while it waited.
+    # The second run was killed immediately, and the first while it waited.
     assert spans(*roll) == [(("n1-c1",), 1, 21), (("n9-c2",), 3, 3), (("n2-c1",), 30, 44)]
     assert spans(*roll, line("run_failed", 60)) == [(("n1-c1",), 1, 21), (("n2-c1",), 30, 60), (("n9-c2",), 3, 3)]
     assert windows(roll)[0].why == "in batch 1 of run r1"
@@ -88,7 +89,7 @@ def test_batches_and_maintenance_were_meant() -> None:
     [
         (300, None, 300),
         (300, 100, 100),
-        # The mark was not removed: from its end on, the outage is unplanned.
+        # The maintenance mark was not removed, so the outage is unplanned from the mark's end on.
         (300, 500, 300),
         (5, None, None),
     ],

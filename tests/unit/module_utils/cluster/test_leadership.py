@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may lead, who can, and how a step-down is brought to its end."""
+"""Tests which servers may lead, which of them can, and how a step-down is completed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def servers(version: str = "2.15.1", names: Sequence[str] = NAMES) -> dict[str, 
 
 
 def group(leader: str | None = "n1", names: Sequence[str] = NAMES, **states: Peer) -> RaftGroup:
-    """Return a group; `states` are the members that are not just in step."""
+    """Return a group; `states` contains the members that are not simply in step."""
     peers = tuple(states.get(name, Peer(name, current=True)) for name in names if name != leader)
     leaders = () if leader is None else (leader,)
     return RaftGroup(STREAM, "stream A/S", len(names), leaders, peers if leader else (), tuple(names))
@@ -174,11 +174,11 @@ def test_a_majority_must_name_the_meta_leader() -> None:
     assert leader_by_majority(MetaGroup(replace(meta, leaders=("n1", "n9")), views)).leaders == ("n1", "n9")
 
 
-# --- bringing it to its end -------------------------------------------------------------------------------------------
+# --- completing a step-down -----------------------------------------------------------------------------------------
 
 
 class Script:
-    """Groups whose leaders follow a script: each accepted request moves on to the next reading of that group."""
+    """Groups whose leaders follow a script: each accepted request advances that group to its next reading."""
 
     def __init__(self, **readings: list[Reading]) -> None:
         self.readings = readings

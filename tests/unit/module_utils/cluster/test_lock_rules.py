@@ -35,7 +35,7 @@ def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
     [
         (None, LockRequest(ONE, "restart", 60), {"owner": ONE, "purpose": "restart", "since": 50, "expires": 110}),
         (None, LockRequest(ONE, release=True), None),
-        # Renewed: the start remains the same.
+        # The lock was renewed, so its start remains the same.
         (
             held_by(ONE),
             LockRequest(ONE, "restart", 60),
@@ -75,7 +75,7 @@ def test_the_lock_of_one_host(held: Holder, request_: LockRequest, after: Holder
         (TWO, ONE, None, False),
         (TEXT, ONE, None, False),
         ({**TWO, "name": "nightly"}, {**ONE, "name": "nightly"}, None, True),
-        # It was started twice at the same time, despite the promise of its name.
+        # The run was started twice at the same time, although its name must be unique.
         ({**TWO, "name": "nightly"}, {**ONE, "name": "nightly"}, True, False),
         ({**TWO, "name": "nightly"}, {**ONE, "name": "weekly"}, None, False),
         ({**TWO, "name": "nightly"}, ONE, None, False),
@@ -106,7 +106,8 @@ HOSTS = ["n1", "n2", "n3", "n4"]
     [
         ([mine("n1"), mine("n2"), mine("n3"), mine("n4")], ("n1", "n2", "n3", "n4")),
         ([mine("n1"), mine("n2"), mine("n3"), theirs("n4")], ("n1", "n2", "n3")),
-        # A host that was queried again: the latest answer counts, and one that has become unreachable keeps its lock.
+        # For a host that was queried again, the latest reply counts, and a host that has become unreachable keeps its
+        # lock.
         ([mine("n1"), mine("n2"), theirs("n3"), mine("n3", 120)], ("n1", "n2", "n3")),
         ([mine("n1"), mine("n2"), mine("n3"), unreachable("n3")], ("n1", "n2", "n3")),
         ([mine("n1"), mine("n2"), mine("n3"), mine("n9")], ("n1", "n2", "n3")),
@@ -125,12 +126,12 @@ def test_more_than_half_of_the_hosts_are_enough(answers: list[dict[str, Any]], h
             [mine("n1"), mine("n2"), theirs("n3"), unreachable("n4")],
             ["It is locked by ops@ctl-1 process 8 for upgrade until 1970-01-01T00:01:40Z.", "n4: no route to host"],
         ),
-        # Reported once for any number of hosts.
+        # The holder is reported once, no matter how many hosts it has locked.
         (
             [mine("n1"), theirs("n2", TEXT), theirs("n3", TEXT), theirs("n4", TEXT)],
             [f"It is locked by {TEXT} for upgrade until 1970-01-01T00:01:40Z."],
         ),
-        # Refused later than it was acquired.
+        # The refusal is later than the acquisition.
         (
             [mine("n1"), mine("n2"), mine("n3", 80), theirs("n3")],
             ["It is locked by ops@ctl-1 process 8 for", "n4: no answer"],
@@ -158,8 +159,8 @@ def test_owners_for_people() -> None:
 
 @given(st.data())
 def test_two_controllers_never_both_lock_a_cluster(data: st.DataObject) -> None:
-    """For any hosts that each of them reaches, in any order, on the first run or on renewals, with locks of ended
-    runs."""
+    """This holds for any set of hosts that each controller reaches, in any order, on the first run or on renewals, with
+    locks of runs that have ended."""
     members = [f"n{number}" for number in range(data.draw(st.integers(1, 7)))]
     ended = {**ONE, "pid": 99}
     locks: dict[str, Holder] = {

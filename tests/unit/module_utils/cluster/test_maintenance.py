@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers may leave service, by the rule itself on random clusters; marks, refusals, and the table of all
-hosts."""
+"""Tests which servers may leave service, compared with the rule itself on random clusters; also marks, refusals, and
+the table of all hosts."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class TestEntry:
 
     @given(clusters(), st.data())
     def test_no_plan_that_is_not_refused_takes_a_quorum(self, live: Cluster, data: st.DataObject) -> None:
-        """Computed from the words of the rule alone: the members in step that stay must be a quorum in each affected
-        group."""
+        """The test applies only the wording of the rule: the remaining members that are in step must be a quorum in
+        each affected group."""
         names = sorted({name for group in live.groups() for name in group.members} | live.names)
         wanted = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
         away = data.draw(st.sets(st.sampled_from(names)))

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who joins and who leaves: every refusal where it fires and where it does not; and whether run, inventory and cluster fit."""
+"""Tests which servers join and leave: every refusal with a case in which it fires and one in which it does not; also
+whether run, inventory and cluster agree."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ ROOM = JetStreamSummary(max_storage=1000, max_memory=100)
 
 
 def live(names: list[str], *streams: Stream, known: list[str] | None = None) -> Cluster:
-    """Return a cluster of servers that answer; `known` are the members of its meta group, by default the same."""
+    """Return a cluster of servers that respond; `known` are the members of its meta group, by default the same
+    servers."""
     made = cluster(names, *streams)
     return replace(made, servers=tuple(server(name, summary=ROOM) for name in names), meta=meta(known or names))
 
@@ -58,7 +60,7 @@ def plan(
 
 
 def only(found: MembershipPlan) -> str:
-    """Return the sole refusal."""
+    """Return the only refusal."""
     (refusal,) = found.refusals
     return refusal
 
@@ -108,7 +110,7 @@ def test_a_cluster_without_a_leader(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", [SCALE_OUT, REPLACE, KEEP])
 def test_a_server_without_a_cluster_is_not_to_be_joined(operation: str) -> None:
-    """Started with `deploy`, the others would form a cluster that deletes its streams."""
+    """If the playbook `deploy` started the others, they would form a cluster that deletes this server's streams."""
     single = replace(live(["n1"]), servers=(server("n1", cluster="", summary=ROOM),), meta=None)
     refusal = only(plan(operation, single, FIVE[:3]))
     assert "n1 runs without a cluster" in refusal and "One server becomes a cluster" in refusal
@@ -314,8 +316,8 @@ def test_all_members_run_when_numbers_of_replicas_change() -> None:
 
 @given(clusters(), st.data())
 def test_no_plan_stops_a_server_that_a_quorum_needs(among: Cluster, data: st.DataObject) -> None:
-    """The servers leave one after another: those in step among the others must be a majority of the meta group each time, and of
-    every stream that had a server to move to."""
+    """The servers leave one after another. Each time, the remaining members that are in step must be a majority of the
+    meta group, and of every stream that had a server to which it could move."""
     among = replace(among, servers=tuple(replace(item, summary=ROOM) for item in among.servers))
     everybody = sorted(meta_members(among))
     leaving = data.draw(st.lists(st.sampled_from(everybody), unique=True, max_size=3))
@@ -337,7 +339,7 @@ def test_no_plan_stops_a_server_that_a_quorum_needs(among: Cluster, data: st.Dat
                 groups[move.stream.partition("/")[2]] ^= {name, move.target}
         assert not any(name in group for group in groups.values()), "it is emptied before it is stopped"
         in_step = members - behind - {name}
-        # A dead server is not stopped: it does not vote, and counts until it is removed.
+        # A dead server is not stopped: it does not vote, but counts as a member until it is removed.
         if item.answers:
             assert len(in_step) >= len(members) // 2 + 1
         members.discard(name)
@@ -366,7 +368,7 @@ def test_a_new_cluster_started_completely_is_fine() -> None:
 
 
 def stores(*streams: int | None) -> list[dict[str, Any]]:
-    """Return the servers of a run with so many streams in their stores; None: an empty store."""
+    """Return the servers of a run with this many streams in their stores; None means an empty store."""
     return [
         {
             "name": f"n{number}",
@@ -388,7 +390,7 @@ def stores(*streams: int | None) -> list[dict[str, Any]]:
         (stores(2, 0, 2), []),
         # No stream can be lost.
         (stores(None, 0, None), []),
-        # A server that ran standalone is judged by itself.
+        # A server that ran standalone is judged separately.
         ([*stores(None, None), {**stores(2)[0], "in_meta_group": False}], []),
         (
             stores(None, None, 2),
@@ -429,7 +431,7 @@ def test_an_unchecked_version_change_is_refused() -> None:
     assert "the change from an unknown version to 2.10.27" in unknown["message"]
     (isolated,) = membership(**change, login=True, live=running("n2", "n3"))
     assert "n1 did not answer" in isolated["message"]
-    # Checked, no change, nothing that runs, and nothing that is stored.
+    # Nothing is refused if all servers can be checked, the version does not change, no server runs, or nothing is stored.
     assert membership(**change, live=running("n1", "n2", "n3")) == []
     assert membership(**{**change, "versions": [{**server, "version": "2.10.27"}]}) == []
     assert membership(**{**change, "versions": []}) == []
@@ -447,7 +449,7 @@ def test_a_version_change_of_stopped_servers_needs_another_one_that_runs() -> No
     (refused,) = membership(**{**stopped, "versions": two})
     assert "from 2.14.7, 2.15.1 to 2.10.27" in refused["message"]
     assert "each host with its previous nats_server_version" in refused["message"]
-    # The plan checks it against the others of the cluster; a new server has no version.
+    # The plan compares the version with those of the other servers of the cluster; a new server has no version.
     assert membership(**stopped, live=running("n2", "n3")) == []
     assert membership(**{**stopped, "versions": [{**server, "version": ""}]}) == []
 
@@ -477,7 +479,7 @@ def test_a_cut_inventory_is_refused() -> None:
         ("n3", ["S-R3F-gone", "S-R3F-lBXd4rn6"], False),
         ("n3", [], False),
         ("n3", ["S-R3F-other"], True),
-        # Without replicas in the cluster it may have only those that were deleted since.
+        # A server without replicas in the cluster may have only streams that have since been deleted.
         ("n4", ["S-R3F-other"], False),
     ],
 )
@@ -486,5 +488,5 @@ def test_a_store_of_a_namesake_is_refused(server: str, stored: list[str], refuse
     named = replace(orders, group=replace(orders.group, raft_name="S-R3F-lBXd4rn6"))
     found = list(foreign_store_problems(cluster(["n1", "n2", "n3"], named), {server: stored}))
     assert [(one.code, one.servers) for one in found] == [("roll_foreign_store", ("n3",))] * refused
-    # Servers before 2.10 do not report the names.
+    # Servers older than 2.10 do not report the names of the members.
     assert not list(foreign_store_problems(cluster(["n1", "n2", "n3"], orders), {server: stored}))

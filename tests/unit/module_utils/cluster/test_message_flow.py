@@ -26,7 +26,7 @@ ADVERTISED = tuple(f"10.0.0.{number}:4222" for number in (1, 2, 3))
 
 
 def flow(names: tuple[str, ...] = NAMES, lost: Collection[tuple[str, str]] = ()) -> Flow:
-    """Return servers that were reached at the addresses that they announce, and between which these messages are lost."""
+    """Return servers that were reached at the addresses that they announce, with these messages lost between them."""
     received = {
         name: {other for other in names if other != name and (other, name) not in lost} if len(names) > 1 else {name}
         for name in names
@@ -70,7 +70,7 @@ def test_addresses_are_tried_once_and_not_again() -> None:
     announced = flow().announced
     assert addresses_to_try(announced, ()) == list(ADVERTISED)
     assert addresses_to_try(announced, ADVERTISED[:2]) == [ADVERTISED[2]]
-    # Accepted by a reload; not if clients should use a single address.
+    # A reload accepts this change, unless clients should use a single address.
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222", ADVERTISED)], ADVERTISED) == ["10.9.9.9:4222"]
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222")], ()) == []
     everywhere = Announcement("n4", "0.0.0.0:4222", ("10.0.0.4:4222", "172.17.0.1:4222"))
@@ -89,7 +89,7 @@ def test_a_chosen_address_has_to_work_and_one_of_many_interfaces_is_a_warning() 
     assert flow_warnings(bridge) == [
         "172.17.0.1:4222, also advertised to clients, are unreachable from here; client_advertise chooses one address"
     ]
-    # One of them may be the only way to a server that was not reached.
+    # One of these addresses may be the only way to a server that was not reached.
     lost = replace(bridge, expected=frozenset({*NAMES, "n4"}))
     assert flow_warnings(lost) == []
     assert flow_failures(lost) == [
@@ -102,7 +102,7 @@ def test_an_address_that_leads_elsewhere() -> None:
     assert flow_failures(replace(flow(), addresses=(Address("10.9.9.9:4222", "x1"),))) == [
         "10.9.9.9:4222 is advertised to clients but leads to x1, a server of another cluster"
     ]
-    # A balancer may lead to any of them.
+    # A load balancer may lead to any of these servers.
     assert flow_failures(replace(flow(), addresses=(Address("10.9.9.9:4222", "n3"),))) == []
 
 

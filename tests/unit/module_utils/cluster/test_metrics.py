@@ -91,8 +91,8 @@ def test_a_healthy_cluster() -> None:
 
 
 def test_a_dead_server() -> None:
-    """Its groups have no replica to spare, no other server can stop, and a stream without a leader is named from the
-    second sample on."""
+    """The dead server's groups have no spare replica, no other server can be stopped, and a stream without a leader is
+    named from the second sample on."""
     live = cluster(NAMES, stream("ORDERS", NAMES), stream("LOST", NAMES, led=False))
     live = replace(live, servers=live.servers[:2])
     reading = read(live, NAMES)
@@ -187,7 +187,8 @@ def test_a_server_can_stop_when_the_gate_would_let_it(live: Cluster) -> None:
 
 @given(clusters(), st.integers(0, 3), st.integers(1, 4))
 def test_the_number_of_series_follows_from_the_servers(live: Cluster, limit: int, times: int) -> None:
-    """Ten times the streams yield as many series, except for those at fault, which the limit bounds."""
+    """Ten times as many streams yield the same number of series, except for the series of faults, whose number is
+    limited."""
     more = tuple(
         replace(one, name=f"{one.name}-{copy}", group=replace(one.group, subject=f"{one.group.subject}-{copy}"))
         for one in live.streams
@@ -213,8 +214,8 @@ FAULTS = st.builds(
 
 @given(st.integers(0, 4), st.lists(st.sets(FAULTS, max_size=12), min_size=2, max_size=6))
 def test_the_list_of_faults_holds_no_more_than_its_limit(limit: int, looks: list[set[Fault]]) -> None:
-    """A fault that was seen once is not in the list. One that was seen twice is in it or counted; the worst come
-    first."""
+    """A fault that was seen only once is not in the list. A fault that was seen twice is listed or counted; the worst
+    faults come first."""
     faults = FaultList(limit, linger=1000)
     seen: dict[Fault, int] = {}
     shown: set[Fault] = set()
@@ -328,7 +329,7 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
 
 
 def test_each_metric_is_fed() -> None:
-    """But for those of the sweep itself, which test_exporter sees with real servers."""
+    """The exception is the metrics of the sweep itself, which test_exporter tests with real servers."""
     worker = replace(consumer("ORDERS", "worker", NAMES), durable=True)
     orders = replace(
         stream("ORDERS", NAMES), consumers=(worker,), max_bytes=1, info={"mirror": {"name": "A", "lag": 1}}

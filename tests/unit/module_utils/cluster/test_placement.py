@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the meta leader would put a replica, and where not."""
+"""Tests where the meta leader would place a replica, and where it would not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEED = ReplicaRequirements("stream APP/ORDERS", "C1", 3)
 
 
 def five(leader: JetStreamSummary = ROOM, **changed: Server) -> Cluster:
-    """Return five servers with room, n1 leading the meta group with these settings."""
+    """Return five servers with free space; n1 leads the meta group and has these settings."""
     servers = {name: server(name, summary=leader if name == "n1" else ROOM) for name in NAMES}
     return replace(cluster(NAMES), servers=tuple({**servers, **changed}.values()))
 

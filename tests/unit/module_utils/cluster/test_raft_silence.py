@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Raft-silent servers, and when a server has joined the meta group."""
+"""Tests which servers are raft-silent, and when a server has joined the meta group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ NAMES = ["n1", "n2", "n3"]
 
 
 def state(uptime: float = 100, leader: bool = True, **changes: object) -> Cluster:
-    """Return three servers that n1 leads; `uptime` is that of n3, and `changes` apply to n1's view of n3."""
+    """Return three servers with n1 as the leader; `uptime` is the uptime of n3, and `changes` apply to n1's view of
+    n3."""
     made = meta(NAMES)
     seen = Peer("n3", **{"current": True, "active": 0.5, **changes})  # type: ignore[arg-type]
     peers = (Peer("n2", current=True, active=0.5), seen) if leader else ()
@@ -49,7 +50,7 @@ def test_raft_silent_is_a_server_that_answers_and_that_the_leader_does_not_hear(
 
 @pytest.mark.parametrize(
     ("active", "silent"),
-    # A member that was just added has no contact yet.
+    # A member that was just added has had no contact with the leader yet.
     [(0.5, []), (10.1, ["n3"]), (1e9, [])],
 )
 def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None:
@@ -72,7 +73,7 @@ def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None
         (state(active=2.5), True, False, True),
         # Contact from before its start belongs to the previous process.
         (state(uptime=1, active=1.5), False, False, True),
-        # Behind: only a server that was down has to be in step.
+        # n3 is behind, but only a server that was down must be in step.
         (state(current=False), False, True, False),
         (state(current=False), True, False, True),
         (state(leader=False), False, False, True),

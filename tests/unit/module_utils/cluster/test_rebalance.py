@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Few moves that make the servers carry alike, none that the meta leader would refuse, and the document that they make."""
+"""A few moves balance the servers' load, the meta leader would refuse none of them, and the plan is written as a
+document."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def tagged(among: Cluster, **tags: tuple[str, ...]) -> Cluster:
 
 
 def with_leader_summary(among: Cluster, **changes: Any) -> Cluster:
-    """Return the cluster with other settings of its meta leader."""
+    """Return the cluster with different settings of its meta leader."""
     leader = among.meta.group.leader if among.meta else None
     return replace(
         among,
@@ -154,7 +155,7 @@ def test_zones_and_limits_of_the_servers_are_kept() -> None:
     full = short(storage=9 * 10**8)
     assert plan_rebalance(full, "C1", EXACT).moves == (), "a tenth has to stay free"
     assert targets(plan_rebalance(full, "C1", replace(EXACT, spare=0.05))) == {"n4", "n5"}
-    # Four servers' assets of 5 are left: the meta group does not count.
+    # n4 and n5 have room for two more of their 5 assets, because the meta group does not count.
     busy = with_leader_summary(short(ha_assets=4), max_ha_assets=5)
     assert [len([move for move in plan_rebalance(busy, "C1", EXACT).moves if move.target == name]) for name in ALL] == [
         0,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which write rates a report of the insights gives, and which reports are refused."""
+"""Tests which write rates an insights report provides, and which reports are refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which finding gets which repair, and every refusal."""
+"""Tests which repair each finding gets, and every refusal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def orders(*consumers: Consumer, members: list[str] | None = None, **changes: An
 
 
 def with_peer(item: Stream, **changes: Any) -> Stream:
-    """Return the stream with another state of its last replica."""
+    """Return the stream with a different state of its last replica."""
     *others, last = item.group.peers
     return replace(item, group=replace(item.group, peers=(*others, replace(last, **changes))))
 
@@ -86,7 +86,7 @@ def test_a_ghost_consumer() -> None:
 
 
 def test_a_replica_that_lacks_messages_although_its_leader_counts_on_it() -> None:
-    """nats-server 2.10 calls a replica current whose writes fail."""
+    """nats-server 2.10 reports a replica as current even if its writes fail."""
 
     def stored(**last: int) -> Cluster:
         return cluster(THREE, orders(stored={name: ReplicaState(end, 1, end) for name, end in last.items()}))

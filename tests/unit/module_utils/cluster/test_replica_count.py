@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which streams get how many replicas, where, and which may not."""
+"""Tests how many replicas each stream gets, on which servers, and which streams must not change."""
 
 from __future__ import annotations
 

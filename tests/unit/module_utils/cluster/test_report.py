@@ -133,7 +133,7 @@ def test_the_meta_leader_is_marked_and_core_servers_are_left_out() -> None:
 
 
 def test_reserved_bytes_are_listed_next_to_the_limit() -> None:
-    """A server whose streams have reserved all of its storage takes no further one, although its disk is empty."""
+    """A server whose streams have reserved all of its storage accepts no further stream, although its disk is empty."""
     found = info()
     for one in found["servers"]:
         if one["jetstream"]:

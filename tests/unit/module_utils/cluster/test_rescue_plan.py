@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The remains of a cluster without its majority, and every refusal."""
+"""Tests which parts of a cluster remain without its majority, and every refusal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GONE = {name: Host(name) for name in DEAD}
 
 
 def held(name: str, size: int, members: list[str], hosts: list[str], **changes: Any) -> Stream:
-    """Return a stream with these members; only those on the hosts answer."""
+    """Return a stream with these members; only the members on the hosts respond."""
     leaders = (hosts[0],) if len(hosts) >= size // 2 + 1 else ()
     group = RaftGroup(STREAM, f"stream APP/{name}", size, leaders, (), tuple(members), tuple(hosts), cluster="C1")
     return Stream("APP", name, group, **changes)
@@ -57,7 +57,7 @@ SAFE = held("SAFE", 3, ["n1", "n2", "n3"], ["n1", "n2"])
 
 
 def broken(*streams: Stream, answer: list[str] | None = None, leader: str = "", **changes: Any) -> Cluster:
-    """Return the answering servers' view of a meta group of five; healthz reports everything as healthy."""
+    """Return a meta group of five as the responding servers see it; healthz reports everything as healthy."""
     answering = ["n1", "n2"] if answer is None else answer
     values: dict[str, Any] = {
         "sizes": dict.fromkeys(answering, 5),
@@ -111,7 +111,7 @@ def test_three_of_five_are_destroyed() -> None:
 
 
 def test_a_removed_server_that_has_returned_is_not_a_member() -> None:
-    """The leader counts two members, and the third reports a view of its own."""
+    """The leader counts two members, and the third reports a different view."""
     names = ("n1", "n2", "n3")
     group = RaftGroup(META, "meta group", 2, ("n1",), (Peer("n2"),), names, names)
     servers = tuple(server(name, version="2.15.1", health=Health("ok")) for name in names)
@@ -241,7 +241,7 @@ def test_a_majority_that_is_there() -> None:
     three = ["n1", "n2", "n3"]
     (refusal,) = planned(broken(SAFE, answer=three, leader="n1"), request=Request(frozenset(["n4", "n5"]))).refusals
     assert "no majority is lost: 3 of 5 members of the meta group answer" in refusal
-    # That of a stream alone.
+    # Only the stream has lost its majority.
     made = planned(
         broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=three, leader="n1"),
         request=Request(frozenset(["n4", "n5"])),
@@ -299,7 +299,7 @@ def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
     assert "held by n1 up to 20: comes back up to 20 with 2 of 3 replicas" in lines
     assert "is lost; its extent is unknown" in lines
     assert all(f"   $ {command}" in made.page.lines for command in commands)
-    # One older server among them is enough.
+    # A single older server is enough.
     (first, second) = old(version="2.15.1").servers
     mixed = replace(broken(), servers=(first, replace(second, version="2.14.5")))
     assert planned(mixed, hosts={**GONE, **LEFT}).fresh
@@ -337,7 +337,8 @@ def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reaso
 
 
 def leaderless(counted: int) -> Cluster:
-    """Return the view of two older servers of five without a leader: the group's size, and only their own names."""
+    """Return the view of two older servers of five without a leader: the servers report the group's size, and only
+    their own names."""
     cluster = old(broken(sizes={"n1": counted, "n2": counted}))
     assert cluster.meta is not None
     group = replace(cluster.meta.group, size=counted, members=("n1", "n2"))
@@ -357,7 +358,7 @@ def test_older_servers_without_a_leader_may_count_too_few(counted: int) -> None:
 
 
 def test_more_named_dead_than_older_servers_count() -> None:
-    # Three instead of five make another quorum.
+    # A group of three instead of five has a different quorum.
     (first, *_rest) = planned(leaderless(3), hosts={**GONE, **LEFT}).refusals
     assert "n3 is listed as dead but is not a member of the meta group" in first
 
@@ -456,7 +457,7 @@ def test_loss_is_known_from_the_meta_leader() -> None:
         ["APP/ORDERS", "APP/SAFE", "APP/SAFE/worker", "APP/SAFE/single", "APP/SCRATCH", "APP/SCRATCH/worker"]
     )
     made = planned(cluster, assigned=assigned)
-    # A consumer is lost with its stream.
+    # If a stream is lost, its consumers are lost too.
     assert made.lost == ("APP/SAFE/single", "APP/SCRATCH")
     assert "only dead servers had APP/SAFE/single, APP/SCRATCH" in made.refusals[0]
     assert planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH", "APP/*/single"])).refusals == ()
@@ -481,7 +482,7 @@ def test_a_dead_disk_that_goes_further() -> None:
 
 
 def test_survivors_that_differ_in_deleted_messages() -> None:
-    """One that crashed and started again may have lost its last deletions."""
+    """A server that crashed and restarted may have lost its last deletions."""
     differ = {("APP", "EVENTS"): {"n1": Stored(20, 20), "n2": Stored(5, 20), "n3": Stored(1, 19)}}
     (line,) = [line for line in planned(held=differ).page.lines if "APP/EVENTS" in line]
     assert line.endswith(
@@ -535,7 +536,7 @@ def test_long_lists_are_cut() -> None:
 def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
     answer: set[str], dead: set[str], alive: set[str]
 ) -> None:
-    """In every plan, all other servers are named as dead, do not answer, and cannot come back."""
+    """In every plan, all other servers are named as dead, do not respond, and cannot return."""
     hosts = {name: Host(name, reached=name in alive) for name in FIVE}
     stream = held("ORDERS", 3, ["n1", "n3", "n4"], sorted(answer & {"n1", "n3", "n4"}))
     made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=Request(frozenset(dead)))

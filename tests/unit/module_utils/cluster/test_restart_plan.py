@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Batches of a rolling restart: the invariant on random superclusters, and the cases that have one right answer."""
+"""Tests the batches of a rolling restart: the invariant on random superclusters, and the cases with only one correct
+result."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ PARALLEL = RollRules(max_parallel=0)
 def supercluster(
     clusters: int, servers: int, streams: int, replicas: tuple[int, ...] = (3,)
 ) -> tuple[Cluster, dict[str, str]]:
-    """Return clusters with servers in three zones; their streams go round the servers, one replica a zone where possible."""
+    """Return clusters with servers in three zones; their streams are spread over the servers in turn, with one replica
+    in each zone if possible."""
     members = [[f"n{number}-c{index}" for number in range(servers)] for index in range(clusters)]
     names = [name for group in members for name in group]
     made = tuple(
@@ -62,7 +64,7 @@ def names_in(plan: RollPlan) -> list[str]:
 
 
 def broken(state: Cluster, batch: tuple[str, ...], zones: Mapping[str, str], rules: RollRules) -> list[str]:
-    """Return a batch's violations of the invariant, computed from the words of the invariant alone."""
+    """Return a batch's violations of the invariant, computed only from the wording of the invariant."""
     down = set(batch)
     found = []
     for group in state.groups():
@@ -113,7 +115,7 @@ def fleets(draw: st.DrawFn) -> tuple[Cluster, dict[str, str], list[str], RollRul
 
 
 def fewest_batches(state: Cluster, names: Sequence[str], zones: Mapping[str, str], rules: RollRules) -> int:
-    """Return the minimum number of batches that the rules allow, by trying all."""
+    """Return the minimum number of batches that the rules allow, by trying all combinations."""
     allowed = {
         frozenset(batch)
         for size in range(1, min(len(names), rules.max_parallel or len(names)) + 1)
@@ -144,7 +146,7 @@ def test_no_plan_breaks_the_invariant(fleet: tuple[Cluster, dict[str, str], list
     assert all(len(batch) == 1 for batch in plan.batches[: rules.canary])
     rest = [name for batch in plan.batches[rules.canary :] for name in batch]
     if len(rest) <= 7:
-        # The colouring is greedy: it may take one more than the optimum.
+        # The colouring is greedy, so it may need one batch more than the optimum.
         assert len(plan.batches[rules.canary :]) <= fewest_batches(state, rest, zones, rules) + 1
     assert state.meta is not None
     if state.meta.group.leader in wanted:
@@ -161,7 +163,7 @@ def test_a_supercluster_rolls_in_a_few_waves() -> None:
     state, zones = supercluster(clusters=9, servers=5, streams=40)
     plan = plan_roll(state, [item.name for item in state.servers], zones, PARALLEL)
     assert len(plan.batches) == plan.lower_bound == 5
-    # With fewer streams than pairs of servers, two servers of a zone that share no stream go together.
+    # With fewer streams than pairs of servers, two servers of a zone that share no stream are restarted together.
     state, zones = supercluster(clusters=9, servers=6, streams=0)
     assert len(plan_roll(state, [item.name for item in state.servers], zones, PARALLEL).batches) == 3
 
@@ -282,7 +284,7 @@ def test_a_group_that_lost_a_member_for_good_cannot_spare_another() -> None:
         ]
     assert "has 2 of 3 members and would lose its quorum while n1 restarts: run repair first" in problems[0].message
     assert plan_roll(cluster(names, three), ["n3", "n4"], {}, RollRules()).problems == ()
-    # Four members are left, and only one can be spared.
+    # Four members are left, and only one of them can be stopped.
     wide = RollRules(max_parallel=0, max_unavailable_replicas=2, meta_headroom=0)
     assert all(
         len({*batch} & {*five.group.members}) == 1 for batch in plan_roll(cluster(names, five), names, {}, wide).batches
@@ -342,7 +344,7 @@ def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> No
     assert lost(RollRules(r1_policy="fail")) == [(ERROR, "stream APP/CACHE")]
     assert lost(RollRules(accept_loss=frozenset({"APP/CACHE"}))) == [(WARNING, "stream APP/CACHE")]
     assert lost(RollRules(accept_loss=frozenset({"APP/OTHER"}))) == [(ERROR, "stream APP/CACHE")]
-    # They are moved before.
+    # The single replicas are moved beforehand.
     assert lost(RollRules(r1_policy="move")) == []
     assert lost(RollRules(), ["n1", "n3"]) == []
     dead = replace(state, servers=tuple(one for one in state.servers if one.name != "n2"))
@@ -359,11 +361,11 @@ def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> No
         ("2.10.27", "", 1000, {"first_seq": 1000}, ERROR),
         ("2.10.27", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
         ("2.11.1", "", 1000, {"first_seq": 1000}, ERROR),
-        # The version that starts does not have the defect, or has it.
+        # The version that starts the server does not have the defect, or does have it.
         ("2.10.27", "2.15.1", 1000, {"first_seq": 1000}, ""),
         ("2.15.1", "", 1000, {"first_seq": 1000}, ""),
         ("2.15.1", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
-        # Another message is the first one, or first_seq is not set.
+        # A different message is the first one, or first_seq is not set.
         ("2.10.27", "", 1001, {"first_seq": 1000}, ""),
         ("2.10.27", "", 1, {}, ""),
     ],

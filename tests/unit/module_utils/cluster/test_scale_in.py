@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers may leave a cluster, their replicas, and the reasons against it."""
+"""Tests which servers may leave a cluster, where their replicas are moved, and the reasons for refusals."""
 
 from __future__ import annotations
 

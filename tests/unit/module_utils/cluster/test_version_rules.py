@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which versions may follow which: the cases in upstream's guides, and properties of any two releases."""
+"""Tests which versions may follow each other: the cases in upstream's guides, and properties of any two releases."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ releases = st.sampled_from(RELEASES)
 def running(
     *versions: str, stream_config: dict[str, Any] | None = None, level: int = 0, **consumer_config: Any
 ) -> Cluster:
-    """Return n1, n2, n3 with these versions (the last one for the rest), a stream, and its consumer."""
+    """Return n1, n2, n3 with these versions (the last version applies to the remaining servers), a stream, and its
+    consumer."""
     of = {name: versions[min(number, len(versions) - 1)] for number, name in enumerate(NAMES)}
     reader = replace(consumer("ORDERS", "reader", NAMES), info={"config": consumer_config})
     config = {"config": {"name": "ORDERS", **(stream_config or {})}}
@@ -140,7 +141,7 @@ ENTRIES = "roll_unreadable_entries"
 def unreadable(
     state: Cluster, target: str, names: Sequence[str] = ("n1", "n2", "n3"), flags: dict[str, bool] | None = None
 ) -> list[tuple[str, str]]:
-    """Return severity and flag of the Raft entries that some members could not read."""
+    """Return the severity and the flag of the Raft entries that some members could not read."""
     rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True, feature_flags=flags or {})
     return [(one.severity, one.subject) for one in version_problems(state, names, rules) if one.code == ENTRIES]
 
@@ -148,7 +149,7 @@ def unreadable(
 @pytest.mark.parametrize(
     ("version", "target", "config", "flags", "found"),
     [
-        # On by default since 2.15, read since 2.14.
+        # The flag is on by default since 2.15, and its entries can be read since 2.14.
         ("2.10.27", "2.15.1", MIRROR, {}, "error"),
         ("2.12.15", "2.15.0", MIRROR, {}, "error"),
         ("2.12.15", "2.15.1", MIRROR, OFF, ""),
@@ -156,10 +157,10 @@ def unreadable(
         ("2.12.15", "2.14.7", MIRROR, {}, ""),
         ("2.12.15", "2.14.7", MIRROR, {"js_raft_delete_range": True}, "error"),
         ("2.10.27", "2.12.15", MIRROR, {"js_raft_delete_range": True}, ""),
-        # A downgrade to a version that cannot read them.
+        # This is a downgrade to a version that cannot read the entries.
         ("2.15.1", "2.12.15", MIRROR, {}, "error"),
         ("2.15.1", "2.14.7", MIRROR, {}, ""),
-        # No server writes them for other streams, until a mirror is created.
+        # No server writes these entries for other streams until a mirror is created.
         ("2.12.15", "2.15.1", {}, {}, "warning"),
         ("2.12.15", "2.15.1", SOURCES, {}, "warning"),
     ],
@@ -182,10 +183,10 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
     assert unreadable(state, "2.15.1", ["n1"]) == [("error", "js_raft_delete_range")]
     mixed = running("2.15.1", "2.15.1", "2.12.15", stream_config=MIRROR)
     assert unreadable(mixed, "2.15.1", ["n3"]) == [("warning", "js_raft_delete_range")]
-    # One of two is left behind.
+    # One of the two servers remains on the old version.
     half = running("2.15.1", "2.12.15", "2.12.15", stream_config=MIRROR)
     assert unreadable(half, "2.15.1", ["n2"]) == [("error", "js_raft_delete_range")]
-    # The only one that writes them stops, and still reads its own.
+    # The only server that writes these entries stops, and can still read its own entries.
     assert unreadable(half, "2.14.7", ["n1"]) == [("warning", "js_raft_delete_range")]
     assert unreadable(half, "2.12.15", ["n1"]) == [("error", "js_raft_delete_range")]
     # The flags that a server reports count, not its version.
@@ -221,7 +222,8 @@ def test_new_servers_are_judged_next_to_the_running_ones() -> None:
         state = replace(state, servers=state.servers[:2])
         return codes(version_problems(state, ["n4"], VersionRules(target, feature_flags=flags), {"n4": ""}))
 
-    # It skips nothing, but would write entries on which the others panic, or lack a feature of their streams.
+    # The version skips no release, but would write entries on which the other servers panic, or lack a feature that
+    # their streams use.
     mixed = ("roll_mixed_versions", "warning")
     assert found("2.12.15", "2.15.1") == {(ENTRIES, "error"), mixed}
     assert found("2.12.15", "2.15.1", **OFF) == {mixed}
@@ -274,7 +276,7 @@ def test_the_refusal_names_servers_streams_and_the_remedy() -> None:
     assert message.startswith(
         "replicated mirrors make servers before 2.14.0 panic at every start: first set nats_server_config"
     )
-    # The remedy is on the first line of a screen, where the line is cut.
+    # The remedy is on the first line, because a screen cuts off long lines.
     assert "{feature_flags: {js_raft_delete_range: false}}" in cut(message)
     assert "at risk: n1, n2, n3 by APP/ORDERS" in message
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TLS files of a host are checked with the key staying where it is."""
+"""Checks a host's TLS files without moving the key off the host."""
 
 from __future__ import annotations
 

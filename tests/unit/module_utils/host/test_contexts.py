@@ -60,7 +60,7 @@ def test_contexts_go_with_the_streams_and_come_back_as_they_were(contexts: Path)
     }
     assert not run(contexts, "site")["changed"]
 
-    # A password was rotated in between.
+    # A password was rotated between the two calls.
     (contexts / "east-app.json").write_text(json.dumps({**app, "password": "rotated"}, indent=2) + "\n")
     assert not run(contexts, "site")["changed"]
     assert run(contexts, "origin")["contexts"] == ["domain", "east-app"]

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which run holds a lock, and whether it still runs: real processes, and a /proc with missing parts."""
+"""Tests which run holds a lock, and whether this run is still running: with real processes, and with a /proc that lacks
+some entries."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def test_a_run_is_alive_until_its_process_ends() -> None:
             "another process has its number by now"
         )
         process.kill()
-        # A zombie until it is waited for.
+        # The process is a zombie until its parent waits for it.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert run_is_alive(owner) is False
     assert run_is_alive(owner) is False
@@ -48,7 +49,7 @@ def test_owner_with_a_different_program_has_unknown_state() -> None:
 
 
 def test_a_process_that_may_not_be_seen_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With hidepid=2 /proc has no folder for it."""
+    """With hidepid=2, /proc has no folder for such a process."""
     owner = run_identity(os.getpid(), "ops")
     hidden = tmp_path / "proc"
     (hidden / "sys/kernel/random").mkdir(parents=True)

@@ -33,9 +33,9 @@ def test_a_command_that_does_not_end_is_ended_with_its_children() -> None:
     assert time.monotonic() - started < 5
     assert output.reason == "sh was ended after 0.3 s"
     child = int(output.text)
-    # A child without a waiting parent stays a zombie until init reaps it.
+    # A child whose parent does not wait for it remains a zombie until init reaps it.
     stat, end = Path(f"/proc/{child}/stat"), time.monotonic() + 5
-    # A signal is delivered when the process next gets the processor.
+    # A signal is delivered only when the process next runs on a CPU.
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -61,7 +61,7 @@ def collected(
     subject: Subject | None = None,
     secrets: tuple[str, ...] = (),
 ) -> tuple[Evidence, dict[str, str]]:
-    """Collect with these commands alone, and return the content of the archive, too."""
+    """Collect evidence with only these commands, and also return the content of the archive."""
     monkeypatch.setattr(evidence, "probes", lambda *_arguments: wanted)
     monkeypatch.setattr(evidence, "_SYSTEM_FILES", ())
     file = io.BytesIO()

@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def old(tmp_path: Path) -> dict[str, str]:
-    """The files as an earlier transaction left them."""
+    """The files, as an earlier transaction left them."""
     replace_all(wanted(tmp_path, "old"))
     return contents(tmp_path)
 
@@ -75,7 +75,7 @@ def test_a_failure_leaves_all_as_it_was(
     calls: list[Any] = []
 
     def fail(*arguments: Any, **_options: Any) -> None:
-        # The rollback is called after the failure, and works.
+        # The rollback is called after the failure, and succeeds.
         calls.append(arguments)
         if len(calls) == which + 1:
             raise OSError(errno.EIO, "Input/output error")
@@ -101,7 +101,7 @@ def test_links_are_not_needed(tmp_path: Path, old: dict[str, str], monkeypatch: 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_kill_leaves_complete_files(tmp_path: Path, old: dict[str, str], after: int) -> None:
-    """The process ends between two renames, without a chance to tidy up."""
+    """The process is killed between two renames, without a chance to clean up."""
     child = os.fork()
     if not child:
         real, done = os.replace, 0
@@ -166,7 +166,7 @@ def folder_contents(folder: Path) -> list[str]:
 
 
 def test_directories(tmp_path: Path) -> None:
-    """Parent directories get the same mode and owner; a directory of another user may stay unchanged."""
+    """New parent directories get the same mode and owner; a directory of another user may remain unchanged."""
     inner = Directory(str(tmp_path / "a/b"), 0o750)
     assert inner.differs()
     inner.make()

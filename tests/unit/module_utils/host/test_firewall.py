@@ -59,7 +59,7 @@ def test_ports_that_reject_an_address_are_found() -> None:
 @pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs root and nft")
 @pytest.mark.parametrize("ports", [{}, {"p6222": []}, {"p4222": ["n1", "0.0.0.0/0", "::/0"], "p6222": ["n1", "n2"]}])
 def test_nft_accepts_the_ruleset_twice_and_keeps_other_tables(ports: dict[str, list[str]]) -> None:
-    """In a network namespace of its own."""
+    """The test runs nft in a separate network namespace."""
     found = rules(**ports)
     script = "nft add table inet filter && nft -f /dev/fd/3 && nft -f /dev/fd/4 && nft list ruleset"
     text = nft_ruleset("nats-server", found)

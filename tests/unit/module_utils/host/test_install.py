@@ -36,7 +36,7 @@ def tar(compression: Literal["gz", "xz"], *names: str) -> bytes:
 
 
 def deb(compression: Literal["gz", "xz"]) -> bytes:
-    """ar(5), with a first member of odd size."""
+    """Return a Debian package in the format of ar(5), whose first member has an odd size."""
     parts = [("debian-binary", b"2.0"), (f"data.tar.{compression}", tar(compression, "./usr/sbin/nats-server"))]
     result = b"!<arch>\n"
     for name, data in parts:
@@ -78,7 +78,8 @@ def test_unpack_goes_by_the_content(tmp_path: Path, content: bytes) -> None:
         (b"<html>404</html>", "not a binary"),
         (b"", "not a binary"),
     ],
-    # An archive holds the time at which it was made: pytest-xdist needs the same names in all processes.
+    # An archive contains the time at which it was made, but pytest-xdist needs the same parameter names in all
+    # processes.
     ids=["tar.gz with another file", "zip with another file", "cut tar.gz", "cut zip", "cut deb", "web page", "empty"],
 )
 def test_unpack_reports_the_error(tmp_path: Path, content: bytes, message: str) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's own files lose their secrets by their parsed keys, in any style and by any author."""
+"""The secrets in a host's own files are redacted by their parsed keys, in any style and by any author."""
 
 from __future__ import annotations
 

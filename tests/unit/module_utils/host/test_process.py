@@ -39,7 +39,7 @@ def test_stored_config_from_arguments(argv: list[str], config: str | None) -> No
 
 
 def fake_proc(root: Path, pid: int, argv: list[str], *, binary: str = "/opt/x/nats-server", state: str = "S") -> None:
-    """A process in a directory of the form of /proc, started one second after boot."""
+    """A process, in a directory with the structure of /proc, that was started one second after boot."""
     base = root / str(pid)
     base.mkdir()
     (base / "cmdline").write_bytes(b"".join(argument.encode() + b"\0" for argument in argv))
@@ -107,7 +107,7 @@ def test_different_process_with_the_same_pid_is_not_alive() -> None:
         assert wait_exit(replace(itself, instance=f"another-boot/{child.pid}/{ticks}"), 0)
     finally:
         child.kill()
-    # Not reaped yet: a zombie has ended.
+    # The process has not been reaped yet; a zombie counts as ended.
     assert wait_exit(itself, 5)
     child.wait()
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a store that a server writes in an accident; tests/integration/test_rescue.py reads those of real servers."""
+"""Tests files as a server leaves them in its store after an accident; tests/integration/test_rescue.py reads the stores
+of real servers."""
 
 from __future__ import annotations
 
@@ -125,14 +126,14 @@ def stopped(first: int, last: int, messages: int | None) -> StoredStream:
 @pytest.mark.parametrize(
     ("deleted", "stores", "found"),
     [
-        # Loaded are 1 to 25, but for the deleted.
+        # The messages 1 to 25 are loaded, except for the deleted ones.
         ([], {"n2": stopped(16, 20, 5)}, (15, "n2")),
         ([], {"n2": stopped(1, 20, 20)}, (0, "")),
         ([3, 4], {"n2": stopped(1, 20, 18)}, (0, "")),
         ([3, 24], {"n2": stopped(1, 20, 18)}, (1, "n2")),
-        # All of it was purged.
+        # All messages of the copy were purged.
         ([], {"n2": stopped(21, 20, 0)}, (20, "n2")),
-        # Its own index is old, but still newer than the loaded one.
+        # The copy's own index is old, but still newer than the loaded one.
         ([], {"n1": stopped(6, 25, None)}, (5, "n1")),
         # A store with a higher last sequence proves only the deletions below its first message; others may have
         # happened since.
@@ -188,7 +189,7 @@ def test_the_newest_index_shows_the_version_that_wrote_a_store(tmp_path: Path, f
     assert store_owner(str(tmp_path)).index_format == 2
     (folder / "msgs/index.db").write_bytes(index(1, 9))
     assert store_owner(str(tmp_path)).index_format == 4
-    # An encrypted one, one that is being written.
+    # Two unreadable files: one is encrypted, one is being written.
     (folder / "meta.key").write_bytes(b"")
     assert store_owner(str(tmp_path)).index_format == 2
     (meta / "msgs/index.db").write_bytes(b"")
@@ -196,7 +197,8 @@ def test_the_newest_index_shows_the_version_that_wrote_a_store(tmp_path: Path, f
 
 
 def test_assignments_name_the_cluster_of_a_store(tmp_path: Path) -> None:
-    """In the log of the meta group and in its snapshot, which is compressed, unless they are encrypted."""
+    """The assignments are in the meta group's log and in its compressed snapshot; they cannot be read if these are
+    encrypted."""
     meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
     (meta / "msgs").mkdir(parents=True)
     (meta / "snapshots").mkdir()

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stores that cannot be loaded; tests/integration/test_store_loaded.py copies and loads those of real servers."""
+"""Tests stores that cannot be loaded; tests/integration/test_store_loaded.py copies and loads the stores of real
+servers."""
 
 from __future__ import annotations
 

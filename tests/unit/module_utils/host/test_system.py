@@ -97,7 +97,7 @@ def sysfs(tmp_path: Path) -> Path:
 
 def test_disks(sysfs: Path) -> None:
     root, _run, data, memory, _overlay = mounts(MOUNTINFO)
-    # The devices of this machine are others.
+    # The devices of this machine have different names.
     root, data = replace(root, source="none"), replace(data, source="none")
     assert disks_under(root, sysfs) == ["sda"]
     assert disks_under(data, sysfs) == ["nvme0n1"]

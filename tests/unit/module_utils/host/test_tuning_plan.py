@@ -58,7 +58,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def carry_out(host: Host, steps: list[Step], undone: list[str] | None = None) -> Host:
-    """Change the files as the module and the kernel do, and return the host with its new record."""
+    """Change the files as the module and the kernel would, and return the host with its new record."""
     for step in steps:
         path = step.switch or step.file
         if step.file and step.after is None:
@@ -100,7 +100,8 @@ def test_each_setting_is_changed_once_and_restored(host: Host) -> None:
 
 
 def test_a_later_run_keeps_the_first_value(host: Host) -> None:
-    """A complete run follows a run that was killed after it wrote the record. Later runs change and drop the parameter."""
+    """A complete run follows a run that was killed after it wrote the record. Later runs change the parameter and then
+    drop it."""
     steps = apply_steps(host, ["sysctl"])
     killed = replace(host, record=new_record(host, steps, []))
     write(host.root, SOMAXCONN, "4096\n")
@@ -135,7 +136,7 @@ def test_an_existing_file_is_restored(host: Host) -> None:
 
 
 def test_problems_without_a_step_are_reported(host: Host) -> None:
-    """A store on the root file system, and a host without systemd."""
+    """Examples are a store on the root file system, and a host without systemd."""
     shared = replace(host, store="/var/lib/nats", systemd=False)
     assert apply_steps(shared, ["mount_options", "time_sync"]) == []
     mount, clock = findings_left(shared, ["mount_options", "time_sync"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The account of a user of `account_users`, and how it is identified."""
+"""Tests how the account of a user in `account_users` is identified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 
 
 def users(operator: Operator, **accounts: str) -> Connections:
-    """Return connections of users with the .creds file of their account, and with the account name of their entry."""
+    """Return connections of users with the .creds file of their account, by the account name of each entry."""
     entries = [{"account": text, "credentials": str(operator.creds[name])} for name, text in accounts.items()]
     return Connections(OWN, account_users(OWN, entries))
 

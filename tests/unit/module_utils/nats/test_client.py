@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The client's own rules; tests/integration covers its use of servers."""
+"""Tests the client's own rules; tests/integration tests the client with real servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_compressed_reply_that_is_damaged(damage: Callable[[bytes], bytes]) ->
 
 
 def test_a_compressed_reply_that_grows_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few megabytes can hold gigabytes, and the first reply counts, which may come from any client of the account."""
+    """A few megabytes can expand to gigabytes, and the first reply counts, which any client of the account may send."""
     monkeypatch.setattr(client, "LARGEST_REPLY", 1 << 20)
 
     class Message:

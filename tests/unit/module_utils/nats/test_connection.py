@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a connection is made, and the names of its failures; tests/integration covers its use of servers."""
+"""Tests how a connection is made, and the names of its failures; tests/integration tests connections to real
+servers."""
 
 from __future__ import annotations
 
@@ -162,7 +163,7 @@ def test_why_a_connection_was_lost_when_a_write_learns_of_it_first() -> None:
         library = connection._NatsPy(False, ssl.create_default_context)
         address = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         await library.connect(address, allow_reconnect=False)
-        # asyncio does this when a write fails; the reader gets it one turn of the loop later.
+        # asyncio does this if a write fails; the reader gets the error one iteration of the loop later.
         transport = library._transport._io_writer.transport  # type: ignore[union-attr]
         transport._fatal_error(ConnectionResetError(104, "Connection reset by peer"))
         await library.publish("a", b"")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replies of a server that has not yet enabled JetStream for an account, and of members that answer for a leader."""
+"""Tests replies of a server that has not yet enabled JetStream for an account, and of members that reply instead of a
+leader."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NOT_ENABLED = {"error": {"code": 503, "err_code": 10039, "description": "JetStre
 
 
 class Server:
-    """Answers with the replies in turn, at last always with the last one."""
+    """Returns the replies in order, then repeats the last one."""
 
     def __init__(self, *replies: dict[str, Any], **login: str) -> None:
         self.options = ConnectionOptions(servers=("nats://a",), **login)  # type: ignore[arg-type]
@@ -122,7 +123,7 @@ def test_a_missing_asset_is_named(subject: str, err_code: int, named: str) -> No
 
 @pytest.mark.parametrize("error", ["x", 7, ["a"], True])
 def test_error_of_an_unexpected_type_is_a_bad_reply(error: Any) -> None:
-    """Any client of the account may answer a request of the JetStream API."""
+    """Any client of the account may reply to a request to the JetStream API."""
     with pytest.raises(NatsFailure, match="an error that is not a JSON object") as failure:
         jetstream_api.JetStreamApi(Server({"error": error})).info()  # type: ignore[arg-type]
     assert (failure.value.code, failure.value.subject) == ("bad_reply", "subject")
@@ -184,7 +185,8 @@ def test_a_listing_with_a_name_that_no_server_gives_is_a_bad_reply(name: Any) ->
 
 
 def test_a_restore_that_created_the_stream_without_its_archive_has_failed() -> None:
-    """The empty stream is then removed. Seen on 2.10.27 while the server that the meta leader chose for it was down."""
+    """The empty stream is then removed. This occurs on 2.10.27 while the server that the meta leader chose for the
+    stream is down."""
     api = jetstream_api.JetStreamApi(Server({**STREAM, "did_create": True}))  # type: ignore[arg-type]
     with pytest.raises(jetstream_api.RestoreFailed, match="does not accept its archive") as failure:
         api.restore_stream({"name": "ORDERS"}, {}, [], jetstream_api.TransferPace(1.0))
@@ -221,7 +223,7 @@ def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
     return {"name": "w", "config": {"name": "ORDERS"}, "state": {"messages": messages}, "cluster": view}
 
 
-#: The view of n3, which has just started, before it has a leader and afterwards (both seen on 2.10.27).
+#: The view of n3, which has just started, before and after it has a leader (both were seen on 2.10.27).
 MEMBER_REPLIES = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
 LEADER_REPLY = _info(20, "n1", "n2", "n3")
 
@@ -296,7 +298,7 @@ def test_a_listing_ends_with_the_rows_that_its_first_page_promised() -> None:
     ],
 )
 def test_pages_that_no_server_sends_are_a_bad_reply(page: dict[str, Any]) -> None:
-    """Any client of the account may send them, in reply to any number of requests."""
+    """Any client of the account may send such pages, in reply to any number of requests."""
     with pytest.raises(NatsFailure) as failure:
         listing(page)
     assert failure.value.code == "bad_reply"

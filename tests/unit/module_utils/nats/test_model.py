@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parsing, with replies recorded from clusters of three servers (replies/VERSION.json)."""
+"""Tests the parsing of replies that were recorded from clusters of three servers (replies/VERSION.json)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def build(replies: dict[str, Any], expected: tuple[str, ...] = ()) -> Cluster:
 
 
 def leader_view(replies: dict[str, Any], stream: str) -> dict[str, Any]:
-    """Return the stream's detail in the reply of its leader, to be changed by a test."""
+    """Return the stream's detail in the reply of its leader, which a test can change."""
     names = {item["server"]["id"]: item["server"]["name"] for item in replies["statsz"]}
     for server_id, jsz in replies["jsz"].items():
         for detail in jsz["account_details"][0].get("stream_detail", ()):
@@ -70,7 +70,7 @@ def leader_view(replies: dict[str, Any], stream: str) -> dict[str, Any]:
 
 
 def without(replies: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the replies as if this server had not answered."""
+    """Return the replies as if this server had not responded."""
     gone = next(item["server"]["id"] for item in replies["statsz"] if item["server"]["name"] == name)
     return {
         "statsz": [item for item in replies["statsz"] if item["server"]["id"] != gone],
@@ -107,7 +107,7 @@ def test_a_healthy_cluster(replies: dict[str, Any]) -> None:
 
 
 def test_only_the_leader_is_believed(replies: dict[str, Any]) -> None:
-    """Followers report the other followers as not current."""
+    """Only the leader's report counts, because followers report the other followers as not current."""
     detail = leader_view(replies, "ORDERS")
     detail["cluster"]["replicas"][0].update({"current": False, "active": 31_000_000_000, "lag": 0})
     behind = detail["cluster"]["replicas"][0]["name"]
@@ -163,7 +163,7 @@ def test_an_unknown_peer_has_the_name_that_an_option_or_another_server_gives_it_
 
 
 def groups_with(replies: dict[str, Any], identity: str) -> list[dict[str, Any]]:
-    """Return every view of the peer with this id in the groups that servers report, to be changed by a test."""
+    """Return every view of the peer with this id in the groups that servers report; a test can change these views."""
     views = [jsz.get("meta_cluster") or {} for jsz in replies["jsz"].values()]
     for jsz in replies["jsz"].values():
         for account in jsz["account_details"]:
@@ -174,7 +174,8 @@ def groups_with(replies: dict[str, Any], identity: str) -> list[dict[str, Any]]:
 
 
 def meta_view(name: str, others: dict[str, str], leader: str = "", size: int = 3) -> tuple[Server, dict[str, Any]]:
-    """Return a server with its view of the meta group. `others`: peer id → name, empty for one that it never met."""
+    """Return a server with its view of the meta group. `others`: peer id → name, which is empty for a peer that the
+    server never met."""
     replicas = [
         {"name": other or f"Server name unknown at this time (peerID: {identity})", "peer": identity}
         for identity, other in others.items()
@@ -216,7 +217,8 @@ def test_a_member_is_not_an_outsider_if_it_answers_alone_or_its_leader_counts_to
 
 @pytest.mark.parametrize("leader", ["b1", "a1"])
 def test_foreign_meta_group_is_distinguished_from_the_own(leader: str) -> None:
-    """The leader of the own group may have counted them all already; the others count only themselves."""
+    """The leader of the server's own group may already have counted all members; the other servers count only
+    themselves."""
     own, foreign = ["a1", "a2", "a3"], ["b1", "b2", "b3"]
     known = own if leader == "b1" else [*own, *foreign]
     views = [meta_view(name, other_names(known, name), "a1", len(known)) for name in own]
@@ -277,7 +279,8 @@ def test_results_are_json(replies: dict[str, Any]) -> None:
 
 
 def test_a_server_without_jetstream(replies: dict[str, Any]) -> None:
-    """Also one that lost it: JSZ counts, not the server's announcement at its start."""
+    """This includes a server that lost JetStream: JSZ counts, not the announcement that the server made at its
+    start."""
     assert parse_summary({"disabled": True, "server_id": "N"}) is None
     server_id = replies["statsz"][0]["server"]["id"]
     replies["jsz"][server_id] = {"disabled": True, "server_id": server_id}
@@ -350,7 +353,7 @@ KEYS = [f"A{letter * 55}" for letter in "BCD"]
 
 
 def with_keys(replies: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return the replies as those of an operator's accounts have them: account APP under each of the keys, with these names."""
+    """Return the replies as in operator mode: account APP appears under each of the keys, with these names."""
     for jsz in replies["jsz"].values():
         (app,) = (account for account in jsz["account_details"] if account["name"] == "APP")
         jsz["account_details"] = [{**app, "id": key, "name": name} for key, name in names.items()]
@@ -388,7 +391,7 @@ def test_healthz_errors_are_joined_with_their_streams(replies: dict[str, Any]) -
     [
         ({"APP": "APP", "$G": "$G"}, {"APP": "APP", "$G": "$G"}),
         ({KEYS[0]: "APP", KEYS[1]: ""}, {KEYS[0]: "APP", KEYS[1]: KEYS[1]}),
-        # A JWT may have any name: that of another account's key, or terminal control characters.
+        # A JWT may have any name, such as another account's key or a name with terminal control characters.
         ({KEYS[0]: KEYS[1], KEYS[1]: "APP"}, {KEYS[0]: KEYS[0], KEYS[1]: "APP"}),
         ({KEYS[0]: "A\nB\x1b", KEYS[1]: "A B\ufffd"}, {KEYS[0]: KEYS[0], KEYS[1]: KEYS[1]}),
     ],

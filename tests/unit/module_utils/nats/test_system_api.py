@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How replies are parsed; tests/integration has real replies."""
+"""Tests how replies are parsed; tests/integration uses real replies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_servers_by_name() -> None:
 
 
 def test_pages_without_an_end_are_a_bad_reply() -> None:
-    """Only as many pages are read as the first one promises, and only if that many can be."""
+    """No more pages are read than the first one announces, and none if that number is impossible."""
     one, two = server("n1"), server("n2")
 
     def with_more(offset: int, totals: dict[str, int], **page: object) -> tuple[list[str], object]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drill's refusals before it starts a server, and its record of a failure."""
+"""Tests a drill's refusals before it starts a server, and how it records a failure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> WantedDrill:
-    """A drill of the archives of 2.10 and 2.15, both of one stream, with a script that reports the version of
-    nats-server 2.15."""
+    """A drill of two archives of one stream, from 2.10 and 2.15, with a script that reports the version of nats-server
+    2.15."""
     shutil.copytree(ARCHIVES, tmp_path / "backup")
     return WantedDrill(DirectoryStore(tmp_path / "backup"), None, told_version(tmp_path, "2.15.1"), None, 10.0, 10.0)
 
@@ -44,7 +44,7 @@ def told_version(directory: Path, version: str) -> str:
 
 
 def refused(wanted: WantedDrill, code: str, **changes: Any) -> str:
-    """See that a drill refuses in check mode and for real, and return why."""
+    """Check that a drill refuses in check mode and for real, and return the reason."""
     reasons = set()
     for check_mode in (True, False):
         with pytest.raises(NatsFailure) as caught:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups on disk: found, verified, and never half there."""
+"""Backups on disk are found and verified, and never appear incomplete."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERSIONS = ["2.10.27", "2.15.1"]
 
 @pytest.fixture(params=VERSIONS)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A backup of one's own."""
+    """The path of a backup that the test may change."""
     copy = tmp_path / "APP" / "S@then"
     shutil.copytree(ARCHIVES / f"backup-{request.param}", copy)
     yield copy
@@ -68,8 +68,8 @@ def test_complete_backup(path: Path, level: str) -> None:
 
 
 def test_messages_removed_by_the_restore_are_not_damage() -> None:
-    """Before 2.15 the old values of a key stay in a block; without a valid index, only the server distinguishes
-    them. Seen with a bucket of 2.10.27 that was restored and read back."""
+    """Before 2.15 the old values of a key stay in a block; without a valid index, only the server distinguishes them.
+    This was seen with a 2.10.27 bucket that was restored and read back."""
     backup = read_backup(DirectoryStore(ARCHIVES / "backup-2.10.27"))
     contents = verify(backup, CONTENTS)
     assert contents is not None and (contents.exact, contents.first_seq, contents.last_seq) == (True, 2, 60)
@@ -126,7 +126,7 @@ def test_every_flipped_bit_and_every_truncation_is_found(version: str, data: st.
 def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
     """The CLI's backup has no checksum: only its content can be checked."""
     told = json.loads((path / "backup.json").read_text())
-    # Another stream's.
+    # This archive belongs to a different stream.
     config = {**told["config"], "name": "T"} if fault == "swapped" and told["format"] == "tar" else told["config"]
     state = {**told["state"], "last_seq": told["state"]["last_seq"] + (fault == "swapped")}
     (path / "backup.json").write_text(json.dumps({"config": config, "state": state}))
@@ -219,7 +219,7 @@ def test_a_name_that_the_disk_refuses_is_not_a_fault_of_the_disk(tmp_path: Path)
     ],
 )
 def test_when_a_run_gives_up(codes: str, expected: bool) -> None:
-    """A fault of one stream or of one account ends no run."""
+    """A fault of a single stream or account does not end a run."""
     assert hopeless([{"code": "" if code == "ok" else code} for code in codes.split()]) == expected
 
 
@@ -263,7 +263,7 @@ def test_the_newest_backup_of_a_stream(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "../../a", "a/b", "\x1b[2J", "\u202ecod", "..", "é" * 300, "-rf", "*"])
 def test_a_stream_of_any_name_has_its_own_folder_within_the_directory(name: str, tmp_path: Path) -> None:
-    """From 2.15 a stream in memory may be called anything without blanks, '.', '*', '>' and path separators."""
+    """From 2.15, a memory stream may have any name without blanks, '.', '*', '>' and path separators."""
     store = DirectoryStore(tmp_path)
     with store.staged(name, datetime(2026, 11, 21, tzinfo=timezone.utc)) as staging:
         folder = staging.publish("{}")
@@ -302,7 +302,7 @@ def test_special_or_endless_files_are_separate_failures(
 
 
 def test_a_directory_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it belongs to the file system, or is hidden."""
+    """It is not reported if it belongs to the file system or is hidden."""
     for name in ("APP", "lost+found", ".snapshot"):
         (tmp_path / name).mkdir()
     scan, opened = os.scandir, os.open

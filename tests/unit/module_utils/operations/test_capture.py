@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of `nats audit gather` with answers that no server sends."""
+"""Tests archives of `nats audit gather` with replies that no server sends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPLIES = Path(__file__).parents[3] / "support" / "replies"
 
 
 def answers(version: str) -> dict[str, Any]:
-    """Return the artifacts of an archive by endpoint, each an answer in its envelope."""
+    """Return the artifacts of an archive by endpoint; each artifact is a reply in its envelope."""
     recorded = json.loads((REPLIES / f"{version}.json").read_text())
     server = {**recorded["statsz"][0]["server"], "time": "2026-11-27T19:00:00.0Z"}
     return {

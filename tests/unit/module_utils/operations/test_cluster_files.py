@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own files are saved when one has changed, read back, and kept until the backups expire."""
+"""The cluster's own files are saved if one has changed, read back, and kept until the backups expire."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_files_are_saved_if_one_changed(tmp_path: Path) -> None:
     assert expired_files([row, second], Keep(last=1), second) == [row]
     assert expired_files([row, second], Keep(last=1), row) == []
     assert expired_files([row, second], Keep(), second) == []
-    # The clock was ahead once: the latest of the others is the one to compare with.
+    # The clock was once ahead, so the files are compared with the latest of the other backups.
     ahead = {**row, "taken": "2099-01-01T00:00:00Z"}
     assert saved_files(Catalogue(cluster=(second, ahead)), store) == [ahead, second]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Consumers that are created again are where they were, whichever replica their leader had."""
+"""Recreated consumers have their previous positions, no matter which replica their leader has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CONFIG = {"name": "c", "deliver_policy": "by_start_sequence", "opt_start_seq": 6
 
 
 class Api:
-    """A stream of 100 messages whose consumer gets each time the next of these replicas, by the messages that it holds."""
+    """A stream of 100 messages. Each time, the consumer is created on the next of these replicas, which are given by
+    their numbers of messages."""
 
     def __init__(self, replicas: list[int], delivered: int = 0, fail: int = 0) -> None:
         self.replicas = replicas
@@ -57,7 +58,7 @@ def test_a_consumer_on_a_replica_that_is_being_copied_is_created_again() -> None
     api = Api([0, 9, 75])
     assert placed(api) == []
     assert api.calls == ["create", "delete", "create", "delete", "create"]
-    # The rest of that replica comes while the consumer has its place.
+    # The replica receives its remaining messages while the consumer has its position.
     assert api.consumer is not None and api.consumer["delivered"]["stream_seq"] == 60
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the result of a failback is displayed; the failback itself is in tests/integration/test_dr.py."""
+"""Tests how the result of a failback is displayed; tests/integration/test_dr.py tests the failback itself."""
 
 from __future__ import annotations
 

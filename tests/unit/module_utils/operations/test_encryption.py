@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Encrypted archives: opened by their identities only, and never accepted when incomplete."""
+"""Encrypted archives can only be opened by their identities, and are never accepted if they are incomplete."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Full(io.BytesIO):
-    """A disk that takes 200 KB."""
+    """A disk that accepts 200 KB."""
 
     def write(self, data: Any) -> int:
         if self.tell() > 200_000:
@@ -254,7 +254,7 @@ def test_an_encrypted_backup_that_is_damaged(backup: Backup) -> None:
         with pytest.raises(NatsFailure) as caught:
             verify(backup, level)
         assert caught.value.code == "damaged"
-    # Also if the manifest has neither size nor checksum.
+    # The archive is also refused if the manifest has neither size nor checksum.
     unknown = replace(backup, manifest=replace(backup.manifest, size=None, sha256=None))
     with pytest.raises(NatsFailure, match="cannot be decrypted") as caught:
         verify(unknown, CONTENTS)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repair's refusals between its plan and its action, and a repair without a visible effect."""
+"""Tests the refusals of a repair between its plan and its action, and a repair without a visible effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = {"durable_name": "worker", "name": "worker", "deliver_policy": "all", "
 
 class Account:
     """The stream ORDERS of one account. `leaderless`: its worker elects no leader, even after being recreated;
-    `deaf`: it is not deleted either; `early`: how often a recreated worker begins before its position."""
+    `deaf`: the worker is not deleted either; `early`: how often a recreated worker begins before its position."""
 
     def __init__(self, *, leaderless: bool = False, deaf: bool = False, early: int = 0) -> None:
         self.leaderless, self.deaf, self.early = leaderless, deaf, early
@@ -73,7 +73,7 @@ class Accounts(Connections):
 
     @property
     def own(self) -> Any:
-        """The system account's connection gets no requests."""
+        """The system account's connection receives no requests."""
         return None
 
     def account(self, account: str | None) -> Any:
@@ -81,7 +81,7 @@ class Accounts(Connections):
 
 
 class Seen(Repair):
-    """Returns these clusters in turn, and then always the last one. The worker is acknowledged up to 12."""
+    """Returns these clusters in order, then repeats the last one. The worker's ack floor is 12."""
 
     def __init__(self, directory: Path, account: Account, *looks: Cluster) -> None:
         settings = Settings(Expectations(), observe=0, timeout=0.1, directory=str(directory))
@@ -96,7 +96,7 @@ class Seen(Repair):
 
 
 def broken() -> Cluster:
-    """Return a cluster whose worker has no leader although all of its members answer."""
+    """Return a cluster whose worker has no leader although all of its members respond."""
     worker = consumer("ORDERS", "worker", THREE)
     worker = replace(worker, group=replace(worker.group, leaders=(), peers=()))
     return cluster(THREE, replace(stream("ORDERS", THREE), consumers=(worker,), first_seq=1, last_seq=20))

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves that are refused, and that are watched while servers do not answer; tests/integration/test_peers.py has real ones."""
+"""Tests moves that are refused, and moves that are watched while servers do not respond;
+tests/integration/test_peers.py tests real moves."""
 
 from __future__ import annotations
 
@@ -29,17 +30,17 @@ SINGLE = stream("SINGLE", ["n2"])
 
 
 class Connections:
-    """Only the state is read, which the tests provide."""
+    """Replaces the connections: only the state is read, which the tests provide."""
 
     own = None
 
     def account(self, _name: str) -> None:
-        """Nothing of an account may be changed."""
+        """Return nothing, because these tests must not change an account."""
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reading of the clock is a second later than the one before."""
+    """Each reading of the clock is a second later than the previous one."""
     seconds = count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)

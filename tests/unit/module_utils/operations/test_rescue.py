@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rescue that must not continue, or that has no visible effect: its end and its remains."""
+"""Tests rescues that must not continue or have no visible effect: their result, and the state that they leave."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Accounts(Connections):
 
     @property
     def own(self) -> Any:
-        """The system account's connection gets no requests."""
+        """The system account's connection receives no requests."""
         return None
 
 
 class Meta:
-    """Elects a leader on request, unless it is `stuck`; removes a server, unless it `keeps` them."""
+    """A fake meta group: elects a leader on request unless `stuck`, and removes servers unless `keeps` is set."""
 
     def __init__(self, *, stuck: bool = False, keeps: bool = False) -> None:
         self.stuck, self.keeps = stuck, keeps
@@ -87,8 +87,8 @@ class Meta:
 
 
 class Told(Rescue):
-    """A rescue of five servers after the loss of three. `assigned`: the streams in the meta leader's list after its
-    election; `after`: the stream after the dead servers are removed."""
+    """A rescue of a cluster of five servers that lost three. `assigned`: the streams in the meta leader's list after
+    its election; `after`: the stream after the dead servers have been removed."""
 
     def __init__(self, directory: Path, meta: Meta, assigned: set[str], after: Stream | None = ORDERS) -> None:
         hosts = {name: Host(name) for name in DEAD}

@@ -33,7 +33,7 @@ def test_lines_of_the_journal_have_its_time(tmp_path: Path) -> None:
 
 
 def times(tmp_path: Path, clock: dict[str, Any], *moments: str) -> list[str | None]:
-    """Return the times of lines that a server wrote at these moments of its host's clock."""
+    """Return the times of lines that a server wrote at these times of its host's clock."""
     path = tmp_path / "n1.jsonl"
     path.write_text("".join(f"{line}\n" for line in (json.dumps(clock), *(f"[7] {at} [INF] x" for at in moments))))
     told = list(log_lines(path))
@@ -47,7 +47,7 @@ def times(tmp_path: Path, clock: dict[str, Any], *moments: str) -> list[str | No
         (BERLIN, "2026-11-21T17:41:00.123456Z"),
         ({"localtime": "UTC", "offset": "+0000"}, "2026-11-21T18:41:00.123456Z"),
         ({"localtime": "/usr/share/zoneinfo/Asia/Kolkata", "offset": "+0530"}, "2026-11-21T13:11:00.123456Z"),
-        # A copied file has no name, and one that is not known here has none either.
+        # A time zone file that was copied has no name, nor has a zone that does not exist on this machine.
         ({"localtime": "/etc/localtime", "offset": "-0330"}, "2026-11-21T22:11:00.123456Z"),
         ({"localtime": "/usr/share/zoneinfo/Mars/Base", "offset": "+0100"}, "2026-11-21T17:41:00.123456Z"),
         ({"localtime": "x"}, None),
@@ -65,7 +65,7 @@ def test_lines_of_a_file_are_of_the_time_zone_of_its_host(
 
 
 def test_each_line_has_the_offset_of_its_own_day(tmp_path: Path) -> None:
-    """Also in the hour that there is twice."""
+    """This also holds for the hour that occurs twice when the clocks go back."""
     local = ("2026/10/24 12:00:00.000000", *(f"2026/10/25 {at}.000000" for at in ("02:10:00", "02:50:00", "02:10:00")))
     assert times(tmp_path, BERLIN, *local, "2026/10/25 03:00:00.000000") == [
         f"2026-10-{at}.000000Z" for at in ("24T10:00:00", "25T00:10:00", "25T00:50:00", "25T01:10:00", "25T02:00:00")

@@ -34,7 +34,7 @@ CREATED = {"config": {"name": NAME, "num_replicas": 3, "subjects": []}, "created
 
 
 class Server:
-    """A client whose server answers by the operation: CREATE, GET, DELETE, and WRITE for the message."""
+    """A client whose server has a reply for each operation: CREATE, GET, DELETE, and WRITE for the message."""
 
     options = ConnectionOptions(("nats://127.0.0.1:4222",))
 
@@ -66,7 +66,7 @@ class Server:
 
 
 def attempt(server: Server, wait: float = 0.01) -> tuple[int, str]:
-    # Clients of the module have these methods, too.
+    # The module's clients also have these methods.
     found = try_stream(server, server, "APP", NAME, "s.stream", 3, wait)  # type: ignore[arg-type]
     return found.replicas, found.reason
 

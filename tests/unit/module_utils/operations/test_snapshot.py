@@ -162,7 +162,7 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
 
 
 def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power failure therefore leaves no manifest with empty files."""
+    """Therefore a power failure cannot leave a manifest with empty files."""
     synced: list[int] = []
     fsync = os.fsync
 
@@ -330,17 +330,17 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "prod")[0] == path
     assert everything(tmp_path / "lake") == before
-    # Jobs have read the first one, and would not read it again.
+    # Jobs have read the first snapshot, and would not read it again.
     other = audit_archive(tmp_path / "other.zip", "2.10.27", broken="n1")
     assert import_archive(other, tmp_path / "lake", "prod")[0] != path
-    # Nor would they read a snapshot a second time if only its fleet changed.
+    # Nor would jobs read a snapshot a second time if only its fleet changed.
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "stage")[0] != path
     assert set(before) < set(everything(tmp_path / "lake"))
 
 
 def test_lines_of_an_archive_have_the_domain_that_their_server_belongs_to(tmp_path: Path) -> None:
-    """Also those that are written before VARZ of the cluster with JetStream is read."""
+    """This includes lines that are written before VARZ of the cluster with JetStream is read."""
     told: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "n1": ({"cluster": "Z", "domain": "hub", "jetstream": True}, {}),
         "n2": ({"cluster": "Z"}, {}),

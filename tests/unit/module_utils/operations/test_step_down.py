@@ -22,7 +22,7 @@ NAMES = ["n1", "n2", "n3"]
 
 
 class Clock:
-    """Time that passes by elections alone."""
+    """Time that passes only through elections."""
 
     now = 0.0
 
@@ -30,12 +30,12 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Every wait of the operation is one election."""
+        """Every wait of the operation counts as one election."""
         self.now += 3.0
 
 
 class Site:
-    """Groups that n1 leads. Each changes its leader after a request and one wait."""
+    """Groups that n1 leads. Each group changes its leader after a request and one wait."""
 
     def __init__(self, clock: Clock, keys: Sequence[str]) -> None:
         self.clock = clock

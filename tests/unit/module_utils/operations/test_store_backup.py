@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copies of stores that are not saved; tests/integration/test_store_backup.py saves real ones."""
+"""Tests of copies of stores that are refused; tests/integration/test_store_backup.py saves real ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
-    """Return why these copies, by server, are not saved."""
+    """Return the reason for which these copies, given by server, are not saved."""
     monkeypatch.setattr(store_backup, "_stored", lambda server, _copy: copies[server])
     with pytest.raises(NatsFailure) as raised:
         store_backup._replicas(wanted(dict.fromkeys(copies, "/copy"), **changes))

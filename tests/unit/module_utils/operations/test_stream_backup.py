@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a backup waits for consumers that are electing a leader."""
+"""Tests how long a backup waits for consumers that are electing a leader."""
 
 from __future__ import annotations
 

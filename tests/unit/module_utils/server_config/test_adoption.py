@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Foreign clusters as inventories: the variables of each, and the unsupported ones."""
+"""Tests how foreign clusters become inventories: the variables of each cluster, and unsupported settings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def resolved(adoption: Adoption, host: str) -> dict[str, Any]:
 
 
 def made(adoption: Adoption, host: str, members: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the configuration that the variables of a host make."""
+    """Return the configuration that results from the variables of a host."""
     variables = resolved(adoption, host)
     base = composed(variables, members)
     return normalise(merged(merged(base, variables.get("config", {})), variables.get("config_host", {})))
@@ -92,7 +92,7 @@ def test_debians_package() -> None:
     assert group["nats_server_take_over"] is False
     # Apart from the variables, the configuration contains only the role's own additions.
     assert group["nats_server_config"] == {"system_account": None}
-    # Hashes stay as they are, and the password of the routes is plain, as it must be.
+    # Hashes remain unchanged, and the password of the routes is plain, as it must be.
     vault = adoption.group_vault
     assert vault["vault_nats_accounts_APP_users_app_password"] == HASH
     assert vault["vault_nats_cluster_authorization_password"] == "rpass"
@@ -116,7 +116,7 @@ def test_a_configuration_as_the_helm_chart_renders_it() -> None:
     assert (group["nats_server_zone"], group["nats_server_zone_tag_prefix"]) == ("a", "zone:")
     assert group["nats_server_tags"] == ["ssd"]
     assert group["nats_server_pid_file"] == "/var/run/nats/nats.pid"
-    # They are those that the role makes itself.
+    # These are the values that the role itself would generate.
     assert "nats_server_cluster_routes" not in group
     assert group["nats_server_config"]["websocket"] == {"port": 8080, "no_tls": True}
     assert group["nats_server_config"]["http_port"] == 8222
@@ -192,7 +192,7 @@ def test_quoted_sizes_of_jetstream_are_binary() -> None:
     assert group["nats_server_jetstream_max_file_store"] == 10**9
     assert group["nats_server_jetstream_max_outstanding_catchup"] == 2048
     limits = 'server_name: n1\naccounts { APP { jetstream: { max_file: 1T, max_mem: "1G" } } }\n'
-    # Here nats-server refuses a text, so there is nothing to translate.
+    # For this option nats-server refuses a string, so there is nothing to translate.
     assert adopted(limits, count=1).group["nats_server_accounts"]["APP"]["jetstream"]["max_memory"] == "1G"
 
 

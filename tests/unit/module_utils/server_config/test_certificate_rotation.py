@@ -32,7 +32,7 @@ def certificate(name: str) -> Certificate:
 
 
 def host(trusted: str, presented: str, **changes: Any) -> HostCertificates:
-    """`trusted` has a letter for each authority: o, n, or a foreign x."""
+    """`trusted` has a letter for each authority: o (old), n (new), or x (foreign)."""
     found = HostCertificates(
         trusted=[certificate(letter) for letter in trusted],
         presented=certificate(presented) if presented else None,
@@ -149,7 +149,7 @@ def test_host_without_files_gets_a_certificate_that_all_others_accept(
 START, DONE = host("o", "old"), host("n", "new")
 FILES = supplied()
 
-#: A case in which a refusal fires, its words, and the nearest case in which it does not.
+#: For each refusal: a case in which it fires, its wording, and the most similar case in which it does not.
 REFUSALS: dict[str, tuple[list[HostCertificates], dict[str, Any], str, list[HostCertificates], dict[str, Any]]] = {
     "part of the cluster": (
         [START],
@@ -265,7 +265,7 @@ Files = tuple[str, str]
 
 
 def trust_each_other(hosts: Mapping[str, Files]) -> bool:
-    """Whether every host trusts the certificate of every other one."""
+    """Return whether every host trusts the certificate of every other host."""
     return all(ISSUER[presented] in trusted for (trusted, _own), (_other, presented) in permutations(hosts.values(), 2))
 
 
@@ -277,12 +277,13 @@ def take(step: str, name: str, hosts: dict[str, Files]) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_from_any_mix_of_hosts_the_steps_end_with_the_new_authority_and_trust_never_breaks(seed: int) -> None:
-    """From any state that an interrupted run, a deployment or an operator left, host after host in any order."""
+    """The run starts from any state that an interrupted run, a deployment or an operator left, and handles the hosts
+    one after another in any order."""
     dice = random.Random(seed)
     states = [(trusted, presented) for trusted in ("o", "on", "n") for presented in ("old", "new")]
     hosts = {f"n{index}": dice.choice(states) for index in range(dice.randint(1, 6))}
     trusting = trust_each_other(hosts)
-    # The plan is made once for the complete run.
+    # The plan is made only once for the complete run.
     found = certificate_rotation({name: host(*files) for name, files in hosts.items()}, OPTIONS)
     for step in found["steps"]:
         for name in dice.sample(list(hosts), len(hosts)):
@@ -305,7 +306,7 @@ def test_interrupted_anywhere_and_started_again_trust_never_breaks(seed: int) ->
         steps = remaining_steps([host(*files) for files in hosts.values()])
         if not steps:
             break
-        for name in dice.sample(list(hosts), dice.randint(0, len(hosts))):  # the run ends before it came to all hosts
+        for name in dice.sample(list(hosts), dice.randint(0, len(hosts))):  # the run ends before it reaches all hosts
             take(steps[0], name, hosts)
             assert trust_each_other(hosts), hosts
     assert set(hosts.values()) == {("n", "new")}

@@ -264,7 +264,7 @@ def with_users_and_routes() -> HostCredentials:
     return HostCredentials(True, loaded, desired, {**desired, **config(BOTH, hashed=False)})
 
 
-#: A case in which a refusal fires, its words, and the nearest case in which it does not.
+#: For each refusal: a case in which it fires, its wording, and the most similar case in which it does not.
 REFUSALS: dict[
     str, tuple[dict[str, HostCredentials], dict[str, Any], str, dict[str, HostCredentials], dict[str, Any]]
 ] = {
@@ -364,7 +364,8 @@ def accepted(configuration: dict[str, Any]) -> dict[str, str]:
 
 
 def test_users_are_never_refused_before_their_successors_are_accepted_everywhere() -> None:
-    """Interrupted anywhere, as often as one likes, and started again; removal begins only in the phase for it."""
+    """The run may be interrupted anywhere, any number of times, and restarted; users are removed only in the phase for
+    removal."""
     desired = {"keep": "sys", "app_2": "new"}
     for seed in range(100):
         dice = random.Random(seed)
@@ -379,7 +380,7 @@ def test_users_are_never_refused_before_their_successors_are_accepted_everywhere
                 assert found["refusals"] == [], seed
                 if not found["steps"]:
                     break
-                for index in range(dice.randint(0, len(loaded))):  # the run ends before it came to all hosts
+                for index in range(dice.randint(0, len(loaded))):  # the run ends before it reaches all hosts
                     loaded[index] = found["hosts"][f"n{index}"]["configurations"][found["steps"][0]]
                     assert all("keep" in accepted(each) for each in loaded), seed
                     everywhere = all("app-2" in accepted(each) for each in loaded)

@@ -14,7 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine, leaves, show
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 
-# Options of the block `cluster`, each with a value from its document; a second form if it has two.
+# The options of the block `cluster`, each with a value from its document, and with a second form if it has two.
 OPTIONS: list[dict[str, Any]] = [
     {"host": "0.0.0.0"},
     {"port": 6222},

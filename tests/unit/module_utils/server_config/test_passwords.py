@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hashes of passwords, with whichever libraries there are."""
+"""Tests the hashes of passwords with each library that may be installed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_passwords_stay_plain_without_a_restart() -> None:
     assert kept["leafnodes"]["authorization"]["password"] == "leaf"
     assert is_hash(kept["authorization"]["token"]) and is_hash(kept["accounts"]["APP"]["users"][0]["password"])
     assert hash_passwords(CONFIG, cost=4, reloadable="2.9.10")["authorization"]["token"] == "t"
-    # Once it has a hash, it keeps it.
+    # Once a password has a hash, the hash does not change.
     taken_over = hash_passwords(CONFIG, cost=4)
     assert hash_passwords(CONFIG, write_secrets(taken_over), cost=4, reloadable="2.15.1") == taken_over
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reload or restart. tests/integration/test_config_real.py tests the same with real servers."""
+"""Tests whether a change needs a reload or a restart. tests/integration/test_config_real.py tests the same with real
+servers."""
 
 from __future__ import annotations
 

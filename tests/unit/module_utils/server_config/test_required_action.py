@@ -25,7 +25,7 @@ def need(
     recorded: dict[str, Any] | None = None,
     **desired: Any,
 ) -> dict[str, Any]:
-    """required_action for a healthy process on which each test changes one thing."""
+    """Return required_action for a healthy process; each test changes one value of it."""
     process = {
         "running": True,
         "instance": "boot/7/100",
@@ -93,7 +93,7 @@ def test_a_key_that_cannot_be_reloaded_needs_a_restart() -> None:
 
 
 def test_an_interrupted_run_is_finished_by_the_next() -> None:
-    """The file was written, the process was not touched, and nothing in this run changed anything."""
+    """The earlier run wrote the file but did not touch the process, and this run changes nothing else."""
     result = need(config={**CONFIG, "port": 5222}, config_changed_at=LOADED_AT + 600, config_differs=False)
     assert result["action"] == "restart"
 

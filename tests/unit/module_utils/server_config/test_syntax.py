@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The text of a configuration, its types and its secrets. tests/integration/test_config_real.py tests it with real
-servers."""
+"""Tests the text of a configuration, its types and its secrets. tests/integration/test_config_real.py tests the same
+with real servers."""
 
 from __future__ import annotations
 

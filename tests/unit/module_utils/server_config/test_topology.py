@@ -114,7 +114,7 @@ def find_gateways(
     seen: dict[str, Any],
     authorization: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the gateways of the clusters' hosts, as they come from the inventory."""
+    """Return the gateways of the clusters' hosts, as the inventory defines them."""
     return gateways(topology([host], hostvars, host, seen, Around(groups=clusters))["clusters"], authorization)
 
 

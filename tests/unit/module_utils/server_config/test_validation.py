@@ -42,7 +42,7 @@ def member(name: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 def zoned(zones: str) -> list[dict[str, Any]]:
-    """Return a server for each letter, which is its zone; - is none."""
+    """Return a server for each letter, which is the server's zone; "-" means no zone."""
     return [
         member(f"n{number}", number, zone=None if zone == "-" else zone, unique_tag="az:")
         for number, zone in enumerate(zones, 1)
@@ -130,7 +130,7 @@ def test_a_sound_configuration_of_everything_has_no_problem() -> None:
     assert found(config, {"members": tagged, "gateway": config["gateway"]}) == []
 
 
-#: The store of n1 in a cluster, and its configuration when it is encrypted.
+#: The store of n1 in a cluster, and n1's configuration if the store is encrypted.
 STORE: dict[str, Any] = {"streams": 2, "accounts": {"APP": 2}, "peers": ["fjFyEjc1"], "system_accounts": ["$SYS"]}
 EMPTY_STORE: dict[str, Any] = {"streams": 0, "accounts": {}, "peers": None, "system_accounts": []}
 OLD_STORE = {**STORE, "path": "/old"}
@@ -564,7 +564,7 @@ def test_a_store_that_is_the_servers_own(config: dict[str, Any], store: dict[str
     assert [one for one in problems if "store" in one["option"] and one["severity"] == "error"] == []
 
 
-#: An account of the callout's service, the system user, and an application with an operator.
+#: The account of the callout service, the system user, and an application account with an operator.
 CALLOUT_ACCOUNTS: dict[str, Any] = {
     "$SYS": {"users": [{"user": "sys", "password": HASH}]},
     "APP": {"users": [{"user": "app", "password": HASH}, {"user": "operator-APP", "password": HASH}]},
@@ -626,7 +626,7 @@ def test_first_accounts_lock_out_users_without_one(
     ("config", "context"),
     [
         ({}, {"store": STORE, "loaded": SOUND}),
-        # The store was moved or copied while the server was stopped, or holds nothing.
+        # The store was moved or copied while the server was stopped, or is empty.
         ({}, {"loaded_store": OLD_STORE, "store": STORE, "process_runs": False}),
         ({}, {"loaded_store": {**EMPTY_STORE, "path": "/old"}, "store": EMPTY_STORE}),
         ({"operator": "/o.jwt"}, {"store": {**STORE, "accounts": {PUBLIC_KEY: 1}}, "loaded": {"operator": "/o.jwt"}}),
