@@ -1,14 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts, and from
-the registry of the insights' checks.
+"""Writes the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the table of alerts in this file
+and from the registry of insights checks.
 
     python tools/alert_rules.py           writes the file (`make docs`)
     python tools/alert_rules.py --check   writes nothing; exits 1 if it is stale
 
-Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md.
-For a check this is its own section in the reference, which has its rule and the remedy.
+Each kind of root cause has an alert or a reason why it has none, and each alert has a section in
+docs/troubleshooting.md. For an insights check, that section is its entry in the reference, which has the rule and the
+remedy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from generated import ROOT, write_or_check
 
 sys.path.append(str(ROOT / "roles/nats_insights/files"))
 
-# Neither of them imports Spark.
+# Neither of these modules imports Spark.
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import CRITICAL as GRAVE
 from jetstream_insights.findings.registry import Check
@@ -39,7 +40,7 @@ _HEAD = """\
 @dataclass(frozen=True)
 class Alert:
     """A rule. `summary` is the same for all alerts that it groups, `description` has labels and `$value`. `section`:
-    of docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it reports."""
+    the section of docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it reports."""
 
     name: str
     expr: str
@@ -53,7 +54,7 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Return the address of the instructions."""
+        """Return the URL of the instructions."""
         return (
             _address(f"docs/reference/insights_checks.md#{self.check.lower()}") if self.check else runbook(self.section)
         )
@@ -331,8 +332,8 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def _check(check: Check) -> Alert:
-    """Return the alert of a check: the last report has critical findings."""
-    # The metric lacks the row's values that a remedy contains.
+    """Return the alert for a check; it fires if the last report has critical findings of the check."""
+    # The metric does not have the values of the row that a remedy contains.
     remedy = re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), check.remedy)
     return Alert(
         f"NatsopsInsights{check.code.replace('_', '').capitalize()}",
@@ -346,10 +347,10 @@ def _check(check: Check) -> Alert:
     )
 
 
-#: One for each check that may find something critical.
+#: One alert for each check that may have critical findings.
 CHECK_ALERTS = tuple(_check(one) for one in REGISTRY.checks.values() if one.severity == GRAVE or one.worse)
 
-#: Kinds of root causes without an alert, and why.
+#: The kinds of root causes without an alert, and the reasons.
 SILENT = {
     "maintenance": "no fault: NatsopsMaintenanceOverdue fires when it lasts too long",
     "request": "an objection to a requested stop; the exporter requests none",
@@ -362,7 +363,7 @@ def anchor(section: str) -> str:
 
 
 def runbook(section: str) -> str:
-    """Return the address of a section of docs/troubleshooting.md."""
+    """Return the URL of a section of docs/troubleshooting.md."""
     return _address(f"docs/troubleshooting.md#{anchor(section)}")
 
 
@@ -372,7 +373,7 @@ def _address(document: str) -> str:
 
 
 def rules() -> dict[str, Any]:
-    """Return the content of the file of rules."""
+    """Return the content of the rules file."""
     return {
         "groups": [
             {

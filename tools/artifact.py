@@ -1,12 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the artifact reproducibly: equal sources give equal bytes.
+"""Builds the artifact reproducibly: equal sources give equal bytes.
 
     python tools/artifact.py FOLDER
 
-`ansible-galaxy collection build` lists files in the order of the file system and stamps them with their times and its
-own. Here the lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default the start of 1980.
+`ansible-galaxy collection build` lists files in the order of the file system and records their times and the time of
+the build. Here the lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default the start of
+1980.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def normalised(artifact: Path, when: int) -> bytes:
 
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as target:
-        # The manifest first, where readers expect it.
+        # The manifest comes first, where readers expect it.
         for name in sorted(members, key=lambda name: (name != "MANIFEST.json", name != "FILES.json", name)):
             member = members[name]
             member.mtime = when

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuse commit messages with a long subject, without a blank line after it, without a body, or with wording of tools/words.py.
+"""Rejects commit messages with a long subject, without a blank line after it, without a body, or with wording that
+tools/words.py rejects.
 
     python3 tools/commit_message.py FILE              the message in a file, as git passes it to the commit-msg hook
     python3 tools/commit_message.py --commits RANGE   the messages of all commits in a range such as main..HEAD
@@ -25,7 +26,7 @@ WRITTEN_BY_GIT = re.compile(
     r'Merge (?:branch|branches|commit|pull request|remote-tracking branch|tag) |Revert "|Reapply "|(?:fixup|squash|amend)! '
 )
 SCISSORS = "# ------------------------ >8 ------------------------"
-#: A body of nothing but trailers explains nothing.
+#: A body that contains only trailers explains nothing.
 TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S|\(cherry picked from commit ")
 
 
@@ -36,7 +37,7 @@ def without_comments(text: str) -> str:
 
 
 def problems(message: str) -> list[str]:
-    """Return every reason against a message that has no comments."""
+    """Return every reason to reject a message, which must not contain comments."""
     subject, *rest = message.splitlines() or [""]
     if not subject.strip():
         return ["the message is empty"]
@@ -53,7 +54,7 @@ def problems(message: str) -> list[str]:
 
 
 def messages(commits: str) -> dict[str, str]:
-    """Return the messages of the commits in a range by their abbreviated names, oldest first."""
+    """Return the messages of the commits in a range by abbreviated commit ID, oldest first."""
     command = ["git", "log", "--reverse", "--no-merges", "-z", "--format=%h %B", commits, "--"]
     log = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     entries = (entry.partition(" ") for entry in log.split("\0") if entry)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the dashboard for Grafana 11 and newer, extensions/grafana/natsops.json, of the metrics of the exporter.
+"""Writes the dashboard of the exporter's metrics for Grafana 11 and newer, extensions/grafana/natsops.json.
 
 python tools/dashboards.py           writes the file (`make docs`)
 python tools/dashboards.py --check   writes nothing; exits 1 when it is stale
@@ -29,7 +29,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 FILE = ROOT / "extensions/grafana/natsops.json"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: The filter of every expression: the fleet that is selected above the panels.
+#: The filter of every expression: the fleet selected above the panels.
 _FLEET = 'fleet="$fleet"'
 NUMBER, LINES, ROWS = "number", "lines", "rows"
 _SIZES = {NUMBER: (4, 4), LINES: (8, 12), ROWS: (8, 24)}
@@ -37,7 +37,8 @@ _SIZES = {NUMBER: (4, 4), LINES: (8, 12), ROWS: (8, 24)}
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `queries`: legend → expression. `unit`: of Grafana. `bad`: from which value on it is red; `least`: below which."""
+    """A panel. `queries`: legend → expression. `unit`: a Grafana unit. `bad`: the value from which on the panel is red;
+    `least`: the value below which it is."""
 
     title: str
     kind: str
@@ -49,7 +50,7 @@ class Panel:
 
 
 def of(metric: str, *matchers: str) -> str:
-    """Return the selector of a metric in the chosen fleet."""
+    """Return the selector of a metric for the selected fleet."""
     return f"{metric}{{{', '.join((_FLEET, *matchers))}}}"
 
 

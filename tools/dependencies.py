@@ -1,15 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Report the packages of the collection and of its development.
+"""Reports the packages that the collection and its development use.
 
     python tools/dependencies.py licences            writes docs/reference/licences.md (`make licences`)
     python tools/dependencies.py licences --check    reports whether it is current
     python tools/dependencies.py sbom ARTIFACT       writes the bill of materials ARTIFACT.cdx.json (`make build`)
 
 Packages, versions and dependencies come from the locks in requirements/. Licences come from the metadata of the
-packages that are installed in .cache; for an environment that does not exist, the entries of docs/reference/licences.md
-are kept.
+packages that are installed in .cache; for environments that do not exist, the entries in docs/reference/licences.md are
+kept.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ CLASSIFIERS = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-#: Programs that `make lint` runs on our files. Their code is not combined with ours, so the terms need not be compatible.
+#: Programs that `make lint` runs on the sources. Their code is not combined with the collection's, so the licences do
+#: not have to be compatible.
 SEPARATE = {"codespell"}
-#: Packages with missing or incomplete metadata, with the licence from their files.
+#: Packages with missing or incomplete metadata, with the licence stated in their files.
 LICENCES = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}
 
-#: The locks by purpose; development has several ansible-cores; the first purposes reach a user.
+#: The locks by purpose. Development has several versions of ansible-core; the first purposes concern users.
 LOCKS = {
     "plugins": "dev",
     "insights": "insights",
@@ -73,7 +74,7 @@ LOCKS = {
     "benchmarks": "bench",
     "modules for AWX": "awx",
 }
-#: The files with the first requirements of a purpose that reaches a user; None: the complete lock.
+#: The files with the direct requirements of a purpose that concerns users; None for the complete lock.
 STARTS = {
     "plugins": "-r ../meta/ee-requirements.txt",
     "insights": "-r ../roles/nats_insights/files/requirements.txt",
@@ -83,7 +84,7 @@ STARTS = {
 
 @dataclass(frozen=True)
 class Package:
-    """A pinned package; `via`: the packages and files that require it."""
+    """A pinned package. `via`: the packages and files that require it."""
 
     name: str
     version: str
@@ -91,7 +92,7 @@ class Package:
 
 
 def read_lock(name: str) -> dict[str, Package]:
-    """Return the packages that are installed on this kind of machine, by their names."""
+    """Return the packages that are installed on this kind of machine, by name."""
     found = {}
     text = (ROOT / f"requirements/{name}.txt").read_text()
     for entry in re.split(r"\n(?=[a-z0-9])", text):
@@ -121,7 +122,7 @@ def used(purpose: str) -> dict[str, Package]:
 
 
 def normal(name: str) -> str:
-    """Return the name of a package as locks write it."""
+    """Return the name of a package in the spelling of the locks."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -155,14 +156,14 @@ def written() -> dict[str, str]:
 
 
 def fits(terms: Any) -> bool:
-    """Whether the terms of this parsed SPDX expression can be met together with GPL-3.0-or-later."""
+    """Return whether the terms of this parsed SPDX expression are compatible with GPL-3.0-or-later."""
     if isinstance(terms, (SPDX.AND, SPDX.OR)):
         return (all if isinstance(terms, SPDX.AND) else any)(map(fits, terms.args))
     return terms.key in COMPATIBLE
 
 
 def table() -> Iterator[str]:
-    """Yield the lines of the document; raise SystemExit for a licence that is missing or does not fit."""
+    """Yield the lines of the document. Raise SystemExit for a licence that is missing or incompatible."""
     purposes = {purpose: used(purpose) for purpose in LOCKS}
     licences = {**written(), **installed()}
     yield "<!-- Written by `make licences` from the locks in requirements/ and the metadata of the packages. -->"
@@ -187,7 +188,8 @@ def table() -> Iterator[str]:
 
 
 def component(package: Package, licences: Mapping[str, str]) -> Component:
-    """Return the bill's entry of a package; raise KeyError for one that docs/reference/licences.md does not have."""
+    """Return the bill's entry for a package. Raise KeyError for a package that docs/reference/licences.md does not
+    have."""
     purl = PackageURL("pypi", None, package.name, package.version)
     return Component(
         name=package.name,
@@ -209,7 +211,7 @@ def bill_of_materials(artifact: Path) -> str:
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         bom.metadata.timestamp = datetime.fromtimestamp(int(epoch), timezone.utc)
     else:
-        # Not the time of the run, so equal artifacts have equal bills; the field is optional.
+        # The time of the run is left out, so equal artifacts have equal bills; the field is optional.
         bom.metadata.timestamp = None  # type: ignore[assignment]
     bom.metadata.component = root = Component(
         name=name,
@@ -220,7 +222,7 @@ def bill_of_materials(artifact: Path) -> str:
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
         licenses=[LicenseExpression(galaxy["license"][0])],
     )
-    # Two locks may contain the same version of a package or different ones.
+    # Two locks may contain the same version of a package, or different versions.
     for purpose, start in {**STARTS, "development": "ansible-core"}.items():
         lock = read_lock(LOCKS[purpose])
         packages = {name: lock[name] for name in (start,) if name in lock} | closure(lock, start)

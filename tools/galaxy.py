@@ -1,12 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Import an artifact as Galaxy does when it is uploaded; exit 1 if the importer refuses it or logs a warning.
+"""Imports an artifact as Galaxy does after an upload; exits with 1 if the importer rejects the artifact or logs a
+warning.
 
     python tools/galaxy.py ARTIFACT
 
-Its own runs of `ansible-test`, for which it starts a container, and of `ansible-lint`, which it ends after 180 seconds,
-are off: `make sanity` and `make lint-ansible` check more.
+The importer's own runs of `ansible-test`, for which it would start a container, and of `ansible-lint`, which it would
+end after 180 seconds, are disabled, because `make sanity` and `make lint-ansible` check more.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Complaints(logging.Handler):
 
 
 def complaints(artifact: Path) -> list[str]:
-    """Return the importer's complaints about this artifact, a line each."""
+    """Return the importer's complaints about this artifact, one line each."""
     handler = Complaints()
     logging.getLogger().handlers = [handler]
     namespace, name, version = artifact.name.removesuffix(".tar.gz").split("-", 2)
@@ -48,7 +49,7 @@ def complaints(artifact: Path) -> list[str]:
 
 
 def main(artifact: Path) -> int:
-    # It calls ansible-doc by its name.
+    # The importer calls ansible-doc by name, so it must be on PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     lines = complaints(artifact)
     print("\n".join(lines or [f"{artifact.name} can be imported"]))

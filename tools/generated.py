@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file of the repository that a tool writes from a table: it is committed, and a test holds it to the table."""
+"""A file in the repository that a tool generates from a table. The file is committed, and a test compares it with the
+table."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def write_or_check(file: Path, text: str, arguments: Sequence[str]) -> int:
-    """Write the file; with --check write nothing, and return 1 where it is stale."""
+    """Write the file. With --check, write nothing and return 1 if the file is stale."""
     if "--check" not in arguments:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test the supported versions, slice by slice, and write docs/compatibility.md from the results (`make test-matrix`).
+"""Tests the supported versions, slice by slice, and writes docs/compatibility.md from the results (`make test-matrix`).
 
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
     python tools/matrix.py document              runs nothing: only writes the tables of SUPPORT again
 
 The table keeps the results of other slices, so it can be filled in several runs. It also shows the slices that have not
-run. An ansible-core that needs a newer Python than this machine's runs with a Debian that has one, in a root file
-system of its own with fresh environments (root only).
+run. An ansible-core that needs a newer Python than this machine has runs on a newer Debian release, in a separate root
+file system with fresh environments (root only).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from run_parts import read_counts  # noqa: E402
 
 TABLE = ROOT / "docs/compatibility.md"
 COUNTS = ROOT / ".cache/matrix/junit.xml"
-#: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of complete playbooks, some with real
+#: The tests of Ansible itself, of the inventory plugin, of roles on hosts and of complete playbooks, some with real
 #: servers.
 CHOSEN = ("ansible", "assets", "demo", "host_role", "inventory", "playbook_report", "waiting")
 INTEGRATION = " ".join(f"tests/integration/test_{name}.py" for name in CHOSEN)
@@ -42,7 +42,7 @@ RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 
 @dataclass(frozen=True)
 class Slice:
-    """The tests for one set of versions: make's targets with their variables."""
+    """The tests for one set of versions: make targets with their variables."""
 
     name: str
     columns: tuple[str, ...]
@@ -77,15 +77,16 @@ RAN, WRITTEN, NOT_SUPPORTED = "ran", "written, not run", "not supported"
 
 
 class Row(NamedTuple):
-    """A line of the tables of support: a platform or a capability, its state, and the tests or the reason."""
+    """A row of the support tables: a platform or a capability, its state, and the tests or the reason."""
 
     name: str
     state: str
     note: str
 
 
-#: Platforms and capabilities beyond the slices. `written, not run`: based on the documentation of the programs, with unit
-#: tests of the decisions, but without such a host. Append rows to a table; test_matrix.py checks their states and tests.
+#: Platforms and capabilities beyond the slices. `written, not run`: the code is based on the programs' documentation
+#: and has unit tests, but has never run on such a host. Append rows to a table; test_matrix.py checks their states and
+#: tests.
 SUPPORT: Mapping[str, Sequence[Row]] = {
     "platform": (
         Row("Debian 12, amd64", RAN, "all suites"),
@@ -136,15 +137,15 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
 
 
 class Here:
-    """This machine."""
+    """The variables of the make process that runs this program are removed."""
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
-        """Make targets; return the exit status and where pytest's counts are, if there are any."""
+        """Make targets; return the exit status, and the path of pytest's counts, if there are any."""
         COUNTS.parent.mkdir(parents=True, exist_ok=True)
         COUNTS.unlink(missing_ok=True)
-        # Without the variables of the make that runs this.
+        # The variables of the make process that runs this program are removed.
         own = {
             name: value
             for name, value in os.environ.items()
@@ -154,11 +155,12 @@ class Here:
         return subprocess.call(command, cwd=ROOT, env={**own, **environment}), COUNTS
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Do nothing, because nothing was created."""
 
 
 class Debian:
-    """A root file system of another release, with a copy of the sources, and the caches and package index of this machine."""
+    """A root file system with a different release, a copy of the sources, and the caches and package index of this
+    machine."""
 
     def __init__(self, release: str) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="natsops-matrix-", dir="/var/tmp"))
@@ -209,7 +211,7 @@ class Debian:
         return subprocess.call(words, env={**passed, **own, "NATSOPS_CACHE": str(cache_dir()), **(environment or {})})
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
-        """As that of Here."""
+        """Make targets in the root file system; arguments and result as for Here.make."""
         report = self.root / "tmp/junit.xml"
         report.unlink(missing_ok=True)
         return self._call(
@@ -218,7 +220,7 @@ class Debian:
 
 
 def outcome(status: int, report: Path) -> str:
-    """Return a cell of the table."""
+    """Return the table cell for an outcome."""
     if not report.is_file():
         return "failed" if status else "passed"
     passed, failed, skipped, _reason = read_counts(report)
@@ -227,7 +229,7 @@ def outcome(status: int, report: Path) -> str:
 
 
 def results(one: Slice) -> dict[str, str]:
-    """Return a slice's row of the table: its Python and its cells."""
+    """Return a slice's row of the table: its Python version and its cells."""
     told = TABLE.read_text() if TABLE.is_file() else ""
     for line in told.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -254,7 +256,7 @@ def run(one: Slice, columns: Iterable[str]) -> bool:
 
 
 def rows(slices: Sequence[Slice], told: Mapping[str, Mapping[str, str]], with_python: bool) -> Iterator[str]:
-    """Yield the lines of a table of these slices."""
+    """Yield the lines of the table of these slices."""
     columns = list(slices[0].targets)
     head = ["ansible-core", "Python", *columns] if with_python else ["hosts", "servers", *columns]
     yield f"| {' | '.join(head)} |"
@@ -269,7 +271,7 @@ def rows(slices: Sequence[Slice], told: Mapping[str, Mapping[str, str]], with_py
 
 
 def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yield the lines of docs/compatibility.md from the results of all slices by their names."""
+    """Yield the lines of docs/compatibility.md from the results of all slices by name."""
     yield "<!-- Written by `make test-matrix` from its own results. -->"
     yield ""
     yield "# Tested versions"
@@ -301,7 +303,7 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 
 def write(now: Mapping[str, Mapping[str, str]]) -> None:
-    """Write docs/compatibility.md with these results, and the recorded ones of the other slices."""
+    """Write docs/compatibility.md with these results and the recorded results of the other slices."""
     told = {each.name: results(each) for each in SLICES}
     TABLE.write_text("\n".join(document({**told, **now})) + "\n")
 

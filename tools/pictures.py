@@ -4,9 +4,9 @@
 """Make the pictures in docs/images from a running demo: `make demo`, then ``pictures.py .demo/cluster``.
 
 report.svg and plan.svg show the report and a planned restart in a terminal; insights*.png are tabs of the insights'
-report.html in a browser, at 1,280 and 1,440 pixels. Nothing on the servers is changed.
-``pictures.py REPORT.html`` makes only those of a report, ``pictures.py REPORT.html FOLDER`` those of all its tabs, at both
-widths, light and dark, in a folder.
+report.html in a browser, at 1,280 and 1,440 pixels. Nothing on the servers is changed. ``pictures.py REPORT.html``
+makes only the pictures of a report; ``pictures.py REPORT.html FOLDER`` makes pictures of all its tabs, at both widths,
+light and dark, in a folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST = 300_000
 TABS = ("now", "hygiene", "capacity", "assets", "history")
 WIDTHS = (1280, 1440)
 
-#: The hosts that the demo describes, as the inventory file that an operator would have.
+#: The hosts of the demo, as an inventory file that an operator would have.
 INVENTORY = """
 - import_playbook: natsops.jetstream.demo_servers
 - hosts: localhost
@@ -118,7 +118,7 @@ def published(page: Path) -> None:
 
 
 def main(demo: Path) -> int:
-    """Write the pictures; return 1 when one is too large for a repository."""
+    """Write the pictures; return 1 if one of them is too large for a repository."""
     IMAGES.mkdir(exist_ok=True)
     report = (demo / "report.txt").read_text().partition("\nThe cluster keeps running")[0]
     terminal("report.svg", "make demo", report)

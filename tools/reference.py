@@ -1,16 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write docs/reference from the declarations in the code, so the two cannot differ.
+"""Writes docs/reference from the declarations in the code, so the documents and the code cannot differ.
 
     python tools/reference.py           writes the files (`make docs`)
     python tools/reference.py --check   writes nothing; names the stale files and exits 1 if there are any
 
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come
-from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The schema of the document of accounts comes from
-the tables that read it. The checks of the insights come from their
-registry, their tables from the declarations of the pipeline, the metrics from the exporter's table, and the versions of
-nats-server from the table that upgrades use.
+from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The schema of the document of accounts comes
+from the tables that parse it, the insights checks from their registry, the insights tables from the declarations of the
+pipeline, the metrics from the exporter's table, and the versions of nats-server from the table that upgrades use.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def cell(value: str) -> str:
 
 
 def code(value: object) -> str:
-    """Return a default or choice as code; empty for none."""
+    """Return a default or a choice as code, or an empty text if there is none."""
     if value is None:
         return ""
     return "`" + (value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)) + "`"
@@ -95,7 +94,8 @@ def option_rows(options: Mapping[str, Any], defaults: Mapping[str, Any], prefix:
 
 
 def variable_groups(defaults_file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield (title, variable names) as the headings of a defaults file, `# --- Title ---`, group them."""
+    """Yield (title, variable names) for each group of a defaults file; headings such as `# --- Title ---` separate the
+    groups."""
     title = "General"
     names: list[str] = []
     for line in defaults_file.read_text(encoding="utf-8").splitlines():
@@ -144,7 +144,7 @@ def role_page(role: Path) -> str:
 
 
 def plugin_docs(plugin_type: str) -> dict[str, Any]:
-    """Return ansible-doc's description of every plugin of one type in the collection, by short name."""
+    """Return ansible-doc's description of every plugin of one type in the collection, by the plugin's short name."""
     folder = {"module": "modules"}.get(plugin_type, plugin_type)
     names = sorted(f"{COLLECTION}.{path.stem}" for path in (ROOT / "plugins" / folder).glob("*.py"))
     if not names:
@@ -193,7 +193,7 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
 
 
 def index(docs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of a page's plugins."""
+    """Yield the table of the plugins on a page."""
     rows = ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items())
     yield from (*table(("name", "description"), rows), "")
 
@@ -216,8 +216,8 @@ def plugin_page(title: str, plugin_type: str) -> str:
 
 
 def event_source_docs() -> dict[str, Any]:
-    """Return the description of every event source, by its name, in the form of ansible-doc, which does not support
-    them."""
+    """Return the description of every event source by name, in the format of ansible-doc, which does not support event
+    sources."""
     found: dict[str, Any] = {}
     for path in sorted((ROOT / "extensions/eda/plugins/event_source").glob("*.py")):
         names = {
@@ -250,7 +250,8 @@ def event_source_page() -> str:
 
 
 def insights_page(module: str, function: str = "page") -> str:
-    """Return a page from the pipeline's own description. Its imports of Spark are not needed for that, and replaced."""
+    """Return a page from the pipeline's own description. The pipeline's imports of Spark are not needed for this, and
+    are replaced."""
     sys.path[:0] = [str(ROOT / "roles" / "nats_insights" / "files"), os.environ["ANSIBLE_COLLECTIONS_PATH"]]
     with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in SPARK}):
         made: str = getattr(importlib.import_module(f"jetstream_insights.{module}"), function)()
@@ -360,14 +361,15 @@ def accounts_schema() -> str:
 
 
 def upgrade_steps(start: Any, series: Sequence[Any]) -> list[str]:
-    """Return the series that follow a series, each with the version that the guide of the next one recommends to come from."""
+    """Return the series that follow a series, each with the version from which the upgrade guide of the following
+    series recommends to upgrade."""
     later = [one for one in series if one.numbers > start.numbers]
     follows = [*(one.best_start for one in later[1:]), ""]
     return [f"{one.name} ({best} or later)" if best else one.name for one, best in zip(later, follows)]
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of every reference page by its path."""
+    """Return the text of every reference page, by path."""
     roles = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
     return {
         **{REFERENCE / f"{role.name}.md": role_page(role) for role in roles},

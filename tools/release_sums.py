@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parent.parent / "roles/nats_server/files/release_sums.json"
-#: The oldest minor release from which the collection upgrades.
+#: The oldest minor release from which the collection supports upgrades.
 OLDEST = (2, 9, 0)
 ARCHITECTURES = ("amd64", "arm64")
 _VERSION = re.compile(r"^ENV NATS_SERVER[ =](\d+)\.(\d+)\.(\d+)$", re.MULTILINE)
@@ -30,7 +30,8 @@ def git(clone: str, *arguments: str) -> str:
 
 
 def read_sums(clone: str) -> dict[str, dict[str, str]]:
-    """Return the checksum of each architecture's tarball by version, oldest first. Raises ValueError for two different sums."""
+    """Return the checksum of each architecture's tarball by version, oldest first. Raises ValueError if a tarball has
+    two different checksums."""
     found: dict[tuple[int, ...], dict[str, str]] = {}
     files = set(re.findall(r"(\w{40})\t\S*alpine[^/]*/Dockerfile$", objects(clone), re.MULTILINE))
     for file in sorted(files):
@@ -46,7 +47,7 @@ def read_sums(clone: str) -> dict[str, dict[str, str]]:
 
 
 def objects(clone: str) -> str:
-    """Return the trees of all commits, a line for each file."""
+    """Return the trees of all commits, one line for each file."""
     return "".join(git(clone, "ls-tree", "-r", commit) for commit in git(clone, "log", "--format=%H").split())
 
 

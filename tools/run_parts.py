@@ -49,18 +49,18 @@ from xml.etree import ElementTree
 RESULTS = Path(".cache/results")
 DURATIONS = RESULTS / "durations.json"
 FLAKY_LIST = Path("tests/flaky.txt")
-#: With more flaky tests than this, the run fails.
+#: The run fails if there are more flaky tests than this.
 FLAKY_LIMIT = 3
-#: With more failed tests than this, the cause is not chance, and rerunning them one after the other takes too long.
+#: If more tests failed than this, the cause is not chance, and rerunning them one after the other would take too long.
 RERUN_LIMIT = 20
-#: For a rerun: no workers of pytest-xdist, and the output of passed tests.
+#: For a rerun: no pytest-xdist workers, and the output of passed tests.
 RERUN_OPTIONS = "-o junit_log_passing_tests=true"
 BOLD, PLAIN = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
 
 
 @dataclass
 class Outcome:
-    """The result of one part; seconds is wall time. Flaky tests are among the passed ones."""
+    """The result of one part. `seconds` is wall-clock time. Flaky tests count as passed."""
 
     part: str
     passed: int = 0
@@ -73,7 +73,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Flake:
-    """A test that failed and then passed, with both outputs."""
+    """A test that failed and then passed, with the output of both runs."""
 
     part: str
     test: str
@@ -82,7 +82,7 @@ class Flake:
 
     @property
     def function(self) -> str:
-        """The test without its parameters, as tests/flaky.txt lists it."""
+        """Return the test without its parameters, as tests/flaky.txt lists it."""
         return self.test.partition("[")[0]
 
 
@@ -99,7 +99,7 @@ class Listed:
 
 
 def listed_flakes(text: str) -> dict[str, Listed]:
-    """Return the entries of tests/flaky.txt by test; raise ValueError for a line of another form."""
+    """Return the entries of tests/flaky.txt by test. Raise ValueError for a line in a different format."""
     entries = {}
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -153,7 +153,7 @@ def rerunnable(report: Path) -> list[str]:
 
 
 def passed_tests(report: Path) -> dict[str, str]:
-    """Return the output of each test of a JUnit file that passed."""
+    """Return test → output for the passed tests of a JUnit file."""
     if not report.is_file():
         return {}
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
@@ -162,7 +162,7 @@ def passed_tests(report: Path) -> dict[str, str]:
 
 
 def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
-    """Write into a JUnit file that these tests are flaky; return the output of the failure of each."""
+    """Mark these tests as flaky in a JUnit file; return the output of each failure."""
     tree = ElementTree.parse(report)
     outputs: dict[str, str] = {}
     first: dict[str, ElementTree.Element] = {}
@@ -187,7 +187,7 @@ def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
 
 
 class Parts:
-    """The parts that run, and the signals that this process got."""
+    """The parts that are running, and the signals that this process has received."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -195,7 +195,7 @@ class Parts:
         self.signals: list[int] = []
 
     def call(self, command: Sequence[str], environment: dict[str, str], output: IO[str] | None) -> int | None:
-        """Return the exit status of a command, None where a signal came before it."""
+        """Return the exit status of a command, or None if a signal arrived before it started."""
         with self._lock:
             if self.signals:
                 return None
@@ -241,12 +241,12 @@ def run(part: str, output: IO[str] | None = None, report: Path | None = None, va
         return Outcome(part, passed=int(status == 0), failed=int(status != 0))
     passed, failed, skipped, reason = read_counts(report)
     if status and not failed:
-        failed = 1  # pytest itself failed: no tests collected, interrupted, a usage error
+        failed = 1  # pytest itself failed: it collected no tests, was interrupted, or reported a usage error
     return Outcome(part, passed, failed, skipped, reason=reason)
 
 
 def lab_obstacle() -> str:
-    """Return why no lab can be built here; empty when one can."""
+    """Return why no lab can be built on this machine, or an empty text if one can."""
     check = subprocess.run(
         [sys.executable, "tests/lab/lab.py", "check"], stderr=subprocess.PIPE, text=True, check=False
     )
@@ -254,7 +254,7 @@ def lab_obstacle() -> str:
 
 
 def judged(outcome: Outcome) -> Outcome:
-    """Announce a part without any executed test; in CI that is a failure."""
+    """Announce a part without any executed test; in CI, such a part counts as failed."""
     if not outcome.skipped or outcome.passed or outcome.failed:
         return outcome
     print(f"\n{BOLD}!!! {outcome.part}: NOTHING WAS RUN. {outcome.reason}{PLAIN}", flush=True)
@@ -283,7 +283,7 @@ def run_alone(parts: Sequence[str]) -> Iterator[Outcome]:
 
 
 def run_together(parts: Sequence[str]) -> Iterator[Outcome]:
-    """Make the parts two at a time, for two cores; yield and show each when it has ended."""
+    """Make the parts two at a time, for two cores; yield and show each part when it has ended."""
     printing = threading.Lock()
 
     def captured(part: str) -> tuple[Outcome, str]:
@@ -310,7 +310,8 @@ def without_a_lab(parts: Sequence[str], obstacle: str) -> Iterator[Outcome]:
 
 
 def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
-    """Run the failed tests again, after everything else; return those that pass, and count them in the outcome of their part."""
+    """Rerun the failed tests after everything else; return those that pass, and count them in the outcome of their
+    part."""
     failed = {
         outcome.part: tests
         for outcome in outcomes
@@ -330,9 +331,10 @@ def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
 
 
 def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
-    """Run the failed tests of a part one after the other; return those that pass, and count them in its outcome."""
+    """Rerun the failed tests of a part one after the other; return those that pass, and count them in the outcome."""
     report, again = report_path(outcome.part), report_path(f"{outcome.part}.rerun")
-    # A file of arguments: a test's name may have any character, and make and the shell would take some of them for their own.
+    # The arguments are passed in a file: the name of a test may contain any character, and make and the shell would
+    # interpret some of them.
     names = RESULTS / f"{outcome.part}.rerun.txt"
     names.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
     started = time.monotonic()
@@ -348,7 +350,7 @@ def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
 
 
 def show_flakes(flakes: Sequence[Flake]) -> None:
-    """Print both outputs of each flaky test, and its entry in tests/flaky.txt."""
+    """Print the output of both runs of each flaky test, and its entry in tests/flaky.txt."""
     known = listed_flakes(FLAKY_LIST.read_text(encoding="utf-8")) if FLAKY_LIST.is_file() else {}
     for flake in flakes:
         print(f"\n{BOLD}!!! flaky: {flake.test} (make {flake.part}){PLAIN}")
@@ -363,8 +365,8 @@ def show_flakes(flakes: Sequence[Flake]) -> None:
 
 
 def write_durations(outcomes: Sequence[Outcome]) -> None:
-    """Write the duration of each test of these parts, and keep those of other parts. A part without tests has one
-    row."""
+    """Write the duration of each test of these parts, and keep the durations of other parts. A part without tests has
+    one row."""
     rows = [row for row in read_durations() if row["part"] not in {outcome.part for outcome in outcomes}]
     for outcome in outcomes:
         report = report_path(outcome.part)

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draw a random sample of 200 sentences for a reader to grade.
+"""Draws a random sample of 200 sentences for a reader to grade.
 
     python tools/sample_prose.py              a new sample; its seed is printed first
     python tools/sample_prose.py --seed 37    the same sample again
 
-Each line has the kind, the file and the sentence, separated by tabs: 50 messages and titles, 50 sentences of module pages, 50 of
-guides, and 50 docstrings and comments. ‹…› stands for a value. The texts of the Spark pipeline are not drawn.
+Each line has the kind, the file and the sentence, separated by tabs: 50 messages and titles, 50 sentences of module
+pages, 50 of guides, and 50 docstrings and comments. ‹…› stands for a value. The texts of the Spark pipeline are
+excluded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FEWEST_WORDS = 4
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a paragraph on one line each, without those that are too short."""
+    """Yield each sentence of a paragraph on one line, except those that are too short."""
     for sentence in re.split(r"(?<=[.!?]) (?=[A-Z`*])", " ".join(text.split())):
         if sum(bool(re.search("[A-Za-z]{2}", word)) for word in sentence.split()) >= FEWEST_WORDS:
             yield sentence
@@ -58,7 +59,7 @@ def _pages(tree: ast.Module, *left_out: str) -> Iterator[ast.Constant]:
 
 
 def messages(source: str) -> Iterator[str]:
-    """Yield the texts of a program that it shows, a value as ‹…›."""
+    """Yield the texts that a program shows; ‹…› stands for a value."""
     tree = ast.parse(source)
     skipped = {id(node) for node in (*_docstrings(tree), *_pages(tree))}
     for node in ast.walk(tree):
@@ -72,13 +73,13 @@ def messages(source: str) -> Iterator[str]:
 
 
 def titles(source: str) -> Iterator[str]:
-    """Yield the titles of tasks and plays."""
+    """Yield the names of tasks and plays."""
     for title in re.findall(r"^ *- name: (.+)$", source, re.MULTILINE):
         yield from sentences(re.sub(r"{{.*?}}", "‹…›", title.split(" # noqa")[0].strip('"')))
 
 
 def descriptions(found: Any) -> Iterator[str]:
-    """Yield the sentences of every description in a document of Ansible."""
+    """Yield the sentences of every description in an Ansible document."""
     if isinstance(found, dict):
         for key, value in found.items():
             if key in ("description", "short_description", "notes") and isinstance(value, (str, list)):
@@ -92,13 +93,13 @@ def descriptions(found: Any) -> Iterator[str]:
 
 
 def pages(source: str) -> Iterator[str]:
-    """Yield the sentences of a plugin's page, or of a fragment that pages share."""
+    """Yield the sentences of a plugin's page, or of a documentation fragment."""
     for text in _pages(ast.parse(source), "EXAMPLES"):
         yield from descriptions(yaml.safe_load(str(text.value)))
 
 
 def guide(source: str) -> Iterator[str]:
-    """Yield the sentences of a document without code, headings and tables."""
+    """Yield the sentences of a document, except code, headings and tables."""
     source = re.sub(r"^( *)```.*?^\1```", "", source, flags=re.DOTALL | re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )", source):
         if not paragraph.lstrip().startswith(("|", "#", "<", "!", "[")):
@@ -106,7 +107,7 @@ def guide(source: str) -> Iterator[str]:
 
 
 def comments(source: str) -> Iterator[str]:
-    """Yield the sentences of docstrings and comments. Consecutive lines of comments are one text."""
+    """Yield the sentences of docstrings and comments. Consecutive comment lines form one text."""
     for docstring in _docstrings(ast.parse(source)):
         for paragraph in re.split(r"\n\s*\n", str(docstring.value)):
             yield from sentences(paragraph)
@@ -123,7 +124,7 @@ def comments(source: str) -> Iterator[str]:
 
 
 def texts() -> dict[str, list[tuple[str, str]]]:
-    """Return the file and text of everything that can be drawn, by kind."""
+    """Return the file and text of everything that may be drawn, by kind."""
     found: dict[str, list[tuple[str, str]]] = {"message": [], "page": [], "guide": [], "docstring": []}
 
     def add(kind: str, path: str, drawn: Iterable[str]) -> None:
@@ -146,7 +147,7 @@ def texts() -> dict[str, list[tuple[str, str]]]:
 
 
 def sample(seed: int, each: int = EACH) -> list[tuple[str, str, str]]:
-    """Return kind, file and sentence of as many texts of each kind; the same for the same seed and files."""
+    """Return kind, file and sentence of `each` texts of each kind; the sample is the same for the same seed and files."""
     chosen = random.Random(seed)
     return [(kind, *one) for kind, found in texts().items() for one in chosen.sample(sorted(set(found)), each)]
 

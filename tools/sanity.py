@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `ansible-test sanity` on the sources as they are now, with the ansible-core of the environment that runs this.
+"""Runs `ansible-test sanity` on the current sources, with the ansible-core of the environment that runs this program.
 
     .cache/venv/bin/python tools/sanity.py [ansible-test sanity arguments]
 
 ansible-test needs a git checkout below …/ansible_collections/natsops/jetstream, keeps its virtual environments in the
-home directory, and downloads a script that installs pip into them. Here the checkout is a copy of the files that git
-tracks or does not ignore, the home directory is a folder in .cache, and pip comes from Python's own ensurepip, so a
-package index is the only network access, and nothing outside the project is written.
+home directory, and downloads a script that installs pip into them. Here, the checkout is a copy of the files that git
+tracks or does not ignore, the home directory is a folder in .cache, and pip comes from Python's ensurepip. So only a
+package index is accessed over the network, and nothing is written outside the project.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ensurepip.bootstrap(upgrade=True, default_pip=True)
 
 
 def copy_sources() -> None:
-    """Make COPY a git checkout of every file of ROOT that git does not ignore."""
+    """Make COPY a git checkout of every file in ROOT that git does not ignore."""
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
     listed = subprocess.run(
@@ -53,7 +53,7 @@ def copy_sources() -> None:
     for name in sorted(set(os.fsdecode(listed).split("\0")) - {""}):
         source, target = ROOT / name, COPY / name
         if not source.is_symlink() and not source.is_file():
-            continue  # deleted in the work tree
+            continue  # deleted in the working tree
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target, follow_symlinks=False)
     subprocess.run(["git", "init", "--quiet"], cwd=COPY, check=True)
@@ -61,7 +61,7 @@ def copy_sources() -> None:
 
 
 def provide_pip_scripts() -> None:
-    """Put our own pip script where ansible-test expects its download, for each version that it may need."""
+    """Put a pip script where ansible-test expects its download, for each version that ansible-test may need."""
     wanted = re.findall(r"\bpip='([\d.]+)'", Path(ansible_test_requirements.__file__).read_text())
     if not wanted:
         raise SystemExit(
@@ -74,7 +74,8 @@ def provide_pip_scripts() -> None:
 
 
 def provide_pip_configuration() -> None:
-    """Write the pip configuration in force (files and environment), which ansible-test passes on from the home only."""
+    """Write the effective pip configuration (from files and environment) to the home directory, because ansible-test
+    passes it on only from there."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout

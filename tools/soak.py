@@ -28,12 +28,12 @@ from xml.etree import ElementTree
 
 from run_parts import FLAKY_LIST, PARTS, RESULTS, case_output, listed_flakes, node_id, problems, run
 
-#: The condition for removing a test from tests/flaky.txt: so many runs without a failure, next to so many busy
+#: The condition for removing a test from tests/flaky.txt: this many runs without a failure, next to this many busy
 #: processes.
 PROOF_RUNS, PROOF_LOAD = 20, 4
 MOST_RUNS, MOST_LOAD = 1000, 64
 SHOWN_TESTS, SHOWN_LINES = 10, 40
-#: Ends by itself if this program was killed.
+#: The process ends by itself if this program was killed.
 BUSY = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):
@@ -67,7 +67,7 @@ HEADING = f"{'rate':>6} {'failed':>6} {'runs':>5} {'longest':>8}  test"
 
 @contextlib.contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Keep processes of the usual priority busy, in sessions of their own, so a terminal's Ctrl-C ends the part
+    """Keep processes of normal priority busy. They run in separate sessions, so Ctrl-C in a terminal ends the part
     first."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -83,7 +83,8 @@ def busy_processes(number: int) -> Iterator[None]:
 
 
 def add_round(part: str, directory: Path, number: int, rates: dict[str, Rate]) -> str:
-    """Run the part once, add its tests to the rates, and return a line about it; empty if a signal came before it."""
+    """Run the part once, add its tests to the rates, and return a line about the round; empty if a signal arrived
+    before it."""
     report, printed = directory / "round.xml", directory / f"round-{number}.txt"
     started = time.monotonic()
     with printed.open("w", encoding="utf-8") as output:
@@ -115,7 +116,8 @@ def add_round(part: str, directory: Path, number: int, rates: dict[str, Rate]) -
 
 
 def show(rates: Sequence[Rate], directory: Path) -> None:
-    """Print the failed tests with their first output, and the longest of the others; write all rates to a file."""
+    """Print the failed tests with the output of their first failure, and the longest of the others; write all rates to
+    a file."""
     ordered = sorted(rates, key=lambda rate: (-rate.failed / rate.runs, -rate.longest))
     table = directory / "rates.txt"
     table.write_text("\n".join([HEADING, *map(str, ordered)]) + "\n", encoding="utf-8")
@@ -127,7 +129,7 @@ def show(rates: Sequence[Rate], directory: Path) -> None:
 
 
 def show_proofs(rates: dict[str, Rate], load: int) -> None:
-    """Print the lines of tests/flaky.txt that these rounds allow to remove."""
+    """Print the lines of tests/flaky.txt that can be removed after these rounds."""
     known = listed_flakes(FLAKY_LIST.read_text(encoding="utf-8")) if FLAKY_LIST.is_file() else {}
     for name, entry in known.items():
         runs = [rate for test, rate in rates.items() if test.partition("[")[0] == name]

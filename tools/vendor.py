@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fetch the chart library of report.html from npm: `python tools/vendor.py` (`make vendor`).
 
-Only the version and the content named here are accepted. To use a newer one, name it with the output of `npm view
-uplot@VERSION dist.integrity`.
+Only the version and the integrity value in this file are accepted. To use a newer version, enter it here with the
+output of `npm view uplot@VERSION dist.integrity`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, VERSION = "uplot", "1.6.32"
 INTEGRITY = "sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw=="
-#: Where the files of the package go; the page holds all three.
+#: The destination of the package's files; the page contains all three.
 FOLDER = ROOT / "roles/nats_insights/files/jetstream_insights/report/uplot"
 FILES = {
     "package/dist/uPlot.iife.min.js": "uPlot.iife.min.js",
@@ -30,7 +30,7 @@ FILES = {
 
 
 def unpacked(archive: Path, integrity: str) -> dict[str, bytes]:
-    """Return the needed files of a package by name; raises ValueError if the package does not match its integrity
+    """Return the needed files of a package by name. Raises ValueError if the package does not match its integrity
     value."""
     method, _dash, digest = integrity.partition("-")
     found = base64.b64encode(hashlib.new(method, archive.read_bytes()).digest()).decode()

@@ -1,18 +1,19 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check the wording of everything that users and contributors read.
+"""Checks the wording of everything that users and contributors read.
 
     python3 tools/words.py                 check; exit status 1 if something must be fixed
     python3 tools/words.py --list RULE     print every place that breaks a rule
     python3 tools/words.py --record        store the counts, where they have fallen
 
-Two checks. A word that docs/glossary.md replaces by the field's own term is refused, also as a part of an identifier. The rules
-below find habits that make sentences hard to read. tools/words.json has the number of places for each folder and rule: a number
-that has risen is refused. Recently changed places are printed first.
+There are two checks. A word for which docs/glossary.md has the field's own term is rejected, even as part of an
+identifier. The rules below find habits that make sentences hard to read. tools/words.json has the number of places for
+each folder and rule; the check fails if a number has risen. Recently changed places are printed first.
 
-The rules apply to docstrings, comments and texts of Python, to YAML, to Markdown and templates without their code, and to the
-names of tests; tools/commit_message.py applies them to commit messages. `identifier` is the only rule for other names.
+The rules apply to docstrings, comments and texts in Python, to YAML, to Markdown and templates except their code, and
+to the names of tests; tools/commit_message.py applies them to commit messages. `identifier` is the only rule for other
+names.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ PUBLISHED = (
     "plugins",
     "roles",
 )
-#: Read by contributors only: the glossary does not apply.
+#: Only contributors read these files, so the glossary does not apply.
 INTERNAL = ("tests", "tools", "changelogs/fragments", "Makefile")
-#: Generated from files that are checked themselves, the rules and their tests, or not ours.
+#: Files that are generated from files that are checked themselves, the rules and their tests, and third-party files.
 GENERATED = (
     "docs/glossary.md",
     "docs/reference/",
@@ -54,15 +55,16 @@ GENERATED = (
     "tests/unit/packaging/test_words.py",
     "tests/support/replies/",
 )
-#: The rules apply to these kinds of files.
+#: The kinds of files to which the rules apply.
 KINDS = (".py", ".md", ".yml", ".yaml", ".j2", ".sh", ".toml", "Makefile")
-#: How many places are printed for a folder and a rule.
+#: Maximum number of places printed for a folder and a rule.
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A habit, the pattern that finds it, and the remedy. `names`: it applies to identifiers instead of prose."""
+    """A habit, the pattern that finds it, and the remedy. `names`: whether the rule applies to identifiers instead of
+    prose."""
 
     name: str
     pattern: str
@@ -72,7 +74,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rule is broken."""
+    """A place that breaks a rule."""
 
     path: str
     line: int
@@ -129,7 +131,7 @@ RULES = (
     ),
 )
 
-#: Correct wording that a pattern matches: the text, and the reason.
+#: Correct wording that matches a pattern: the text, and the reason why it is correct.
 EXCEPTIONS = {
     r"user(?:s)? nobody|nobody:nogroup|`nobody`": "the system's user",
     r"what-if|What's [Nn]ew": "set terms",
@@ -140,7 +142,7 @@ EXCEPTIONS = {
     r"^Spoke$|is_spoke": "the role of a leaf node",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))
-#: Most lines break no rule, and one search is cheaper than one for each rule.
+#: Most lines break no rule, and one combined search is cheaper than a search for each rule.
 _ANY = {
     names: re.compile("|".join(f"(?:{rule.pattern})" for rule in RULES if rule.names == names), re.IGNORECASE)
     for names in (False, True)
@@ -164,7 +166,7 @@ def found_in(text: str, terms: dict[str, str]) -> Iterator[tuple[int, str]]:
 
 
 def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return the prose of a Python file, that is its comments and texts, and its identifiers, each with line numbers."""
+    """Return the prose of a Python file (its comments and texts) and its identifiers, each with line numbers."""
     prose: list[tuple[int, str]] = []
     names: list[tuple[int, str]] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -174,7 +176,7 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
             text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
             if re.fullmatch(r"-{0,2}[a-z_]+", text):
                 continue  # a name, such as that of a column or an option
-            # The expressions of an f-string are code.
+            # The expressions in an f-string are code.
             if re.match("[rR]?[fF]", token.string):
                 text = re.sub(r"{[^{}]*}", "{}", text)
             text = re.sub(r"`[^`\n]*`", "``", text)
@@ -185,8 +187,8 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
 
 
 def text_parts(path: str, source: str) -> list[tuple[int, str]]:
-    """Return the prose of any other file with line numbers, without code, link targets and Jinja expressions. For a shell
-    script these are the comments and quoted texts."""
+    """Return the prose of any other file with line numbers, without code, link targets and Jinja expressions. The prose
+    of a shell script is its comments and quoted texts."""
     if path.endswith(".md"):
         source = re.sub(
             r"^( *)```.*?^\1```", lambda block: "\n" * block[0].count("\n"), source, flags=re.DOTALL | re.MULTILINE
@@ -231,7 +233,7 @@ def _in_line(path: str, number: int, line: str, *, names: bool) -> Iterator[tupl
 
 
 def server_folder(path: str) -> str:
-    """Return the folder by which places are counted: two levels, and one more below plugins/module_utils."""
+    """Return the folder for which places are counted: two levels, and one more below plugins/module_utils."""
     parts = path.split("/")[:-1]
     return "/".join(parts[: 3 if parts[:2] == ["plugins", "module_utils"] else 2]) or "."
 
@@ -262,7 +264,7 @@ def counted(places: Sequence[tuple[Rule, Place]]) -> dict[str, dict[str, int]]:
 def risen(
     now: Mapping[str, Mapping[str, int]], recorded: Mapping[str, Mapping[str, int]]
 ) -> list[tuple[str, str, int, int]]:
-    """Return folder, rule, the recorded number and the present one where the present one is higher."""
+    """Return folder, rule, the recorded and the current number, for each number that has risen."""
     return [
         (folder, name, recorded.get(folder, {}).get(name, 0), number)
         for folder, numbers in now.items()

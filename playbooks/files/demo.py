@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, PubAck, StreamConfig
 
-#: Seconds within which a server is connected to, and messages are acknowledged, even while a leader is elected.
+#: Seconds within which a connection is established and messages are acknowledged, even while a leader is elected.
 PATIENCE = 60
 FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
@@ -42,14 +42,14 @@ def free_ports(count: int, start: int = 14222) -> list[int]:
 
 
 async def connect(servers: str | list[str], user: str, password: str, **options: int) -> Client:
-    """Connect; nats-py waits for ever after a TLS handshake that failed."""
+    """Connect to the servers, with a time limit, because nats-py waits forever after a failed TLS handshake."""
     connection = nats.connect(servers, user=user, password=password, connect_timeout=5, **options)
     return await asyncio.wait_for(connection, PATIENCE)
 
 
 async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end: float) -> tuple[PubAck | None, int]:
-    """Publish a message until it is acknowledged, or until `end`; return the acknowledgement, and the number of
-    failed tries."""
+    """Publish a message repeatedly until it is acknowledged, or until `end`; return the acknowledgement and the number
+    of failed attempts."""
     headers = {"Nats-Msg-Id": f"{os.getpid()}-{time.time_ns()}"}
     failed = 0
     while True:
@@ -58,7 +58,7 @@ async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end
         except FAILURES:
             failed += 1
         else:
-            # Before 2.11 a leader returns the sequence 0 for a repeated id that it has not stored yet.
+            # Before 2.11, a leader returns the sequence 0 for a repeated message ID that it has not stored yet.
             if ack.seq:
                 return ack, failed
         if time.monotonic() >= end:
@@ -74,7 +74,7 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
     client = await connect(servers, user, password)
     try:
         jetstream = client.jetstream(timeout=10)
-        # A subject of this run alone: a load may be writing to the stream.
+        # Use a subject unique to this run: a load generator may be writing to the stream.
         subject = f"{stream.lower()}.run-{os.getpid()}"
         config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=3, max_bytes=64 * 1024 * 1024)
         try:
@@ -107,7 +107,8 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
             try:
                 fetched = await reader.fetch(min(100, count - len(read)), timeout=10)
             except FAILURES:
-                # That the consumer is there reaches the client's server a moment after its creation is acknowledged.
+                # The client's server learns of the consumer only a moment after the creation of the consumer is
+                # acknowledged.
                 if time.monotonic() >= end:
                     raise SystemExit(f"{len(read)} of {count} messages could be read within {PATIENCE} s") from None
                 await asyncio.sleep(0.1)
@@ -131,7 +132,8 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
 
 
 async def greet(service: str, client: str, user: str, password: str, reply: str) -> dict[str, object]:
-    """Answer requests to ``greet`` at one server and send one at another; return the reply, and its seconds."""
+    """Reply to requests to ``greet`` at one server and send a request at another; return the reply and how many seconds
+    it took."""
     there = await connect(service, user, password)
     here = await connect(client, user, password)
 
@@ -160,7 +162,7 @@ async def use(
     servers: list[str], user: str, password: str, stream: str, seconds: float, stop: str
 ) -> dict[str, object]:
     """Publish to a stream until the file `stop` exists or the time is over, each message until it is acknowledged,
-    next to one consumer that keeps up and one that acknowledges nothing."""
+    while one consumer keeps up and another one acknowledges nothing."""
     client = await connect(servers, user, password, max_reconnect_attempts=-1)
     end = time.monotonic() + seconds
     sent = again = 0

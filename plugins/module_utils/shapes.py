@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shapes of JSON documents that come from files and servers: each is a function that accepts or rejects a value. Pure."""
+"""The expected structure of JSON documents from files and servers. Each shape is a function that accepts or rejects a
+value. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Shape = Callable[[Any], bool]
 
 
 def read_json(source: str) -> Any:
-    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply."""
+    """Return the value of a JSON text. Raises ValueError, also if the text is nested too deeply."""
     try:
         return json.loads(source)
     except RecursionError:
@@ -22,7 +23,7 @@ def read_json(source: str) -> Any:
 
 
 def misshapen(document: Any, shapes: Mapping[str, Shape]) -> list[str]:
-    """Return which of these members of an object have another shape."""
+    """Return which of these members of an object do not have the expected shape."""
     return [name for name, fits in shapes.items() if not fits(document.get(name))]
 
 
@@ -31,7 +32,7 @@ def text(value: Any) -> bool:
 
 
 def encodable(value: str) -> bool:
-    """Accept a text that UTF-8 can encode. JSON may escape half of a pair of surrogates."""
+    """Accept a text that can be encoded as UTF-8. A JSON escape may stand for half of a surrogate pair."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -57,7 +58,7 @@ def seconds(value: Any) -> bool:
 
 
 def moment(value: Any) -> bool:
-    """Accept a time or a day of ISO 8601."""
+    """Accept a time or a day in ISO 8601."""
     try:
         datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc)
     except (AttributeError, ValueError, OverflowError):
@@ -74,7 +75,7 @@ def list_shape(shape: Shape) -> Shape:
 
 
 def object_shape(shapes: Mapping[str, Shape], others: Shape = lambda _value: True) -> Shape:
-    """Return the shape of an object with these members, and perhaps others."""
+    """Return the shape of an object with these members, and with further members if `others` is set."""
 
     def fits(value: Any) -> bool:
         return (
@@ -87,5 +88,5 @@ def object_shape(shapes: Mapping[str, Shape], others: Shape = lambda _value: Tru
 
 
 def members(shape: Shape, *names: str) -> dict[str, Shape]:
-    """Return members of the same shape."""
+    """Return members that all have the same shape."""
     return dict.fromkeys(names, shape)

@@ -21,14 +21,14 @@ def _as_they_are(rows: Sequence[Any]) -> Sequence[Sequence[Any]]:
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], totals: Sequence[Sequence[Any]] = ()
 ) -> str:
-    """Return a framed table under a centred title. Columns whose cells are all numbers or sizes stand on the right.
+    """Return a framed table under a centred title. Columns that contain only numbers or sizes are aligned to the right.
 
     `totals`: the last rows, below a line; empty for none
     """
     body = [[_cell(value) for value in row] for row in rows]
     foot = [[_cell(value) for value in row] for row in totals]
     widths = [max(len(line[index]) for line in [list(columns), *body, *foot]) for index in range(len(columns))]
-    # A title that is wider than its columns widens the last of them.
+    # If the title is wider than the columns, the last column is widened.
     widths[-1] += max(0, len(title) - (sum(widths) + 3 * (len(widths) - 1)))
     right = [all(_numeric(row[index]) for row in rows) and bool(rows) for index in range(len(columns))]
 
@@ -64,7 +64,7 @@ def table_page(
     cells: Callable[[Sequence[Item]], Sequence[Sequence[Any]]] = _as_they_are,
     most: int = MAX_ROWS,
 ) -> Page:
-    """Return a table. Its screen has the `worst` rows, given by their positions, then the first ones, and the totals.
+    """Return a table. Its screen shows the `worst` rows, given by their positions, then the first ones, and the totals.
 
     `cells`: formats the rows that are shown
     """

@@ -4,8 +4,8 @@
 """The contents of snapshots: the columns of each bronze table, their types, and their places in the servers' reports.
 Pure.
 
-Snapshots with typed columns are written from these definitions, and the pipeline reads both them and JSON lines with
-the same (jetstream_insights.fields). A column has its name in the silver tables.
+Snapshots with typed columns are written from these definitions, and the pipeline uses the same definitions to read both
+these snapshots and JSON lines (jetstream_insights.fields). The columns have the same names in the silver tables.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
 
-#: How a value is converted: as it is; from nanoseconds; from text such as 1h2m3.5s; kept as the text of its JSON.
+#: How a value is converted: unchanged; from nanoseconds; from text such as 1h2m3.5s; or kept as its JSON text.
 AS_REPORTED, NANOSECONDS, DURATION, JSON = "as reported", "nanoseconds", "duration", "JSON"
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column: its name, its Spark SQL type, its path below the document (when empty, its name), and how it becomes seconds.
-    Within a type, `duration` is a double of seconds that is reported as text such as 1h2m3.5s."""
+    """A column: its name, its Spark SQL type, its path in the document (by default its name), and how the value is
+    converted to seconds. Inside a type, `duration` is a double in seconds that is reported as text such as 1h2m3.5s."""
 
     name: str
     type: str
@@ -36,33 +36,33 @@ class Field:
 
     @property
     def json_path(self) -> str:
-        """Return the path as VARIANT functions take it."""
+        """Return the path in the notation of VARIANT functions."""
         return f"$.{self.path or self.name}"
 
     @property
     def stored(self) -> str:
-        """Return the Spark SQL type of the column in snapshots of typed columns."""
+        """Return the Spark SQL type of the column in snapshots with typed columns."""
         if self.is_text:
             return "string"
         return "double" if self.reported in (NANOSECONDS, DURATION) else self.type.replace(":duration", ":double")
 
     @property
     def is_text(self) -> bool:
-        """Return whether it is read as the text of its JSON."""
+        """Return whether the column is read as its JSON text."""
         return self.reported == JSON or "variant" in self.type
 
 
 @dataclass(frozen=True)
 class Reported:
     """A table with a row for each item of a list that servers report: its keys in addition to the server, and its
-    columns. `config`: fields read from the column `config`, the text of a configuration."""
+    columns. `config`: fields that are read from the column `config`, which contains the text of a configuration."""
 
     keys: tuple[Field, ...]
     fields: tuple[Field, ...]
     config: tuple[Field, ...] = ()
 
 
-#: Fields by the keys on their paths.
+#: The fields, by the keys on their paths.
 Tree = dict[str, Union[Field, "Tree"]]
 
 
@@ -82,7 +82,8 @@ def field_tree(fields: Sequence[Field]) -> Tree:
 
 @dataclass(frozen=True)
 class Type:
-    """A type of Spark SQL: `kind` is `array` or `map`, with `item`, or `struct`, with `members`, or the name of another one."""
+    """A Spark SQL type. `kind` is `array` or `map` (with `item`), `struct` (with `members`), or the name of another
+    type."""
 
     kind: str
     item: Type | None = None
@@ -90,7 +91,7 @@ class Type:
 
 
 def parse_type(text: str) -> Type:
-    """Return the type that is written as `array<T>`, `map<string,T>`, `struct<NAME:T,…>` or a name."""
+    """Return the type described by `array<T>`, `map<string,T>`, `struct<NAME:T,…>` or a name."""
     return _type(iter(re.findall(r"\w+|[<>:,]", text)))
 
 
@@ -113,15 +114,16 @@ def _type(words: Iterator[str]) -> Type:
     return Type(kind)
 
 
-#: The SHA-256 of a configuration's effective text, and the column of typed snapshots with that hash and the fields of the
-#: configuration. Older snapshots have only the text, or a `config_hash` of the complete text.
+#: The SHA-256 of the effective text of a configuration, and the column of typed snapshots that contains this hash and
+#: the fields of the configuration. Older snapshots have only the text, or a `config_hash` of the complete text.
 CONFIG_HASH, EFFECTIVE_HASH, CONFIG_FIELDS = "config_hash", "effective_hash", "config_fields"
 
-#: A field that has no effect: its value is Go's zero, or no compression. Or one in which the server notes its own API level.
+#: A field that has no effect: its value is Go's zero or "none", or it is a key in which the server notes its own API
+#: level.
 _IDLE = r'"(?:[a-z_]+":(?:false|0|""|null|\[\]|\{\}|"none")|_nats\.[a-z.]+":"[^"\\]*")'
-#: A field without effect: its value is Go's zero, or no compression; or the server notes its own API level there.
-#: writes the fields in the same order, and a newer one writes more of those without effect. It also repeats a durable's name.
-#: Twice: a field may have no effect once those in it are removed. Quotation marks in a text have a backslash before them.
+#: Patterns that remove fields without effect. All servers write the fields in the same order, but newer ones write more
+#: fields without effect, and the name of a durable twice. The patterns are applied twice, because a field may have no
+#: effect once those in it are removed. Quotation marks in a text are escaped with a backslash.
 IDLE_FIELDS = (
     (r'("durable_name":"[^"\\]*"),"name":"[^"\\]*"', 1),
     *((rf"(?<=[{{,]){_IDLE},", 0), (rf"(?:,|(?<=\{{)){_IDLE}(?=\}})", 0)) * 2,
@@ -154,7 +156,7 @@ ENVELOPE = (
     Field("received", "timestamp"),
     Field("domain", "string"),
 )
-#: Why a line has no data, where it reports a failure.
+#: Why a line has no data, if it reports a failure.
 FAILURE = Field("failure", "string", reported=JSON)
 #: The members of a failure.
 FAILURE_TYPE = "struct<code:string,description:string,subject:string>"
@@ -170,7 +172,7 @@ _HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer
 
 
 def same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[Field, ...]:
-    """Return fields of one type that are called as the server calls them."""
+    """Return fields of one type whose names are the same as the server's."""
     return tuple(Field(f"{prefix}{name}", type_, f"{under}.{name}" if under else name) for name in names)
 
 
@@ -370,7 +372,7 @@ ACCOUNT_STATISTICS = Reported(
 ACCOUNT_JETSTREAM = Reported(
     _ACCOUNT_KEY,
     (
-        # An account is known by its public key where it has one.
+        # An account is identified by its public key if it has one.
         Field("account_name", "string", "name"),
         *same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
     ),

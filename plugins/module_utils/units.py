@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Durations and sizes, from text and for people. Pure.
+"""Durations and sizes, parsed from text and formatted for operators. Pure.
 
-Durations of streams, consumers and checks are those of the nats CLI (jsm.go ParseDuration): Go's, plus days, weeks,
-months and years (`parse_duration`). nats-server's own configuration accepts only Go's (`duration_seconds`). Sizes are
-the same in both.
+Durations of streams, consumers and checks have the format of the nats CLI (jsm.go ParseDuration): Go's format, plus
+days, weeks, months and years (`parse_duration`). nats-server's own configuration accepts only Go's format
+(`duration_seconds`). Sizes have the same format in both.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def parse_duration(text: str, bare: bool = True) -> float:
-    """Return the seconds of a duration such as 500ms, 1h30m or 2w; `bare`: a number without unit means seconds.
+    """Return the seconds of a duration such as 500ms, 1h30m or 2w; `bare`: whether a number without a unit is accepted
+    as seconds.
 
-    Raises ValueError for anything else, negative durations among it. `m` is a minute, `M` a month of 30 days.
+    Raises ValueError for anything else, including negative durations. `m` is a minute, `M` a month of 30 days.
     """
     written = text.strip()
     if _NUMBER.fullmatch(written) and (bare or float(written) == 0):
@@ -39,9 +40,10 @@ def parse_duration(text: str, bare: bool = True) -> float:
 
 
 def duration_seconds(text: str | int | float) -> float:
-    """Return the seconds of a duration of nats-server's configuration, such as 1m30s; a bare number means seconds.
+    """Return the seconds of a duration of nats-server's configuration, such as 1m30s; a number without a unit is in
+    seconds.
 
-    Either may be negative. Raises ValueError for anything else.
+    Both may be negative. Raises ValueError for anything else.
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         return float(text)
@@ -64,7 +66,7 @@ def size_bytes(text: str | int) -> int:
 
 
 def human_bytes(size: float) -> str:
-    """Return bytes in the largest binary unit that leaves at least one, such as `1.5 GiB`."""
+    """Return bytes in the largest binary unit in which the value is at least one, such as `1.5 GiB`."""
     value, unit = float(size), 0
     while abs(value) >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -72,7 +74,7 @@ def human_bytes(size: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return how many there are, such as `1 stream` or `2 streams`."""
+    """Return a number with its noun, such as `1 stream` or `2 streams`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-#: As nats-server reports its version: without the `v` of its releases' names and without build metadata.
+#: The format in which nats-server reports its version: without the `v` of the releases' names, and without build
+#: metadata.
 _STRICT = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-[0-9A-Za-z.-]+)?", re.ASCII)
 _LENIENT = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", re.ASCII)
 
@@ -25,16 +26,16 @@ def parse_version(text: object) -> tuple[int, int, int]:
 
 
 def reported_version(text: object) -> tuple[int, int, int]:
-    """Return the three numbers of a version that a server reports; 0 for each that is missing."""
+    """Return the three numbers of a version that a server reports; each missing number is 0."""
     match = _LENIENT.match(text) if isinstance(text, str) else None
     return (int(match[1]), int(match[2] or 0), int(match[3] or 0)) if match else (0, 0, 0)
 
 
 def supports(since: tuple[str, ...], version: str) -> bool:
-    """Return whether a server of that version has a feature introduced by the releases in `since` (several if it was
-    backported).
+    """Return whether a server of that version has a feature that was introduced by the releases in `since` (several if
+    it was backported).
 
-    A server may report the version, so an unknown one has none of these features.
+    The version may come from a server's report, so an unknown version is accepted and has none of these features.
     """
     if not since:
         return True

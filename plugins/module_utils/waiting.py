@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for servers, which may not answer for a moment during a leader election."""
+"""Waits for servers, which may not respond for a moment during a leader election."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 
 T = TypeVar("T")
 
-#: Failures that pass by themselves while a group elects a leader or a server goes away; 10008: temporarily unavailable.
+#: Failures that resolve themselves when a group elects a leader or a server shuts down; 10008: temporarily unavailable.
 _TRANSIENT = ("timeout", "no_responders", "connection_lost", "unreachable")
 _TRANSIENT_ERR_CODES = (10008,)
 
@@ -28,10 +28,10 @@ class Seen(Generic[T]):
 
 
 def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float, interval: float = 0.2) -> Seen[T]:
-    """Read until `done`, or until `timeout` seconds have passed; there is always at least one reading.
+    """Read until `done` returns true or `timeout` seconds have passed; there is always at least one reading.
 
-    A reading that fails because no server leads or the connection broke is repeated: servers that change leaders are
-    silent for a moment. Raises its NatsFailure when that is still so at the deadline.
+    If a reading fails because there is no leader or the connection broke, it is repeated, because servers do not
+    respond for a moment while they change leaders. Raises the NatsFailure if readings still fail at the deadline.
     """
     started = time.monotonic()
     while True:
@@ -52,12 +52,12 @@ def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float,
 
 
 def is_transient(failure: NatsFailure) -> bool:
-    """Return whether a failure goes away by itself once a leader is elected or another server is connected to."""
+    """Return whether a failure resolves itself once a leader is elected or a different server is connected."""
     return failure.code in _TRANSIENT or failure.err_code in _TRANSIENT_ERR_CODES
 
 
 def positive(value: float, option: str) -> float:
-    """Return a number of seconds. Raises NatsFailure invalid_option when it is not more than 0."""
+    """Return a number of seconds. Raises NatsFailure invalid_option if it is not greater than 0."""
     if value <= 0:
         raise NatsFailure("invalid_option", f"{option}: must be more than 0 seconds, not {value:g}")
     return value

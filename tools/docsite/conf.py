@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sphinx's settings for the site that `make docs` builds: the guides of docs/ as they are, and antsibull-docs'
-reference.
+"""Sphinx settings for the site that `make docs` builds: the guides in docs/, unchanged, and the reference by
+antsibull-docs.
 
-The guides link to files of the repository. Here links to roles and plugins lead to the pages that antsibull-docs
-generates for them, and links to files without a page lead to the repository.
+The guides link to files in the repository. On the site, links to roles and plugins lead to the pages that
+antsibull-docs generates for them, and links to files without a page lead to the repository.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ default_role = "any"
 highlight_language = "yaml"
 nitpicky = True
 ANSIBLE = "https://docs.ansible.com/ansible/latest/reference_appendices"
-#: Pages of Ansible's documentation that are referred to by label.
+#: Pages of Ansible's documentation that are referenced by label.
 APPENDICES = {
     "common_return_values": "common_return_values",
     "ansible_configuration_settings": "config",
     "action_plugins": "../plugins/action",
 }
-#: Pages of the reference in the repository, and the site's own for the same.
+#: Pages of the reference in the repository, and the corresponding pages of the site.
 PAGES = {
     **{
         f"reference/{name}.md": f"collection/{name}_role.rst"
@@ -58,11 +58,11 @@ PAGES = {
 
 
 def target(link: str, folder: str) -> str:
-    """Return where a link of a guide that lies in this folder of docs/ leads on the site."""
+    """Return the target on the site for a link in a guide that is in this folder of docs/."""
     path, _hash, anchor = link.partition("#")
     if not path or "://" in path:
         return link
-    # Seen from docs/; the guides of the site lie in its root.
+    # The path as seen from docs/; the site's guides are in its root.
     seen = str((Path("/docs") / folder / path).resolve()) + ("/" if path.endswith("/") else "")
     if not seen.startswith("/docs/"):
         return f"{GALAXY['repository']}/tree/main{seen}"
@@ -77,7 +77,7 @@ def target(link: str, folder: str) -> str:
 
 
 def lead(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Change the links of a guide as it is read; blocks of code have none."""
+    """Change the links of a guide while it is read; code blocks have no links."""
     if docname.startswith("collection/"):
         return
     folder = str(Path(docname).parent)
@@ -85,8 +85,7 @@ def lead(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def link_to_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
-    """Direct antsibull-docs' references to Ansible's own documentation there, which needs no network during the
-    build."""
+    """Resolve antsibull-docs' references to Ansible's own documentation, so the build needs no network."""
     kind, name = node["reftype"], node["reftarget"]
     if kind == "ref" and name in APPENDICES:
         return nodes.reference("", "", content, refuri=f"{ANSIBLE}/{APPENDICES[name]}.html", internal=False)

@@ -274,7 +274,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
         found["service_name"] = unit["name"]
     if not one["binary_link_free"]:
         found["binary_link"] = "/opt/nats-server/nats-server"
-    # Variables with a default other than null.
+    # Variables whose default is not null.
     found.update({name: config.get(name) for name in ("http", "lame_duck_duration", "lame_duck_grace_period")})
     found.update({name: config[name] for name in _KEYS if config.get(name) is not None})
     _listeners(config, found)
@@ -317,7 +317,8 @@ def _listeners(config: Mapping[str, Any], found: dict[str, Any]) -> None:
 
 
 def _tags(config: Mapping[str, Any], found: dict[str, Any]) -> None:
-    """The zone follows the prefix of JetStream's unique_tag in the only tag with that prefix."""
+    """Set the tags; the zone is the part after the prefix of JetStream's unique_tag, if exactly one tag has this
+    prefix."""
     tags = list(config.get("server_tags") or [])
     block = _block(config, "jetstream")
     prefix = str(block.get("unique_tag") or "")
@@ -350,7 +351,7 @@ def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dic
             found[f"cluster_{name}"] = block[name]
     if "cluster_listen" in found:
         found.pop("cluster_port", None)
-    # Routes as the role makes them from the inventory follow it when servers are added.
+    # Routes that the role generates from the inventory are updated when servers are added.
     if found.get("cluster_routes") == routes(members) and "cluster_authorization" not in found:
         del found["cluster_routes"]
     elif "cluster_routes" not in found:
@@ -358,7 +359,7 @@ def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dic
 
 
 def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[str, Any]) -> list[str]:
-    """Use the login of the first user of the system account for the modules; return the remaining steps for it."""
+    """Make the modules log in as the first user of the system account; return the steps that remain for the operator."""
     account = str(config.get("system_account") or "$SYS")
     users = _block(_block(config, "accounts"), account).get("users") or []
     user = next((one for one in users if isinstance(one, Mapping) and one.get("user") and one.get("password")), None)
@@ -415,15 +416,16 @@ def _todo(one: Mapping[str, Any], carried: Carried) -> Iterator[str]:
 
 
 def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
-    """Return the preflight refusals of the first deployment for the configuration itself."""
+    """Return the reasons in the configuration itself for which the preflight would refuse the first deployment."""
     for problem in config_problems(config, {"version": one["process"]["version"], "service_backend": "systemd"}):
         if problem["severity"] == "error":
             yield f"the first deploy refuses {problem['option']}: {problem['message']}"
 
 
 def _with_users(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration with a single user as the only one of a list, which means the same: nats-server refuses a single
-    user next to the users of accounts. The default permissions do not apply to a single user, so they are left out."""
+    """Return the configuration with a single user converted to a list of one, which is equivalent, because nats-server
+    rejects a single user next to the users of accounts. The default permissions do not apply to a single user, so they
+    are omitted."""
     block = _block(config, "authorization")
     if not block.get("user"):
         return config
@@ -433,8 +435,8 @@ def _with_users(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
-    """Return the effect of the first deployment on the process: its files get a different text, and plain passwords
-    become hashes as far as a reload applies them (passwords.hash_passwords)."""
+    """Return the effect of the first deployment on the process: the text of its files changes, and plain passwords
+    become hashes where a reload can apply them (passwords.hash_passwords)."""
     reasons = []
     if config != running:
         reasons.append("authorization.user becomes the only entry of authorization.users")
@@ -456,7 +458,8 @@ def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version
 
 
 def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the configuration that the role nats_server composes of these variables, while it has not taken the server over."""
+    """Return the configuration that the role nats_server composes from these variables before it has taken over the
+    server."""
     get = variables.get
     zone, prefix = get("zone"), get("zone_tag_prefix", ZONE_PREFIX)
     jetstream = {name: get(f"jetstream_{name}") for name in _JETSTREAM_KEYS}
@@ -517,7 +520,8 @@ def merged(made: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shared(by_host: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the values common to all hosts, and the values of each host; `nats_server_config` by its keys."""
+    """Return the values common to all hosts, and the remaining values of each host; `nats_server_config` is split by
+    its keys."""
     own = {host: dict(values) for host, values in by_host.items()}
     extra = PREFIX + "config"
     parts = {host: values.pop(extra, {}) for host, values in own.items()}
@@ -534,7 +538,7 @@ def _shared(by_host: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], dict
 def _alike(by_host: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     values = list(by_host.values())
     first = values[0]
-    # A name is a host's own, also where it has no neighbours.
+    # A name belongs to one host, even if there are no other hosts.
     shared = {
         name: value
         for name, value in first.items()

@@ -1,10 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cluster renews its certificates or gets from one certificate authority to another. Pure: no I/O, no cryptography.
+"""How a cluster renews its certificates or changes from one certificate authority to another. Pure: no I/O, no
+cryptography.
 
-Every host first trusts both authorities; only then may a host present a certificate of the new one; and only when all do may the
-old authority be removed. How far a host is shows in its own files, so an interrupted rotation resumes from them.
+First, every host must trust both authorities; only then may a host present a certificate of the new authority; and only
+after all hosts do may the old authority be removed. The files of each host show its progress, so an interrupted
+rotation resumes from there.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _NEW_VARIABLES = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate by its subject, its end (ISO 8601) and its SHA-256 fingerprint."""
+    """A certificate: its subject, its expiry (ISO 8601) and its SHA-256 fingerprint."""
 
     subject: str
     not_after: str
@@ -47,22 +49,22 @@ class Certificate:
 
 @dataclass(frozen=True)
 class HostCertificates:
-    """The present and the planned files of one host; authorities as SHA-256 fingerprints.
+    """The current and the planned files of one host. Authorities are given as SHA-256 fingerprints.
 
     `trusted`: the authorities in ca.crt on the host
     `presented`: the certificate in server.crt on the host
     `current_ca`: the authorities of the inventory
-    `new_ca`: the authorities that replace them; empty before they are made
-    `new_certificate`: the certificate of the new authority; None before it is made
+    `new_ca`: the authorities that replace them; empty until they are created
+    `new_certificate`: the certificate of the new authority; None until it is created
     `source`: nats_server_tls_source
     `rotating`: whether the inventory names a new authority
-    `running`: whether nats-server runs
+    `running`: whether nats-server is running
     `recorded`: whether there is a record of its loaded configuration
     `unloaded`: whether the files are newer than those that the process loaded
     `differs`: whether the files of the inventory differ from those on the host
     `certificate_path`: the host's future certificate on the controller
     `problems`: why the host cannot present that certificate
-    `missing`: files of the new authority that the controller does not have, by their variable
+    `missing`: files of the new authority that the controller does not have, by variable
     `bundle_complete`: whether the bundle has all authorities, old and new
     `issued_by_new_ca`: whether the new authority issued the new certificate
     `same_ca`: whether the installed and the current files trust each other
@@ -90,7 +92,7 @@ class HostCertificates:
 
     @property
     def has_files(self) -> bool:
-        """Return whether the host has certificates at all."""
+        """Return whether the host has any certificates."""
         return bool(self.trusted) and self.presented is not None
 
     @property
@@ -110,12 +112,12 @@ class HostCertificates:
 
     @property
     def trusts_neither(self) -> bool:
-        """Return whether the host trusts other authorities only."""
+        """Return whether the host trusts only other authorities."""
         return bool(self.trusted) and not self._trusted & {*self.current_ca, *self.new_ca}
 
     @property
     def presents_new(self) -> bool:
-        """Return whether the host has the certificate of the new authority."""
+        """Return whether the host presents the certificate of the new authority."""
         return self.presented is not None and self.presented.sha256 == self.new_certificate
 
 
@@ -124,10 +126,10 @@ class CertificateOptions:
     """The operator's options.
 
     `cluster`: the cluster's name, for messages
-    `missing_hosts`: hosts of the cluster that the run leaves out
+    `missing_hosts`: hosts of the cluster that are not part of the run
     `stop_after`: the last step of this run, or `auto` for all
     `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates
-    `check_mode`: whether files that a real run would make do not exist yet
+    `check_mode`: whether the files that a real run would create do not exist yet
     """
 
     cluster: str = ""
@@ -165,7 +167,7 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
 
 
 def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:
-    """Return the remaining steps of the hosts, in order; every host takes each of them."""
+    """Return the remaining steps of the hosts, in order; every host takes part in each step."""
     if not any(host.rotating for host in hosts):
         return ["renew"] if any(host.differs for host in hosts) else []
     steps = []
@@ -237,7 +239,7 @@ def _nothing_to_do(hosts: Mapping[str, HostCertificates], options: CertificateOp
 def _refusals(
     hosts: Mapping[str, HostCertificates], options: CertificateOptions, steps: Sequence[str], left: Sequence[str]
 ) -> Iterator[str]:
-    """Yield every reason against starting, in complete sentences."""
+    """Yield every reason not to start, as a complete sentence."""
     if options.missing_hosts:
         yield (
             f"All servers of {options.cluster} must take part: run without --limit and job slicing."

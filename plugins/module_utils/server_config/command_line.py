@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that a nats-server has loaded: its file, overridden by the flags of its command line. Pure: no I/O.
+"""The configuration that a nats-server has loaded: its file, overridden by its command-line flags. Pure: no I/O.
 
-A flag overrides the file, also at every reload (server/opts.go MergeOptions), and is in no digest. Some values have a
-special meaning in a file (server/opts.go): a quoted size of JetStream's own limits is binary, a list of accounts names
-accounts without users, and the store may be outside of the jetstream block. They are returned in the schema's usual
-form.
+A flag overrides the file, even at every reload (server/opts.go MergeOptions), and is not part of the configuration's
+digest. Some values have a special form in a file (server/opts.go): a quoted size of JetStream's own limits is binary, a
+list of accounts names accounts without users, and the store may be outside the jetstream block. These values are
+returned in the schema's usual format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import Note, Path, examine
 
-# The flags that mean one key, by any of their names.
+# The flags that set one key, by all of their names.
 _KEYS: dict[str, Path] = {
     **dict.fromkeys(("a", "addr", "net"), ("host",)),
     **dict.fromkeys(("p", "port"), ("port",)),
@@ -59,7 +59,7 @@ _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Loaded(NamedTuple):
-    """The loaded configuration of a process, in the schema's form, and notes on the parts that could not be read."""
+    """The loaded configuration of a process, in the schema's format, and notes on the parts that could not be read."""
 
     config: dict[str, Any]
     notes: list[Note]
@@ -88,7 +88,7 @@ def loaded_config(config: Block, argv: Sequence[str]) -> Loaded:
 
 
 def _replace(config: dict[str, Any], key: str, path: Path) -> None:
-    """Remove a key that a flag replaces; the other half of an address stays."""
+    """Remove a key that a flag replaces; if it is one half of an address, the other half stays."""
     value = config.pop(key, None)
     if key == "listen" and value is not None:
         host, _colon, port = str(value).rpartition(":")
@@ -113,7 +113,7 @@ def _flags(argv: Sequence[str]) -> tuple[list[tuple[Path, Any]], list[str]]:
         elif name in _KEYS:
             found.append((_KEYS[name], value if equals else words.pop(0) if words else ""))
         else:
-            # Its value may be a secret.
+            # The flag's value may be a secret.
             unknown.append(f"-{name}")
             if not equals and words and not words[0].startswith("-"):
                 words.pop(0)
@@ -121,8 +121,8 @@ def _flags(argv: Sequence[str]) -> tuple[list[tuple[Path, Any]], list[str]]:
 
 
 def _without_variables(value: Any, key: Key | None) -> Any:
-    """Return the value without the keys that only define a variable: those unknown to nats-server and, in the accounts
-    block, all."""
+    """Return the value without keys that only define a variable: keys unknown to nats-server and, in the accounts
+    block, all such keys."""
     if isinstance(value, list):
         return [_without_variables(item, key) for item in value]
     if not isinstance(value, Block):
@@ -137,7 +137,8 @@ def _without_variables(value: Any, key: Key | None) -> Any:
 
 
 def _in_usual_form(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration with binary sizes as numbers, accounts as blocks, and the store in the jetstream block."""
+    """Return the configuration with binary sizes as numbers, accounts as blocks, and the store inside the jetstream
+    block."""
     found = dict(config)
     for name, value in config.items():
         key = SCHEMA.canonical(name)
@@ -157,7 +158,7 @@ def _in_usual_form(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _storage_size(option: str, value: Any) -> Any:
-    """Return the bytes that nats-server's getStorageSize makes of a quoted size, any other value as it is."""
+    """Return a quoted size in bytes, as nats-server's getStorageSize computes it; return any other value unchanged."""
     key = _JETSTREAM.child(_JETSTREAM.canonical(option))
     match = _STORAGE_SIZE.fullmatch(value) if isinstance(value, str) and key and "size" in key.types else None
     return int(match[1]) << _SHIFTS[match[2]] if match else value

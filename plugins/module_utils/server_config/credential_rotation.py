@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rotation of a cluster's loaded users and route credentials to those of the inventory. Pure: no I/O.
+"""Rotation of a cluster's loaded users and route credentials to those in the inventory. Pure: no I/O.
 
-nats-server has one password for each user name (server/auth.go, `s.users`), and a reload disconnects every client
-that could not log in again with its credentials (`reloadAuthorization`). Two passwords at once are therefore two
-users of one account. Routes have a single user and password; without `authorization` a server accepts every route
-(`isRouterAuthorized`)."""
+nats-server has one password for each user name (server/auth.go, `s.users`), and a reload disconnects every client that
+could not log in again with its credentials (`reloadAuthorization`). Two passwords that are valid at the same time
+therefore require two users of one account. Routes have a single user and password; if `authorization` is not set, a
+server accepts every route (`isRouterAuthorized`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROUTE_LINES = {
 class HostCredentials:
     """The loaded and the desired configuration of one host.
 
-    `running`: whether its nats-server runs
+    `running`: whether its nats-server is running
     `loaded`: the configuration that the running process has loaded; None if unknown
     `desired`: the configuration of the inventory, with hashed passwords
     `given`: the same with the original passwords
@@ -54,13 +54,13 @@ class CredentialOptions:
     """The operator's options.
 
     `cluster`: the cluster's name, for messages
-    `missing_hosts`: hosts of the cluster that the run leaves out
+    `missing_hosts`: hosts of the cluster that are not part of the run
     `phase`: `add`, `remove` or `auto` (both)
     `window`: how long both users are accepted within one run, such as 15m; empty for no window
     `remove_users`: users to remove although the inventory still has them
     `disconnect_clients`: whether clients with old credentials may be disconnected
     `routes`: `guarded`, `open` or `at_once`
-    `explicit_routes`: whether each server has a URL for every other one, so routes never come from gossip
+    `explicit_routes`: whether each server has a URL for every other one, so no route depends on gossip
     """
 
     cluster: str = ""
@@ -75,7 +75,7 @@ class CredentialOptions:
 
 @dataclass(frozen=True)
 class Changes:
-    """The differences of all hosts together; users as mappings of account and user."""
+    """The differences of all hosts combined; users are mappings of account and user."""
 
     added: Sequence[Mapping[str, str]]
     removed: Sequence[Mapping[str, str]]
@@ -85,7 +85,7 @@ class Changes:
 
     @property
     def users(self) -> list[Mapping[str, str]]:
-        """Return every user that differs."""
+        """Return all users that differ."""
         return [*self.added, *self.removed, *self.changed]
 
 
@@ -285,10 +285,11 @@ def _route_refusals(
 def _logins(
     plan: Mapping[str, Any], removed: Sequence[Mapping[str, str]], accounts: set[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return which logins one server must accept and refuse, before the first step and after each step of users."""
+    """Return the logins that a server must accept and refuse, before the first step and after each step that changes
+    users."""
     going = [user["user"] for user in removed]
     changing = [user["user"] for user in plan["changed"]]
-    # Not those that this run removes: an interrupted one may have done so already without a record of it.
+    # Users that this run removes are excluded: an interrupted run may have removed them already without recording it.
     expected = {
         "start": ([name for name in plan["loaded"] if name not in [*changing, *going]], []),
         "add_users": (plan["during"], []),
@@ -324,7 +325,8 @@ def _unique(users: Iterator[Mapping[str, str]]) -> list[Mapping[str, str]]:
 
 
 def user_lists(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each account's name with the mapping that holds its list `users`, whether there is a list or not."""
+    """Yield each account's name with the mapping that contains the account's list `users`, whether the list exists or
+    not."""
     if isinstance(config.get("authorization"), dict):
         yield GLOBAL_ACCOUNT, config["authorization"]
     for name, account in (config.get("accounts") or {}).items():
@@ -333,7 +335,7 @@ def user_lists(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def configured_users(config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return account and entry of each user by its name, or the public key of its nkey."""
+    """Return account and entry of each user by the user's name, or by the public key of its nkey."""
     return {
         _name(entry): (account, entry) for account, holder in user_lists(config) for entry in holder.get("users") or ()
     }
@@ -421,13 +423,13 @@ def _changed(
     given: Mapping[str, Any],
     same_password: Callable[[str, str], bool],
 ) -> bool:
-    """Return whether the password differs. A hash of another cost is another hash of the same password."""
+    """Return whether the password differs. A hash with a different cost may still be a hash of the same password."""
     old, new, plain = (str(entry.get("password") or "") for entry in (before, after, given))
     return old != new and not (old and plain and same_password(plain, old))
 
 
 def _other_changes(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Return the paths that differ apart from users and route credentials."""
+    """Return the paths that differ, except those of users and route credentials."""
 
     def rest(config: Mapping[str, Any]) -> dict[str, Any]:
         stripped = copy.deepcopy(dict(config))

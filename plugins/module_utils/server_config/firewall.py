@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ports of a server that the firewall of its host opens, and the sources that may connect to each of them. Pure:
-names are not resolved."""
+"""The ports of a server that its host's firewall opens, and the sources that may connect to each port. Pure: names are
+not resolved."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, TypedDict
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import Topology, members
 
-#: The listeners that `allow` can open to further sources.
+#: The listeners that `allow` can open to additional sources.
 LISTENERS = ("client", "cluster", "gateway", "leafnodes", "websocket", "mqtt", "monitoring")
 _HUB_GROUP = "nats_server_leafnode_hub_group"
 
 
 class Rule(TypedDict):
-    """A filtered port: `sources` are addresses, networks and host names; all others are rejected."""
+    """A filtered port. `sources` are the allowed addresses, networks and host names; all others are rejected."""
 
     listener: str
     port: int
@@ -36,11 +36,11 @@ def firewall_rules(
 ) -> list[Rule]:
     """Return one rule for each listener that other hosts can reach, and for each of `ports`, by port.
 
-    Routes come from the servers of the cluster, gateways from those of the other clusters, leafnodes from `leaves`, the
-    servers whose hub this is, and clients also from all servers of the meta group, where timers and backups run. Servers
-    that are `leaving` count until they are no longer in the inventory. `allow` adds sources by listener; without its
-    own, `websocket` and `mqtt` have those of `client`. Raises ValueError for an unknown listener and for a port that is
-    not a number or that a listener has too.
+    Routes come from the servers of the cluster, gateways from those of the other clusters, leafnodes from `leaves` (the
+    servers that use this one as their hub), and clients also from all servers of the meta group, where timers and
+    backups run. Servers that are `leaving` count until they are no longer in the inventory. `allow` adds sources by
+    listener; if `websocket` and `mqtt` have no sources, those of `client` apply. Raises ValueError for an unknown
+    listener, and for a port that is not a number or already belongs to a listener.
     """
     opened: dict[str, list[str]] = {name: list(sources or ()) for name, sources in (allow or {}).items()}
     if unknown := sorted(set(opened) - set(LISTENERS)):
@@ -76,8 +76,8 @@ def related_servers(
     hostvars: Mapping[str, Any], host: str, leaving: Sequence[str], groups: Sequence[str], own: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the servers that are leaving, and those that connect to this `host` as leafnodes: their
-    `nats_server_leafnode_hub_group` is one of this host's `groups`. `own`: the servers of the meta group, which are not
-    leaves. Raises ValueError as `members` does."""
+    `nats_server_leafnode_hub_group` is one of this host's `groups`. `own`: the servers of the meta group, which do not
+    count as leafnodes. Raises ValueError as `members` does."""
     leaves = [
         name
         for name in hostvars
@@ -88,7 +88,7 @@ def related_servers(
 
 
 def _addresses(servers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all addresses of servers: a host with several may connect from any of them."""
+    """Return all addresses of servers, because a host with several addresses may connect from any of them."""
     return _unique(server[key] for server in servers for key in ("route_address", "gateway_address", "address"))
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of an existing systemd unit when the role replaces it with its own. Pure.
+"""The options of an existing systemd unit that the role replaces with its own unit. Pure.
 
 The role decides how the server is started and stopped, its user and its permissions. Limits, resource shares, logs and
 dependencies belong to the host, so they are carried over unchanged. All other options are reported, because they would
@@ -32,7 +32,7 @@ DECIDED = frozenset(
         "RestrictSUIDSGID", "SystemCallArchitectures", "SystemCallFilter", "SystemCallErrorNumber",
     }
 )  # fmt: skip
-#: Lists in the section Unit that the role's unit extends, with the values that it already has or that add nothing.
+#: Lists in the section Unit that the role's unit extends, with the values that it already contains or that add nothing.
 _ADDED = {
     "After": {"network.target", "network-online.target", "time-sync.target"},
     "Wants": {"network.target", "network-online.target"},
@@ -48,12 +48,12 @@ _CARRIED = re.compile(
     # Logs
     r"|StandardOutput|StandardError|Syslog\w+|Log(Level|RateLimit|Namespace|ExtraFields)\w*"
 )
-#: Environment variables that systemd sets by itself.
+#: Environment variables that systemd sets itself.
 _OF_SYSTEMD = re.compile(
     r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
     r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
 )
-#: As nats_server_service_limit_nofile has it by default.
+#: The default of nats_server_service_limit_nofile.
 FILES = 800000
 
 Values = Union[str, list[str]]
@@ -61,8 +61,8 @@ Values = Union[str, list[str]]
 
 @dataclass(frozen=True)
 class Carried:
-    """`overrides`: by section, for nats_server_service_overrides. `files`: for nats_server_service_limit_nofile, None for its
-    default. `lost`: options that the role's unit has not."""
+    """The options to carry over. `overrides`: by section, for nats_server_service_overrides. `files`: for
+    nats_server_service_limit_nofile, None for its default. `lost`: options that the role's unit does not have."""
 
     overrides: dict[str, dict[str, Values]] = field(default_factory=dict)
     files: Optional[int] = None
@@ -75,8 +75,8 @@ class Carried:
 
 
 def carry_over(settings: Sequence[Mapping[str, str]]) -> Carried:
-    """Return which options of a unit's own file are carried over or lost. `settings`: the `section`, `option` and
-    `value` of each, in the order of the file."""
+    """Return the options of a unit's own file that are carried over, and those that are lost. `settings`: the
+    `section`, `option` and `value` of each option, in the order of the file."""
     overrides: dict[str, dict[str, Values]] = {}
     files: Optional[int] = None
     lost = []
@@ -95,7 +95,7 @@ def carry_over(settings: Sequence[Mapping[str, str]]) -> Carried:
 
 
 def _effective(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, str, list[str]]]:
-    """Return the options that have a value; an empty one resets the values before it."""
+    """Return the options that have a value; an empty value resets the values before it."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in settings:
         key = (one["section"], one["option"])
@@ -110,12 +110,12 @@ def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict
 
 
 def may_be_secret(name: str) -> bool:
-    """Return whether a variable of the environment may hold a secret: all but those of the Go runtime."""
+    """Return whether a variable of the environment may contain a secret: all variables except those of the Go runtime."""
     return not re.fullmatch(r"GO[A-Z]+", name)
 
 
 def notes(unit: Mapping[str, Any], carried: Carried) -> list[str]:
-    """Return the operator's tasks before the unit is taken over."""
+    """Return the tasks that the operator must complete before the role takes over the unit."""
     found = []
     if carried.lost:
         found.append(

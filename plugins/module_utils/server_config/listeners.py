@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a server listens, from its structured configuration. Pure."""
+"""The addresses on which a server listens, from its structured configuration. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERYWHERE = {"", "0.0.0.0", "::", "[::]", None}
 def split_address(value: Any, default_host: str = "") -> tuple[str, int]:
     """Return `host:port`, `:port` or a bare port as `(host, port)`; IPv6 hosts lose their brackets.
 
-    Raises ValueError for a text without a port number.
+    Raises ValueError if the text has no port number.
     """
     text = str(value).strip()
     host, separator, port = text.rpartition(":")
@@ -35,14 +35,14 @@ def _listener(block: dict[str, Any], kind: str) -> tuple[str, int]:
 
 
 def bound(config: dict[str, Any]) -> list[tuple[str, str, int]]:
-    """Return `(name, host, port)` of every listener as configured; an empty host is every address of the host.
+    """Return `(name, host, port)` of every listener as configured; an empty host stands for every address of the host.
 
-    A port of -1 (chosen by the server) is left out. Raises ValueError for an address without a port number.
+    A port of -1 (chosen by the server) is omitted. Raises ValueError if an address has no port number.
     """
     found = [("client", _listener(config, "client"))]
     for kind in ("cluster", "gateway", "leafnodes", "websocket", "mqtt"):
         block = config.get(kind)
-        # A leafnodes block without a port only solicits remotes.
+        # A leafnodes block without a port only connects to remotes.
         if isinstance(block, dict) and (kind != "leafnodes" or block.get("port") or block.get("listen")):
             found.append((kind, _listener(block, kind)))
     for key in ("http", "https", "http_port", "https_port"):
@@ -52,12 +52,12 @@ def bound(config: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return `[{name, host, port}]` of every listener, with an address that the host itself can connect to."""
+    """Return `[{name, host, port}]` of every listener, with an address to which the host itself can connect."""
     return [{"name": name, "host": _reachable(host), "port": port} for name, host, port in bound(config)]
 
 
 def monitor_url(config: dict[str, Any]) -> str:
-    """Return the base URL of the monitoring endpoint as the host itself reaches it; empty when monitoring is off."""
+    """Return the base URL of the monitoring endpoint as seen from the host itself; empty if monitoring is off."""
     base = str(config.get("http_base_path") or "").strip("/")
     for key in ("http", "https", "http_port", "https_port"):
         if config.get(key):

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""bcrypt hashes in the form that nats-server compares (server/auth.go). Pure: no I/O.
+"""bcrypt hashes in the format that nats-server verifies (server/auth.go). Pure: no I/O.
 
-passlib's API does the work where its backend is sound (libpass, or passlib 1.7.4 with bcrypt before 4.1); passlib 1.7.4
-fails with newer bcrypt releases, and then the bcrypt library is called directly. Either being installed is enough.
+passlib's API is used if its backend works (libpass, or passlib 1.7.4 with bcrypt before 4.1); passlib 1.7.4 fails with
+newer bcrypt releases, and then the bcrypt library is called directly. It is enough if one of the libraries is
+installed.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class _Backend(NamedTuple):
 
 
 class BcryptError(ValueError):
-    """A password that cannot become a bcrypt hash, or no library that could make one."""
+    """A password that cannot be converted to a bcrypt hash, or a missing library."""
 
 
 def _passlib() -> _Backend:
-    # passlib 1.7.4 logs a traceback of its own when it cannot read the version of a newer bcrypt.
+    # passlib 1.7.4 logs a traceback if it cannot read the version of a newer bcrypt.
     logging.getLogger("passlib").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,13 +64,14 @@ def _bcrypt() -> _Backend:
 
 
 def _as_2b(hashed: str) -> str:
-    """Return the hash with the most widely supported prefix; all four are equivalent in nats-server's Go library."""
+    """Return the hash with the most widely supported prefix; all four prefixes are equivalent in nats-server's Go
+    library."""
     return "$2b$" + hashed[4:]
 
 
 @functools.lru_cache(maxsize=1)
 def _backend() -> _Backend:
-    """Return the first library that hashes and verifies a known password. Raises BcryptError without one."""
+    """Return the first library that hashes and verifies a known password. Raises BcryptError if there is none."""
     tried = []
     for name, load in (("passlib", _passlib), ("bcrypt", _bcrypt)):
         try:
@@ -79,7 +81,7 @@ def _backend() -> _Backend:
             tried.append(f"{name}: its hash does not verify")
         except (
             Exception
-        ) as error:  # a broken pair of libraries fails in many ways: ImportError, AttributeError, ValueError
+        ) as error:  # a broken pair of libraries can fail in many ways: ImportError, AttributeError, ValueError
             tried.append(f"{name}: {error}")
     raise BcryptError(
         "no working bcrypt: install libpass and bcrypt on the controller ("
@@ -89,12 +91,12 @@ def _backend() -> _Backend:
 
 
 def is_hash(text: str) -> bool:
-    """Return whether nats-server treats the text as a bcrypt hash that can verify."""
+    """Return whether nats-server treats the text as a bcrypt hash that it can verify."""
     return bool(HASH.fullmatch(text))
 
 
 def check_password(password: str) -> None:
-    """Raises BcryptError for a plaintext password that bcrypt would cut short, or that nats-server would misread."""
+    """Raise BcryptError for a plaintext password that bcrypt would truncate or that nats-server would misread."""
     if _LOOKS_HASHED.match(password):
         raise BcryptError("has the form of a bcrypt hash but is invalid: nats-server would reject every login")
     try:
@@ -110,7 +112,8 @@ def check_password(password: str) -> None:
 
 
 def hash_password(password: str, cost: int, previous: str | None = None) -> str:
-    """Return a bcrypt hash of the password: itself when it is one, `previous` when that verifies at this cost, else a new one.
+    """Return a bcrypt hash of the password: the password itself if it is a hash, `previous` if it verifies at this
+    cost, otherwise a new hash.
 
     Raises BcryptError.
     """
@@ -129,7 +132,8 @@ def hash_password(password: str, cost: int, previous: str | None = None) -> str:
 
 
 def verify_password(password: str, hashed: str) -> bool:
-    """Return whether the hash (any of $2a$, $2b$, $2x$, $2y$) is one of the password. Raises BcryptError without a library."""
+    """Return whether the hash (any of $2a$, $2b$, $2x$, $2y$) belongs to the password. Raises BcryptError if no library
+    is installed."""
     return _backend().verify(password, hashed)
 
 
@@ -138,10 +142,10 @@ def hash_passwords(
 ) -> dict[str, Any]:
     """Return the normalised configuration with a hash for every plaintext password that nats-server itself compares.
 
-    `previous` is the text of the secrets file on the host: a hash of it that verifies and has the same cost stays, so a
-    second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay as they are.
-    `reloadable` is the version of a server that must not be restarted: if it could load a hash only by a restart, the
-    password stays plain. Raises ConfigError with the path of a password that cannot be hashed.
+    `previous` is the text of the secrets file on the host: a hash in it that verifies and has the same cost is kept, so
+    a second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay unchanged.
+    `reloadable` is the version of a server that must not be restarted: if such a server could load a hash only by a
+    restart, the password stays plain. Raises ConfigError with the path of a password that cannot be hashed.
     """
     known = read_secrets(previous)
 

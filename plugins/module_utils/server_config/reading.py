@@ -1,15 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parse nats-server's own text as a structured configuration, the inverse of `syntax.write`. Files are read by a given
-function.
+"""Parses nats-server's own configuration text into a structured configuration, the inverse of `syntax.write`. Files are
+read by a given function.
 
-The rules are those of nats-server's conf/lex.go and conf/parse.go, with their traps: an include is relative to the
-directory of the including file, even with an absolute path, and does not see the variables of that file; the last of
-two equal keys wins; a number before a closing bracket is text; `$2a$` is the only bcrypt prefix allowed without quotes;
-a word that begins like a size (`5e7bc`) is text for nats-server 2.15, and an error for older ones. The digest that
-nats-server 2.11 and newer report for the loaded configuration (`config_digest`) proves that a file was parsed
-correctly.
+The rules are those of nats-server's conf/lex.go and conf/parse.go, including their pitfalls: an include is relative to
+the directory of the including file, even if its path is absolute, and cannot use the variables of that file; the last
+of two equal keys wins; a number before a closing bracket is text; `$2a$` is the only bcrypt prefix allowed without
+quotes; a word that begins like a size (`5e7bc`) is text for nats-server 2.15 but an error for older versions. The
+digest that nats-server 2.11 and newer report for the loaded configuration (`config_digest`) proves that a file was
+parsed correctly.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _ADDRESS = re.compile(r"\d+\.\d+\.[\d.:-]*", re.ASCII)
 _FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
 _INTEGER = re.compile(r"(-?\d+)(?:([kmgtpeKMGTPE])([bBiI]*))?", re.ASCII)
 _DEEPEST_INCLUDE = 32
-#: Characters of the largest number of 64 bits, its sign and some zeros before it.
+#: Number of characters of the largest 64-bit number, with its sign and some leading zeros.
 _LONGEST_INTEGER = 40
-#: Blocks and lists inside one another. A real configuration has less than ten.
+#: Maximum nesting of blocks and lists. A real configuration has fewer than ten levels.
 _DEEPEST_VALUE = 100
 
 
@@ -48,7 +48,7 @@ class ConfigSyntaxError(ValueError):
 
 
 class Block(dict[str, Any]):
-    """A block of a configuration. `variables`: those of its keys that a `$reference` in the file uses."""
+    """A block of a configuration. `variables`: the keys of the block that a `$reference` in the file uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Block(dict[str, Any]):
 
 @dataclass
 class Reading:
-    """A configuration as nats-server parses it, the files that it consists of, and the environment variables that these use."""
+    """A configuration as nats-server parses it, its files, and the environment variables that they use."""
 
     config: Block
     files: list[str] = field(default_factory=list)
@@ -67,8 +67,9 @@ class Reading:
 def read_config(path: str, read: Callable[[str], str], environment: Mapping[str, str]) -> Reading:
     """Return the configuration that nats-server loads from a file, with its includes and variables.
 
-    `path`: as on the command line, absolute. `read`: returns the text of a file, and may raise OSError. `environment`:
-    that of the process. Raises ConfigSyntaxError, whose message names the file and the line and no value.
+    `path`: the absolute path, as on the command line. `read`: returns the text of a file, and may raise OSError.
+    `environment`: the environment of the process. Raises ConfigSyntaxError, whose message names the file and the line
+    but no value.
     """
     reading = Reading(Block())
     reading.config = _File(path, reading, read, environment).whole()
@@ -76,8 +77,8 @@ def read_config(path: str, read: Callable[[str], str], environment: Mapping[str,
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """Return the digest that nats-server 2.11 and newer report for a parsed configuration: of Go's JSON of it, with a
-    newline."""
+    """Return the digest that nats-server 2.11 and newer report for a parsed configuration: the digest of its JSON as Go
+    writes it, followed by a newline."""
     text = _go_json(config) + "\n"
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -106,7 +107,7 @@ def _go_float(value: float) -> str:
 
 
 class _File:
-    """One file, or the text of one variable of the environment, and how far it is read."""
+    """One file, or the text of one environment variable, and the current reading position."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class _File:
     # ------------------------------------------------------------------------------------
 
     def whole(self) -> Block:
-        """Return the file's top-level map."""
+        """Return the top-level map of the file."""
         if self.depth > _DEEPEST_INCLUDE:
             raise ConfigSyntaxError(f"{self.path}: files include one another in a cycle")
         try:
@@ -198,7 +199,7 @@ class _File:
         found[key] = self._value()
 
     def _end_of_entry(self, also: str) -> bool:
-        """Skip the separator between two entries; return whether it closes the block."""
+        """Skip the separator between two entries; return whether the block ends there."""
         while self._peek() and self._peek() in _BLANK:
             self.at += 1
         if self._comment() or not self._peek():
@@ -402,7 +403,7 @@ class _File:
         return found
 
     def _skip(self, also: str) -> bool:
-        """Skip blanks, newlines and comments; return whether something follows."""
+        """Skip blanks, newlines and comments; return whether any text follows."""
         while self._peek() and (self._peek().isspace() or self._peek() in also or self._comment()):
             if self._peek().isspace() or (self._peek() and self._peek() in also):
                 self.at += 1

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a running nats-server can load a changed configuration: no action, a reload or a restart. Pure: no I/O.
+"""How a running nats-server can load a changed configuration: without any action, by a reload or by a restart. Pure: no
+I/O.
 
-A reload is all or nothing: nats-server rejects all of it if a single key cannot be reloaded (server/reload.go).
+A reload is all or nothing: nats-server rejects the entire reload if a single key cannot be reloaded (server/reload.go).
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ _ALL_SERVERS_AT_ONCE = {
     ("cluster", "pool_size"): "reload all servers of the cluster in quick succession: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
-#: Modes in which a server does not start compression by itself; without a mode it is `accept`.
+#: Modes in which a server does not initiate compression; the default mode is `accept`.
 _WITHOUT_COMPRESSION = {"off", "disabled", "false", "not supported", "not_supported", "accept"}
-#: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
+#: Seconds within which a gateway without TLS must log in (server/const.go AUTH_TIMEOUT). With TLS, one more second
+#: would be allowed.
 _GATEWAY_AUTH_TIMEOUT = 2
-#: Options of tls that a reload of nats-server compares, or that make it close connections without TLS.
+#: Options of tls that nats-server compares during a reload, or that make it close connections without TLS.
 _TLS_WITH_THE_RESTART = ("timeout", "pinned_certs", "verify_cert_and_check_known_urls")
 
 
 class Difference(NamedTuple):
-    """A key that differs; `key` is None if the schema lacks it."""
+    """A key with different values; `key` is None if it is not in the schema."""
 
     path: Path
     key: Key | None
@@ -56,9 +58,9 @@ def config_change(
 ) -> dict[str, Any]:
     """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and should run `new`.
 
-    `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never hold a value. A
-    `new_version` other than `version` needs a restart, and so does every change of a server that does not report a
-    version known to be reloadable. Raises ConfigError.
+    `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never contain a value. If
+    `new_version` differs from `version`, a restart is needed. So does every change of a server whose reported version
+    is not known to support reloads. Raises ConfigError.
     """
     reasons = []
     restart = bool(new_version) and new_version != version
@@ -84,10 +86,11 @@ def config_change(
 
 
 def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with which a server that loaded `old` reloads the TLS that `new` adds to its gateway,
-    and to its routes if `new` adds that, too; nothing else differs from `old`. Empty if `new` adds no TLS to a gateway.
+    """Return the configuration with which a server that loaded `old` reloads the TLS that `new` adds to its gateway
+    (and to its routes, if `new` adds TLS there, too); nothing else differs from `old`. Empty if `new` adds no TLS to a
+    gateway.
 
-    After this reload each new connection uses TLS, while existing ones continue without it. So once all servers of all
+    After this reload, each new connection uses TLS, while existing ones continue without it. So once all servers of all
     clusters have reloaded, they can be restarted one after another. nats-server reloads a gateway only if TLS is the
     sole difference (server/reload.go diffOptions), so the login timeout, which TLS would change, is kept. Raises
     ConfigError.
@@ -107,7 +110,7 @@ def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[st
 
 
 def is_reloadable(leaf: Leaf, version: str) -> bool:
-    """Return whether a server of that version can reload a different value in this place."""
+    """Return whether a server of that version can reload a different value at this path."""
     other = Difference(leaf.path, leaf.key, leaf.value, leaf.value)
     return supports(RELOAD_OVER_NATS, version) and _obstacle(other, version) is None
 
@@ -135,7 +138,8 @@ def _compare_members(
 
 
 def _compare_lists(old: list[Any], new: list[Any], key: Key | None, path: Path) -> Iterator[Difference]:
-    """Elements are paired by who they are: the order of users, accounts' imports or gateways means nothing."""
+    """Compare two lists. Elements are matched by their identity, because the order of users, accounts' imports or
+    gateways has no meaning."""
     before = {identity(item, index, key): item for index, item in enumerate(old)}
     after = {identity(item, index, key): item for index, item in enumerate(new)}
     for name in sorted(before.keys() | after.keys()):
@@ -147,7 +151,7 @@ def _compare_lists(old: list[Any], new: list[Any], key: Key | None, path: Path) 
 
 
 def canonical(value: Any, key: Key | None) -> Any:
-    """Return a value in a comparable form: sizes in bytes, durations in seconds."""
+    """Return a value in a comparable format: sizes in bytes, durations in seconds."""
     if isinstance(value, list):
         return [canonical(item, key) for item in value]
     for kind, convert in (("size", size_bytes), ("duration", duration_seconds), ("durations", duration_seconds)):
@@ -206,8 +210,9 @@ def _obstacle_inside(difference: Difference, version: str) -> str | None:
 
 
 def _obstacle_to_compression(difference: Difference) -> str | None:
-    """Both ends of a route agree on its compression when it is made. Unless both modes compress, a reload closes all routes of
-    the server (server/reload.go clusterOption.Apply), and all servers reload at once."""
+    """Return the obstacle to reloading the compression of routes. Both ends of a route agree on its compression when it
+    is established. Unless both modes compress, a reload closes all routes of the server (server/reload.go
+    clusterOption.Apply), and all servers reload at the same time."""
     before, after = (
         str(value.get("mode") or "accept" if isinstance(value, Mapping) else value or "accept").lower()
         for value in (difference.old, difference.new)

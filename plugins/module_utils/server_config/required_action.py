@@ -4,8 +4,9 @@
 
 """The action that makes a host's process run the desired configuration: none, start, reload or restart.
 
-Pure. The decision compares the observed state of the host (process, /varz, file times, all by the host's own clock)
-with the desired state, so the next run completes a run that was interrupted between writing a file and applying it."""
+Pure. The action is determined by comparing the observed state of the host (process, /varz, file times, all by the
+host's own clock) with the desired state, so if a run was interrupted between writing a file and applying it, the next
+run completes it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 
 
 def epoch(timestamp: str) -> float:
-    """Return the seconds since 1970 of a time as nats-server writes it. Raises ValueError."""
+    """Return the seconds since 1970 for a time in nats-server's notation. Raises ValueError."""
     return parse_time(timestamp.strip()).timestamp()
 
 
@@ -82,7 +83,7 @@ def required_action(
 
 
 def reload_first(running: dict[str, Any], recorded: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration to reload before a restart, so the gateway already has TLS then.
+    """Return the configuration to reload before a restart, so the gateway already has TLS during the restart.
 
     Empty if no TLS is added, or if the loaded configuration is unknown. Arguments as for `required_action`. Raises
     ConfigError."""

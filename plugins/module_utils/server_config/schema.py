@@ -409,7 +409,7 @@ tls
 
 @dataclass(frozen=True)
 class Key:
-    """One configuration key: see the module's docstring for the meaning of the fields."""
+    """One configuration key; the module's docstring describes the fields."""
 
     name: str
     types: tuple[str, ...]
@@ -423,15 +423,17 @@ class Key:
     names: dict[str, str] = field(default_factory=dict)
 
     def canonical(self, name: str) -> str:
-        """Return the server's main name for a child key given by any of its names (nats-server ignores case)."""
+        """Return the server's main name for a child key, which may be given by any of its names (nats-server ignores
+        case)."""
         return self.names.get(name.lower(), name)
 
     def child(self, name: str) -> Key | None:
-        """Return the child key of that canonical name, the description of a free name in a map, or None when unknown."""
+        """Return the child key of that canonical name, the description of a free name in a map, or None if it is
+        unknown."""
         return self.children.get(name) or self.children.get("*")
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Key]]:
-        """Return every key beneath this one as (dotted path, key), maps' free names as `*`."""
+        """Return every key below this one as (dotted path, key); the free names of maps are `*`."""
         for name, child in self.children.items():
             here = f"{path}.{name}" if path else name
             yield here, child
@@ -479,7 +481,8 @@ def _names(children: dict[str, Key]) -> dict[str, str]:
 
 
 def _shared_blocks() -> dict[str, Key]:
-    """Return the shared blocks, which may use one another, and TLS for leafnodes, where a reload refuses a new timeout."""
+    """Return the shared blocks, which may refer to one another, and the TLS block for leafnodes, for which a reload
+    rejects a new timeout."""
     shared: dict[str, Key] = {}
     for text in reversed(re.split(r"\n(?=\w)", _SHARED.strip("\n"))):
         shared.update(_parse(text, shared).children)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A structured configuration as nats-server's own text. Pure: no I/O.
+"""Writes a structured configuration in nats-server's own syntax. Pure: no I/O.
 
-The rules of the syntax are those of nats-server's conf/lex.go and conf/parse.go. Three of them decide how we write:
-an unquoted word may be a variable, a number with a suffix, a date or a boolean, so every string is quoted; inside double
-quotes only `\\\\ \\" \\n \\r \\t \\xNN` are escapes; a quoted *key* has no escapes at all.
+The syntax is defined by nats-server's conf/lex.go and conf/parse.go. Three rules determine the output: an unquoted word
+may be a variable, a number with a suffix, a date or a boolean, so every string is quoted; inside double quotes only
+`\\\\ \\" \\n \\r \\t \\xNN` are escapes; a quoted *key* has no escapes at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, size_bytes
 
-Path = tuple[str, ...]  # the element of a list is written "[identity]"
+Path = tuple[str, ...]  # an element of a list is written "[identity]"
 
 LINE_LENGTH = 100
 _KNOWN_NAMES = {key.name for _path, key in SCHEMA.walk()}
@@ -32,7 +32,7 @@ _URL_WITH_CREDENTIALS = re.compile(r"[^/]*://[^/]*@")
 
 
 class ConfigError(ValueError):
-    """A value that nats-server's configuration cannot hold; `path` is its place."""
+    """A value that nats-server's configuration cannot contain; `path` is its location."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = show(path)
@@ -40,11 +40,11 @@ class ConfigError(ValueError):
 
 
 class _Bare(str):
-    """Text that is written without quotes, such as a size or a variable reference."""
+    """Text to write without quotes, such as a size or a variable reference."""
 
 
 class Leaf(NamedTuple):
-    """A scalar of a configuration: its path, its key in the schema (None: unknown key), and its value."""
+    """A scalar of a configuration: its path, its key in the schema (None if unknown), and its value."""
 
     path: Path
     key: Key | None
@@ -52,7 +52,7 @@ class Leaf(NamedTuple):
 
 
 def show(path: Path) -> str:
-    """Return a path for people: `accounts.APP.users[alice].password`."""
+    """Return a path for operators: `accounts.APP.users[alice].password`."""
     return "".join(part if part.startswith("[") else f".{part}" for part in path).lstrip(".")
 
 
@@ -150,7 +150,7 @@ _TEXT = {"string", "any", "intstr"}
 
 
 class Note(NamedTuple):
-    """Something about a configuration that deserves to be known: an error, or how a value was understood."""
+    """A note about a configuration: an error, or the interpretation of a value."""
 
     path: Path
     is_error: bool
@@ -161,8 +161,9 @@ def normalise(config: Mapping[str, Any], path: Path = ()) -> dict[str, Any]:
     """Return the configuration with canonical key names in schema order, nulls dropped, and values of the schema's
     types.
 
-    `path` is the place of the mapping in the complete configuration. An empty string at a named key is dropped like a
-    null: nats-server treats it as an absent key, and older Ansible converts a null to it. Raises ConfigError.
+    `path` is the location of the mapping in the complete configuration. An empty string as the value of a named key is
+    dropped like a null: nats-server treats the key as absent, and older versions of Ansible convert a null to an empty
+    string. Raises ConfigError.
     """
     normal, notes = examine(config, path)
     for note in notes:
@@ -172,7 +173,7 @@ def normalise(config: Mapping[str, Any], path: Path = ()) -> dict[str, Any]:
 
 
 def examine(config: Mapping[str, Any], path: Path = ()) -> tuple[dict[str, Any], list[Note]]:
-    """Like normalise, but with every error noted and its value left out, and with a note of each assumed unit."""
+    """Like normalise, but return a note for every error, whose value is omitted, and for each assumed unit."""
     if not isinstance(config, Mapping):
         return {}, [Note(path, True, "a mapping is expected")]
     normaliser = _Normaliser()
@@ -180,7 +181,7 @@ def examine(config: Mapping[str, Any], path: Path = ()) -> tuple[dict[str, Any],
 
 
 def key_at(path: Path) -> Key | None:
-    """Return the schema's key for a path, or None when some part of it is unknown."""
+    """Return the schema's key for a path, or None if any part of it is unknown."""
     key: Key | None = SCHEMA
     for part in path:
         if key is not None and not part.startswith("["):
@@ -189,8 +190,8 @@ def key_at(path: Path) -> Key | None:
 
 
 def identity(item: Any, index: int, key: Key | None) -> str:
-    """Return the name of a list's element in a path: its user or name, which reordering does not change, or its
-    index."""
+    """Return the identity of a list's element for use in a path: its user or name, which reordering does not change,
+    otherwise its index."""
     if isinstance(item, Mapping) and key:
         by_name = {key.canonical(str(name)): value for name, value in item.items()}
         for name in ("user", "nkey", "name"):
@@ -304,7 +305,8 @@ def leaves(config: Mapping[str, Any], path: Path = ()) -> list[Leaf]:
 
 
 def is_secret(leaf: Leaf) -> bool:
-    """Return whether a scalar must not be shown: by the schema; a URL with credentials; an unknown key that sounds like it."""
+    """Return whether a scalar must not be shown: if the schema marks it as secret, if it is a URL with credentials, or
+    if it is an unknown key whose name indicates a secret."""
     if not isinstance(leaf.value, str):
         return False
     if leaf.key is None:
@@ -314,9 +316,11 @@ def is_secret(leaf: Leaf) -> bool:
 
 
 def secret_name(path: Path) -> str:
-    """Return the variable that holds the secret of that path. It depends on the path alone, and no two paths share one.
+    """Return the name of the variable for the secret at that path. The name depends only on the path, and no two paths
+    share one.
 
-    Letters, digits and underscores only; where that lost something of the path, a part of its hash is appended.
+    The name has only letters, digits and underscores; if this removed characters of the path, a part of the path's hash
+    is appended.
     """
     parts = [part.strip("[]") if part.startswith("[") else part for part in path]
     name = "SECRET_" + "_".join(re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_") for part in parts)
@@ -326,7 +330,7 @@ def secret_name(path: Path) -> str:
 
 
 def secrets(config: Mapping[str, Any], path: Path = ()) -> dict[str, str]:
-    """Return every secret of the configuration by the name of its variable. Raises ConfigError."""
+    """Return every secret of the configuration, by the name of its variable. Raises ConfigError."""
     found: dict[str, str] = {}
     for leaf in leaves(normalise(config, path), path):
         if is_secret(leaf):
@@ -340,7 +344,8 @@ def secrets(config: Mapping[str, Any], path: Path = ()) -> dict[str, str]:
 
 
 def write(config: Mapping[str, Any], path: Path = (), reference: bool = False, indent: int = 0) -> str:
-    """Return the configuration's text, without a final newline; with `reference`, secrets as variables. Raises ConfigError."""
+    """Return the configuration's text, without a final newline; if `reference` is set, secrets are written as
+    variables. Raises ConfigError."""
 
     def bare(leaf: Leaf) -> Any:
         if reference and is_secret(leaf):
@@ -353,12 +358,12 @@ def write(config: Mapping[str, Any], path: Path = (), reference: bool = False, i
 
 
 def write_secrets(config: Mapping[str, Any], path: Path = ()) -> str:
-    """Return the lines that define the variables which `write(…, reference=True)` refers to."""
+    """Return the lines that define the variables to which `write(…, reference=True)` refers."""
     return "\n".join(f"{name}: {quote(value, (name,))}" for name, value in secrets(config, path).items())
 
 
 def read_secrets(text: str) -> dict[str, str]:
-    """Return the variables of a text that write_secrets made; lines of any other shape are passed over."""
+    """Return the variables in a text that write_secrets wrote; lines of any other format are skipped."""
     found = {}
     for line in text.split("\n"):
         match = re.fullmatch(r'(SECRET_\w+): "((?:[^"\\]|\\.)*)"', line)
@@ -387,7 +392,7 @@ def _unquote(text: str) -> str:
 
 
 def write_key(name: str, path: Path = ()) -> str:
-    """Return a key as nats-server reads it: bare if that is safe, otherwise in quotes of a kind that it does not
+    """Return a key in nats-server's syntax: bare if that is safe, otherwise in quotes of a kind that the key does not
     contain."""
     if _PLAIN_KEY.fullmatch(name):
         return name
@@ -420,9 +425,9 @@ def _scalar_text(value: Any, path: Path) -> str:
 
 
 def _inline(value: Any, path: Path) -> str | None:
-    """Return a scalar, a list of strings or a small map on one line; None for a value that needs lines of its own.
+    """Return a scalar, a list of strings or a small map on one line, or None for a value that needs several lines.
 
-    Numbers never precede a closing bracket: nats-server's lexer reads the bracket as part of them.
+    Numbers never precede a closing bracket: nats-server's lexer would read the bracket as part of the number.
     """
     if isinstance(value, Mapping):
         if any(isinstance(item, (Mapping, list)) for item in value.values()):

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers of clusters as the inventory intends them, and the routes, gateways and leafnodes between them. Pure: no
+"""The servers of clusters as described by the inventory, and the routes, gateways and leafnodes between them. Pure: no
 I/O.
 
 The variables of other hosts come from the inventory (`hostvars`), which includes neither the role's defaults nor
-variables of a play or a role call. So the defaults are repeated here, and this host's own values show whether they are
-in force.
+variables of a play or a role call. So the defaults are repeated here, and this host's own values show whether the
+defaults are in force.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAFNODE_PORT = 7422
 ZONE_TAG_PREFIX = "az:"
 
 _PREFIX = "nats_server_"
-# Fields that one value in a play or role call sets for every host alike.
+# Fields that a value in a play or role call sets equally for all hosts.
 _SHARED = {
     "cluster_port": "cluster_port",
     "client_port": "port",
@@ -51,11 +51,11 @@ class InventoryCluster(TypedDict):
 
 
 class Topology(TypedDict):
-    """The servers that a host has to do with, as `members` returns them. Holds no secret.
+    """The servers that concern a host, as `members` returns them. Contains no secret.
 
-    `servers`: its cluster's. `supercluster`: those of all clusters that are one meta group. `clusters`: these by cluster, empty
-    without a supercluster. `hub`: those to which it connects as a leafnode. `client_urls`: of all servers, its own cluster's
-    first.
+    `servers`: the servers of its cluster. `supercluster`: the servers of all clusters in the same meta group.
+    `clusters`: the same servers by cluster, empty if there is no supercluster. `hub`: the servers to which it connects
+    as a leafnode. `client_urls`: the URLs of all servers, those of its own cluster first.
     """
 
     servers: list[dict[str, Any]]
@@ -67,9 +67,9 @@ class Topology(TypedDict):
 
 @dataclass(frozen=True)
 class Around:
-    """The surroundings of a cluster: the hosts of its `supercluster`, and in `groups` these by inventory group; the
-    hosts that are `leaving`; the hosts of the `hub` and the default name of its cluster; and the `client_scheme` of
-    all."""
+    """The surroundings of a cluster: the hosts of its `supercluster`, and the same hosts by inventory group in
+    `groups`; the hosts that are `leaving`; the hosts of the `hub` and the default name of the hub's cluster; and the
+    `client_scheme` of all."""
 
     supercluster: Sequence[str] = ()
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
@@ -85,8 +85,8 @@ def topology(
     """Return the servers that `host` connects to; `names` are the hosts of its cluster. Raises ValueError as `members`
     does.
 
-    A server that leaves keeps its gateways, which no reload can change; the others omit a cluster that leaves
-    completely.
+    A server that leaves keeps its gateways, because no reload can change them; the others omit a cluster whose servers
+    all leave.
     """
     known = _Once(hostvars)
     servers = members(names, known, host, seen)
@@ -105,7 +105,7 @@ def topology(
         "servers": servers,
         "supercluster": supercluster,
         "clusters": clusters,
-        # Only their own variables count: those of this host's play do not apply to a different cluster.
+        # Only the hosts' own variables count, because those of this host's play do not apply to a different cluster.
         "hub": members(around.hub, known, host, {"cluster": around.hub_name}),
         "client_urls": [
             f"{around.client_scheme}://{address_and_port(server['address'], server['client_port'])}"
@@ -115,8 +115,8 @@ def topology(
 
 
 def name_list(value: Any, variable: str) -> list[str]:
-    """Return a list of names. Raises ValueError for a text, in which `in` finds parts of other names."""
-    # Older Ansible makes an empty text of a null.
+    """Return a list of names. Raises ValueError for a string, in which `in` would find parts of other names."""
+    # Older versions of Ansible convert a null to an empty text.
     if isinstance(value, str) and value:
         wanted = json.dumps({f"{_PREFIX}{variable}": [name.strip() for name in value.split(",") if name.strip()]})
         raise ValueError(f"{_PREFIX}{variable} is a string, not a list: -e '{wanted}'")
@@ -124,7 +124,7 @@ def name_list(value: Any, variable: str) -> list[str]:
 
 
 class _Once(Mapping[str, Any]):
-    """Ansible's hostvars with a cache, because each lookup gathers all variables of a host."""
+    """Caches Ansible's hostvars, because each lookup collects all variables of a host."""
 
     def __init__(self, hostvars: Mapping[str, Any]) -> None:
         self._hostvars = hostvars
@@ -151,10 +151,10 @@ def members(
     """Return the members in the order of `names`.
 
     Each is `{host, server_name, cluster, address, route_address, cluster_port, gateway_address, gateway_port,
-    leafnode_address, leafnode_port, client_port, jetstream, domain, arbiter, zone, unique_tag, pool_size}`. `seen` holds the
-    same fields as this `host` sees them for itself, and `supercluster_groups`, the inventory groups that are clusters. Raises
-    ValueError for a member that the inventory does not have, a variable that it cannot resolve, and a name or address of this
-    host that the other hosts would not see.
+    leafnode_address, leafnode_port, client_port, jetstream, domain, arbiter, zone, unique_tag, pool_size}`. `seen`
+    contains the same fields with the values that this `host` has for itself, and `supercluster_groups`, the inventory
+    groups that are clusters. Raises ValueError for a member that is not in the inventory, a variable that cannot be
+    resolved, and a name or address of this host that the other hosts would not see.
     """
     inventory = _Variables(hostvars[host], host) if host in hostvars else None
     shared = {
@@ -200,7 +200,8 @@ class _Variables:
 
 
 def _home(values: Mapping[str, Any], seen: Mapping[str, Any]) -> Any:
-    """Return the default cluster name of a host: its group in a supercluster, or this host's cluster."""
+    """Return the default cluster name of a host: its inventory group in a supercluster, otherwise the cluster of this
+    host."""
     groups = seen.get("supercluster_groups") or []
     return next((group for group in groups if group in values.get("group_names", ())), seen.get("cluster"))
 
@@ -256,7 +257,7 @@ def _as_port(value: Any, variable: str) -> int:
 
 
 def boolean(value: Any) -> bool:
-    """Return a variable as a boolean, which a template or the command line may have left as text."""
+    """Return a variable as a boolean; a template or the command line may have made it a text."""
     return value if isinstance(value, bool) else str(value).strip().lower() in ("true", "yes", "on", "1")
 
 
@@ -272,8 +273,8 @@ def _require_same(member: Mapping[str, Any], seen: Mapping[str, Any]) -> None:
 
 def peer_ports(servers: Sequence[Mapping[str, Any]], own: str) -> list[dict[str, Any]]:
     """Return the ports of the other servers to which the server `own` connects, each with `server_name`, `listener`,
-    `host` and `port`: the routes of its cluster, and the gateways of the other clusters. `servers`: as `members` returns
-    them; empty without `own`."""
+    `host` and `port`: the routes of its cluster, and the gateways of the other clusters. `servers`: as `members`
+    returns them; the result is empty if `own` is not among them."""
     home = next((server["cluster"] for server in servers if server["server_name"] == own), None)
     found = []
     for server in servers:
@@ -296,9 +297,9 @@ def routes(
 ) -> list[str]:
     """Return the URLs of `cluster.routes`; credentials of `authorization` are percent-encoded into each.
 
-    `all` lists every member, this host's own URL included: nats-server ignores a route to itself, but at its first
-    start the meta group's size is the number of routes (raft.go, bootstrap). `seeds` lists only the given ones:
-    inventory names of members, `host`, `host:port` or complete URLs. Raises ValueError.
+    `all` lists every member, including this host: nats-server ignores a route to itself, but at the first start, the
+    size of the meta group is the number of routes (raft.go, bootstrap). `seeds` lists only the given servers: inventory
+    names of members, `host`, `host:port` or complete URLs. Raises ValueError.
     """
     if style == "all":
         targets = [address_and_port(member["route_address"], member["cluster_port"]) for member in members]
@@ -316,9 +317,9 @@ def routes(
 def gateways(
     clusters: Sequence[InventoryCluster], authorization: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the `gateway.gateways` of a supercluster: `{name, urls}` for each cluster, the host's own included.
+    """Return the `gateway.gateways` of a supercluster: `{name, urls}` for each cluster, including the host's own.
 
-    A cluster has the name of its group unless its hosts override it (`nats_server_cluster_name`); credentials of
+    The name of a cluster is that of its group unless its hosts override it (`nats_server_cluster_name`); credentials of
     `authorization` are percent-encoded into each URL. Every cluster gets the same list, including its own entry, which
     nats-server needs for its settings and to detect a wrong name; `reject_unknown_cluster` rejects all others. Raises
     ValueError for two clusters with the same name, a cluster with two names or no hosts, and a host or a server name in
@@ -348,12 +349,12 @@ def gateways(
 def leaf_remotes(
     hub: Sequence[Mapping[str, Any]], remotes: Sequence[Mapping[str, Any]], tls: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the `leafnodes.remotes` of a server: each with the URLs of all servers of the hub, unless it has URLs of
-    its own.
+    """Return the `leafnodes.remotes` of a server; each contains the URLs of all servers of the hub, unless it already
+    has URLs.
 
-    `hub`: its servers, as `members` returns them. `user` and `password` of a remote are percent-encoded into each URL,
-    where nats-server expects them; all other keys are its own (`account`, `credentials`, …). `tls` is the default for
-    remotes without their own. Raises ValueError for a hub without servers.
+    `hub`: the hub's servers, as `members` returns them. `user` and `password` of a remote are percent-encoded into each
+    URL, where nats-server expects them; all other keys are passed on (`account`, `credentials`, …). `tls` is the
+    default for remotes that have no such key. Raises ValueError if the hub has no servers.
     """
     found = []
     for remote in remotes:
@@ -383,8 +384,8 @@ def _cluster_name(group: str, servers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _credentials(authorization: Mapping[str, Any] | None) -> str:
-    """Return credentials in the form of a URL; empty without any, and for a user without a password, who is identified
-    by a certificate (`verify_and_map`)."""
+    """Return credentials for a URL; empty if there are none, or if the user has no password because a certificate
+    identifies the user (`verify_and_map`)."""
     if not authorization or not authorization.get("user") or not authorization.get("password"):
         return ""
     user, password = str(authorization["user"]), str(authorization["password"])

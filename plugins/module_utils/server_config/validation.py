@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The problems of a desired configuration, all at once. Pure: no I/O.
+"""Finds all problems of a desired configuration at once. Pure: no I/O.
 
-Most rules are those of nats-server's validateOptions (server/server.go), which `nats-server -t` does not run: the
-server would only refuse to start after its files were changed. The others follow from the behaviour of clusters."""
+Most rules are those of nats-server's validateOptions (server/server.go), which `nats-server -t` does not run, so the
+server would refuse to start only after its files had been changed. The other rules follow from the behaviour of
+clusters."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "lustre", "9p", "virtiofs"} | {
     f"fuse.{name}" for name in ("ceph", "glusterfs", "sshfs", "s3fs", "rclone", "juicefs", "gcsfuse")
 }
-#: Options of a systemd service for its start, its stop and its user.
+#: Options of a systemd service that concern its start, its stop and its user.
 _OF_THE_UNIT = {
     "ExecStart", "ExecStop", "ExecReload", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "KillSignal",
     "KillMode", "FinalKillSignal", "SendSIGKILL", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec",
@@ -109,12 +110,12 @@ class Case:
     selinux: dict[str, Any]
 
     def block(self, name: str) -> dict[str, Any] | None:
-        """Return a top-level block, or None when it is absent or no mapping."""
+        """Return a top-level block, or None if it is absent or not a mapping."""
         return get_block(self.config, name)
 
     @property
     def jetstream(self) -> dict[str, Any] | None:
-        """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
+        """Return the jetstream block (empty for a bare `jetstream: true`), or None if JetStream is off."""
         return get_jetstream(self.config)
 
     @property
@@ -139,18 +140,18 @@ class Case:
 
     @property
     def meta_members(self) -> list[dict[str, Any]]:
-        """Return the servers of the meta group: those of all clusters that run JetStream."""
+        """Return the servers of the meta group: all servers of all clusters that run JetStream."""
         return [member for member in self.supercluster if member.get("jetstream")] or self.jetstream_members
 
 
 def get_block(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a top-level block of a normalised configuration, or None when it is absent or no mapping."""
+    """Return a top-level block of a normalised configuration, or None if it is absent or not a mapping."""
     value = config.get(name)
     return value if isinstance(value, dict) else None
 
 
 def get_jetstream(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
+    """Return the jetstream block (empty for a bare `jetstream: true`), or None if JetStream is off."""
     block = get_block(config, "jetstream")
     if block is not None:
         return None if block.get("enabled") is False or block.get("disabled") is True else block
@@ -159,7 +160,7 @@ def get_jetstream(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def get_cluster_name(config: Mapping[str, Any]) -> str | None:
-    """Return the name of the cluster; without one, nats-server uses the gateway's."""
+    """Return the name of the cluster or, if it has none, that of the gateway, as nats-server does."""
     return (get_block(config, "cluster") or {}).get("name") or (get_block(config, "gateway") or {}).get("name")
 
 
@@ -206,17 +207,17 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
 
 
 def error(option: str, message: str) -> ConfigProblem:
-    """Return a problem that must be solved first."""
+    """Return a problem that must be solved before a deployment."""
     return {"severity": "error", "option": option, "message": message}
 
 
 def warning(option: str, message: str) -> ConfigProblem:
-    """Return a problem that works but deserves attention."""
+    """Return a problem that does not prevent a deployment but deserves attention."""
     return {"severity": "warning", "option": option, "message": message}
 
 
 def _version(value: Any) -> str:
-    """Return the version if it is valid (not `latest` or the like), otherwise nothing."""
+    """Return the version if it is valid (not `latest` or the like), otherwise None."""
     try:
         parse_version(str(value or ""))
     except ValueError:
@@ -228,7 +229,7 @@ def _version(value: Any) -> str:
 
 
 def unknown_keys(case: Case) -> Iterator[ConfigProblem]:
-    """Keys outside the schema, or not supported by this version yet."""
+    """Keys must be in the schema and supported by this version."""
     for path, parent, name in _keys(case.config, SCHEMA, ()):
         key = parent.child(name)
         option = show((*path, name))
@@ -256,7 +257,7 @@ def _keys(value: Any, key: Key | None, path: Path) -> Iterator[tuple[Path, Key, 
 
 
 def extra_files(case: Case) -> Iterator[ConfigProblem]:
-    """Extra files are next to the configuration, and must not replace the role's own."""
+    """Extra files are stored next to the configuration and must not replace the role's own files."""
     for name in case.extra_files:
         if name in case.role_files:
             yield error("nats_server_extra_files", f"{name} is a file that the role writes: choose another name")
@@ -268,7 +269,7 @@ def extra_files(case: Case) -> Iterator[ConfigProblem]:
 
 
 def names(case: Case) -> Iterator[ConfigProblem]:
-    """Names that must be there, agree, and hold no space."""
+    """Names must be set, must agree with each other, and must not contain spaces."""
     cluster, gateway = case.block("cluster"), case.block("gateway")
     for option, name in (
         ("server_name", case.config.get("server_name")),
@@ -299,7 +300,7 @@ def names(case: Case) -> Iterator[ConfigProblem]:
 
 
 def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
-    """A server that is not managed by the role yet is started by its own unit."""
+    """A server that the role does not manage yet is started by its existing unit."""
     if not case.take_over and not case.process_runs:
         yield error(
             "nats_server_take_over",
@@ -309,7 +310,7 @@ def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
 
 
 def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
-    """The role controls the start and stop of a server; additional limits and hardening stay in force."""
+    """The role controls the start and stop of a server, so other drop-ins may only add limits and hardening."""
     for drop_in in case.drop_ins if case.take_over else []:
         decided = decided_by_the_unit(drop_in)
         if decided:
@@ -322,12 +323,13 @@ def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
 
 
 def decided_by_the_unit(drop_in: Mapping[str, Any]) -> list[str]:
-    """Return the options of a drop-in for the start, the stop and the user of the server."""
+    """Return the options of a drop-in that concern the start, the stop and the user of the server."""
     return [name for name in drop_in["options"] if name in _OF_THE_UNIT]
 
 
 def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
-    """server_name and cluster.name must be those of the running server, and cluster.name that of the stopped server's store."""
+    """server_name and cluster.name must be those of the running server; if the server is stopped, cluster.name must be
+    that of its store."""
     has = case.running.get("server_name")
     wants = case.config.get("server_name")
     if has and wants and has != wants:
@@ -339,7 +341,8 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
         )
     belongs_to, server = (case.running.get("cluster") or {}).get("name"), "running server"
     if not case.running and case.store.get("peers") is not None:
-        # The streams' assignments in the log of the meta group name the cluster, several in a supercluster.
+        # The streams' assignments in the meta group's log contain the cluster's name, or several names in a
+        # supercluster.
         belongs_to, server = (case.loaded.get("cluster") or {}).get("name"), "store"
         clusters = case.store.get("clusters") or []
         if not belongs_to and len(clusters) == 1 and not case.supercluster:
@@ -353,8 +356,8 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
 
 
 def foreign_store(case: Case) -> Iterator[ConfigProblem]:
-    """The streams on the disk are those of the meta group that the server joins. A meta group deletes all others at the start
-    or 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
+    """The streams on the disk must belong to the meta group that the server joins. A meta group deletes all other
+    streams at the start or 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
     streams, peers = int(case.store.get("streams") or 0), case.store.get("peers")
     if case.jetstream is None or case.block("cluster") is None or not (streams or peers is not None):
         return
@@ -389,8 +392,8 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
 
 
 def store_of_newer_version(case: Case) -> Iterator[ConfigProblem]:
-    """A stopped server starts with a version that supports the files of its store. If the binary was removed or replaced, only
-    the files show which version wrote them."""
+    """A stopped server must start with a version that supports the files of its store. If the binary was removed or
+    replaced, only the files show which version wrote them."""
     series = parse_series(case.version)
     index_format = int(case.store.get("index_format") or 0)
     if case.jetstream is None or case.process_runs or series is None or index_format <= series.index_format:
@@ -406,8 +409,8 @@ def store_of_newer_version(case: Case) -> Iterator[ConfigProblem]:
 
 
 def left_store(case: Case) -> Iterator[ConfigProblem]:
-    """A server starts without the data in its previous directory. Streams with one replica come back empty, which no
-    server reports, and its Raft groups forget their votes."""
+    """A server must not start without the data in its previous directory: streams with one replica would be empty,
+    which no server reports, and its Raft groups would forget their votes."""
     held = case.loaded_store
     streams = int(held.get("streams") or 0)
     if not streams and held.get("peers") is None:
@@ -432,8 +435,8 @@ def left_store(case: Case) -> Iterator[ConfigProblem]:
 
 
 def renamed_system_account(case: Case) -> Iterator[ConfigProblem]:
-    """The log of the meta group is in the directory of the system account. Without it the meta group starts empty, and deletes
-    all streams 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
+    """The log of the meta group is in the directory of the system account. If that account is renamed, the meta group
+    starts empty, and deletes all streams 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
     holders = case.store.get("system_accounts") or []
     if case.jetstream is None or ("operator" in case.config and not case.config.get("system_account")):
         return
@@ -447,8 +450,9 @@ def renamed_system_account(case: Case) -> Iterator[ConfigProblem]:
 
 
 def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
-    """Streams of an account that is removed, or has no JetStream any more, stay on the disk: no client reaches them, and no
-    server reports them. An account that the loaded configuration did not have, either, is a warning."""
+    """If an account is removed or no longer has JetStream, its streams stay on the disk, but no client can reach them
+    and no server reports them. If the account was not in the loaded configuration either, the problem is only a
+    warning."""
     if case.jetstream is None:
         return
     by_key = "operator" in case.config
@@ -469,7 +473,7 @@ def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
 
 
 def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
-    """nats-server cannot read data that was encrypted with a key other than these two."""
+    """nats-server cannot read data that was encrypted with a key other than its current or previous key."""
     before = (get_jetstream(case.loaded) or {}).get("encryption_key")
     block = case.jetstream
     empty = not case.store.get("streams") and case.store.get("peers") is None
@@ -495,7 +499,7 @@ def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
 
 
 def lame_duck(case: Case) -> Iterator[ConfigProblem]:
-    """The lame duck duration has a minimum, and the grace period must end before it."""
+    """The lame duck duration has a minimum, and must be longer than the grace period."""
     duration = _seconds(case.config.get("lame_duck_duration"), DEFAULT_LAME_DUCK)
     grace = _seconds(case.config.get("lame_duck_grace_period"), DEFAULT_GRACE)
     if duration < MIN_LAME_DUCK:
@@ -519,7 +523,7 @@ def payload(case: Case) -> Iterator[ConfigProblem]:
 
 
 def monitoring(case: Case) -> Iterator[ConfigProblem]:
-    """HTTP or HTTPS, not both; HTTPS uses the certificate of the client listener."""
+    """Monitoring uses either HTTP or HTTPS, not both; HTTPS uses the certificate of the client listener."""
     plain = case.config.get("http") or case.config.get("http_port")
     encrypted = case.config.get("https") or case.config.get("https_port")
     if plain and encrypted:
@@ -529,7 +533,8 @@ def monitoring(case: Case) -> Iterator[ConfigProblem]:
 
 
 def certificates(case: Case) -> Iterator[ConfigProblem]:
-    """A listener with TLS presents a certificate. nats-server accepts a block without one, and then no client can connect."""
+    """A listener with TLS must present a certificate. nats-server accepts a block without one, but then no client can
+    connect."""
     blocks = [("tls", case.config.get("tls"))]
     blocks += [(f"{name}.tls", (case.block(name) or {}).get("tls")) for name in LISTENERS]
     for option, block in blocks:
@@ -553,7 +558,7 @@ def leafnodes_listen(case: Case) -> bool:
 
 
 def listeners(case: Case) -> Iterator[ConfigProblem]:
-    """`listen` with a contradicting host or port: it would be arbitrary which of them applies."""
+    """`listen` must not contradict host or port, because it would be arbitrary which of them applies."""
     blocks = [("", case.config), *((f"{name}.", case.block(name) or {}) for name in LISTENERS)]
     for prefix, block in blocks:
         if block.get("listen") is None:
@@ -570,7 +575,8 @@ def listeners(case: Case) -> Iterator[ConfigProblem]:
 
 
 def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
-    """A cluster listener on loopback while other members are on other machines: no route can connect."""
+    """The cluster listener must not be on loopback if other members are on other machines, because no route could
+    connect."""
     cluster = case.block("cluster") or {}
     host = cluster.get("host") or (_host_port(cluster["listen"])[0] if cluster.get("listen") is not None else "")
     own = case.config.get("server_name")
@@ -583,7 +589,7 @@ def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
 
 
 def advertised(case: Case) -> Iterator[ConfigProblem]:
-    """Whether clients learn of other servers."""
+    """Clients must be able to learn the addresses of other servers."""
     if case.config.get("client_advertise") and (case.block("cluster") or {}).get("no_advertise"):
         yield warning(
             "client_advertise",
@@ -592,7 +598,7 @@ def advertised(case: Case) -> Iterator[ConfigProblem]:
 
 
 def port_collisions(case: Case) -> Iterator[ConfigProblem]:
-    """Two members, or two listeners of one, on the same address and port."""
+    """Two members, or two listeners of one member, must not use the same address and port."""
     taken: dict[tuple[str, int], str] = {}
     listened = {"client_port": "address", "cluster_port": "route_address"}
     if case.supercluster:
@@ -628,7 +634,8 @@ def _own_collisions(case: Case) -> Iterator[ConfigProblem]:
 
 
 def _one_spelling(address: str) -> str:
-    """Return an address as every host that writes it differently would: DNS ignores case and a final dot."""
+    """Return the canonical form of an address: DNS ignores case and a final dot, and hosts may write the same address
+    differently."""
     try:
         return ipaddress.ip_address(address.strip("[]")).compressed
     except ValueError:
@@ -636,7 +643,7 @@ def _one_spelling(address: str) -> str:
 
 
 def compression(case: Case) -> Iterator[ConfigProblem]:
-    """Modes and thresholds of compression (validateAndNormalizeCompressionOption)."""
+    """Compression modes and thresholds must be valid (validateAndNormalizeCompressionOption)."""
     leafnodes = case.block("leafnodes") or {}
     places = [("cluster", case.block("cluster") or {}), ("leafnodes", leafnodes)]
     places += [(f"leafnodes.remotes[{i}]", r) for i, r in enumerate(_blocks(leafnodes.get("remotes")))]
@@ -662,7 +669,7 @@ def compression(case: Case) -> Iterator[ConfigProblem]:
 
 
 def domain(case: Case) -> Iterator[ConfigProblem]:
-    """A domain is one token of a subject, and needed where leafnodes extend the cluster."""
+    """A domain is one token of a subject, and is required if leafnodes extend the cluster."""
     name = (case.jetstream or {}).get("domain")
     if name and re.search(r"[.*>\s]", name):
         yield error("jetstream.domain", f"{name!r} may not contain '.', '*', '>' or white space")
@@ -674,7 +681,7 @@ def domain(case: Case) -> Iterator[ConfigProblem]:
 
 
 def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
-    """Values that nats-server only checks at its start."""
+    """Check values that nats-server checks only when it starts."""
     block = case.jetstream or {}
     hint = block.get("extension_hint")
     if hint and hint.lower() not in ("will_extend", "no_extend"):
@@ -686,7 +693,7 @@ def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
 
 
 def storage(case: Case) -> Iterator[ConfigProblem]:
-    """The location of the streams, and whether their limits fit there."""
+    """Check the location of the streams, and whether the storage limits fit there."""
     block = case.jetstream
     if block is None:
         return
@@ -716,7 +723,8 @@ def storage(case: Case) -> Iterator[ConfigProblem]:
 
 
 def selinux_type(case: Case) -> Iterator[ConfigProblem]:
-    """On enforcing hosts systemd starts a service only from an executable of the type bin_t (systemd: 203/EXEC)."""
+    """On hosts with SELinux in enforcing mode, systemd starts a service only from an executable of type bin_t (systemd:
+    203/EXEC)."""
     label, directory = case.selinux.get("binary_type"), case.selinux.get("install_dir")
     if case.selinux.get("mode") == "enforcing" and case.service_backend == "systemd" and label and label != "bin_t":
         pattern = f"'{directory}/[^/]+/bin(/.*)?'"
@@ -763,7 +771,7 @@ def _filesystem_problems(
 
 
 def unique_tag(case: Case) -> Iterator[ConfigProblem]:
-    """unique_tag must be the same on all JetStream servers and select a tag of each."""
+    """unique_tag must be the same on all JetStream servers and match a tag of each of them."""
     if case.jetstream is None:
         return
     wanted = {str(member["unique_tag"]) for member in case.meta_members if member.get("unique_tag")}
@@ -783,7 +791,7 @@ def unique_tag(case: Case) -> Iterator[ConfigProblem]:
 
 
 def membership(case: Case) -> Iterator[ConfigProblem]:
-    """Member names, their number, and an odd number of JetStream servers."""
+    """Check the members' names, their number, and that the number of JetStream servers is odd."""
     for name, count in Counter(member["server_name"] for member in case.members).items():
         if count > 1:
             hosts = ", ".join(member["host"] for member in case.members if member["server_name"] == name)
@@ -820,7 +828,7 @@ def _quorum(option: str, servers: int) -> Iterator[ConfigProblem]:
 
 
 def loss_of_a_site(case: Case) -> Iterator[ConfigProblem]:
-    """Whether the meta group outlives each cluster of a supercluster, and each zone of a cluster."""
+    """Check whether the meta group survives the loss of each cluster of a supercluster, and of each zone of a cluster."""
     servers = case.meta_members
     quorum = len(servers) // 2 + 1
     sites = [("cluster", str(member.get("cluster"))) for member in case.supercluster if member.get("jetstream")]
@@ -841,7 +849,7 @@ def loss_of_a_site(case: Case) -> Iterator[ConfigProblem]:
 
 
 def small_clusters(case: Case) -> Iterator[ConfigProblem]:
-    """All replicas of a stream are in one cluster, also of a supercluster."""
+    """All replicas of a stream are in one cluster, even in a supercluster, so each cluster needs enough servers."""
     servers = Counter(
         str(one.get("cluster")) for one in case.supercluster if one.get("jetstream") and not one.get("arbiter")
     )
@@ -855,7 +863,7 @@ def small_clusters(case: Case) -> Iterator[ConfigProblem]:
 
 
 def zones(case: Case) -> Iterator[ConfigProblem]:
-    """With unique_tag a stream has at most one replica in a zone, and none on a server without a zone."""
+    """With unique_tag, a stream has at most one replica in each zone, and none on a server without a zone."""
     members = [member for member in case.jetstream_members if not member.get("arbiter")]
     written = {str(member["zone"]) for member in members if member.get("zone")}
     named = {zone.strip().lower() for zone in written}
@@ -879,7 +887,7 @@ def zones(case: Case) -> Iterator[ConfigProblem]:
 
 
 def route_pool(case: Case) -> Iterator[ConfigProblem]:
-    """Pooled and pinned routes."""
+    """Check the pool of routes and the pinned accounts."""
     cluster = case.block("cluster") or {}
     pinned = cluster.get("accounts") or []
     if pinned and int(cluster.get("pool_size") or 0) < 0:
@@ -900,7 +908,7 @@ def route_pool(case: Case) -> Iterator[ConfigProblem]:
 
 
 def routes(case: Case) -> Iterator[ConfigProblem]:
-    """At its first start, the size of the meta group is the number of routes."""
+    """At the first start, the number of routes determines the size of the meta group."""
     listed = (case.block("cluster") or {}).get("routes") or []
     servers = len(case.jetstream_members)
     linked = (case.block("leafnodes") or {}).get("remotes")
@@ -916,7 +924,7 @@ def routes(case: Case) -> Iterator[ConfigProblem]:
 
 
 def route_credentials(case: Case) -> Iterator[ConfigProblem]:
-    """Routes and gateways send their credentials, and have only one user."""
+    """Routes and gateways send their own credentials, and allow only one user."""
     for where in ("cluster", "gateway"):
         block = (case.block(where) or {}).get("authorization")
         if not isinstance(block, dict):
@@ -973,7 +981,7 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
 
 
 def users(case: Case) -> Iterator[ConfigProblem]:
-    """Users: unique names, credentials for each, and passwords within bcrypt's limits."""
+    """Users need unique names, credentials, and passwords within bcrypt's limits."""
     seen: dict[str, str] = {}
     for where, user in _users(case):
         name = user.get("user") or user.get("nkey")
@@ -1002,9 +1010,11 @@ def users(case: Case) -> Iterator[ConfigProblem]:
 
 
 def auth_callout(case: Case) -> Iterator[ConfigProblem]:
-    """The collection's own users log in without the callout's service, which is a client of the cluster and starts after it.
+    """The collection's own users must be able to log in without the auth callout service, which is a client of the
+    cluster and starts after it.
 
-    While the service is down, a server refuses all users but auth_users, of all accounts or of allowed_accounts alone (auth.go).
+    While the service is down, a server refuses all users except auth_users, either in all accounts or only in
+    allowed_accounts (auth.go).
     """
     callout = (case.block("authorization") or {}).get("auth_callout")
     if not isinstance(callout, dict) or "operator" in case.config:
@@ -1045,7 +1055,7 @@ def auth_callout(case: Case) -> Iterator[ConfigProblem]:
 
 
 def own_users_behind_proxy(case: Case) -> Iterator[ConfigProblem]:
-    """The collection's own users log in to the servers directly."""
+    """The collection's own users must log in to the servers directly, not through a proxy."""
     own = {case.own_users.get("system"), *(case.own_users.get("operators") or ())} - {None, ""}
     for where, user in _users(case):
         if user.get("proxy_required") and user.get("user") in own:
@@ -1055,8 +1065,9 @@ def own_users_behind_proxy(case: Case) -> Iterator[ConfigProblem]:
 
 
 def first_accounts(case: Case) -> Iterator[ConfigProblem]:
-    """Without accounts, every client works in the account $G, mostly without a user. The first account takes JetStream away from
-    $G, and the first user keeps clients without one out (server.go globalAccountOnly, auth.go configureAuthorization)."""
+    """If no accounts are configured, every client uses the account $G, mostly without a user. Adding the first account
+    takes JetStream away from $G, and adding the first user locks out clients without a user (server.go
+    globalAccountOnly, auth.go configureAuthorization)."""
     if not case.loaded or "operator" in case.loaded or "operator" in case.config:
         return
     streams = int((case.store.get("accounts") or {}).get(GLOBAL_ACCOUNT) or 0)
@@ -1080,7 +1091,7 @@ def first_accounts(case: Case) -> Iterator[ConfigProblem]:
 
 
 def passwords(case: Case) -> Iterator[ConfigProblem]:
-    """Passwords that cannot become a bcrypt hash; the messages do not hold them."""
+    """Passwords must be suitable for bcrypt; the messages do not contain them."""
     for leaf in leaves(case.config):
         if leaf.key is None or not leaf.key.bcrypt or is_hash(leaf.value):
             continue
@@ -1102,7 +1113,7 @@ def no_auth_user(case: Case) -> Iterator[ConfigProblem]:
 
 
 def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
-    """Requirements of MQTT and WebSocket."""
+    """Check the requirements of MQTT and WebSocket."""
     mqtt, websocket = case.block("mqtt"), case.block("websocket")
     linked = any(case.block(name) is not None for name in ("cluster", "gateway", "leafnodes"))
     if mqtt is not None:
@@ -1123,7 +1134,7 @@ def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
 
 
 def _mqtt_storage(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
-    """nats-server stores sessions and messages in streams of the client's account, `$MQTT_sess` and others."""
+    """nats-server stores MQTT sessions and messages in streams of the client's account, `$MQTT_sess` and others."""
     if case.jetstream is None or block.get("js_domain"):
         return
     others = [account for name, account in case.accounts.items() if name != case.system_account]
@@ -1159,7 +1170,7 @@ def _websocket(case: Case, block: dict[str, Any]) -> Iterator[ConfigProblem]:
 
 
 def leafnodes(case: Case) -> Iterator[ConfigProblem]:
-    """Accounts that leafnodes bind to must exist, and the listener has one user or several."""
+    """Accounts to which leafnodes bind must exist, and the listener has either one user or a list of users."""
     block = case.block("leafnodes")
     if block is None or "operator" in case.config:
         return
@@ -1182,7 +1193,8 @@ def leafnodes(case: Case) -> Iterator[ConfigProblem]:
 
 
 def remotes(case: Case) -> Iterator[ConfigProblem]:
-    """URLs of leafnode remotes, and their HTTP proxies (validateLeafNode), which nats-server uses only for WebSocket."""
+    """Check the URLs of leafnode remotes, and their HTTP proxies (validateLeafNode), which nats-server uses only for
+    WebSocket."""
     for index, remote in enumerate(_blocks((case.block("leafnodes") or {}).get("remotes"))):
         option = f"leafnodes.remotes[{index}]"
         urls = remote.get("urls") or ()
@@ -1207,7 +1219,8 @@ def remotes(case: Case) -> Iterator[ConfigProblem]:
 
 
 def hub(case: Case) -> Iterator[ConfigProblem]:
-    """A leafnode must not be taken for a part of its hub: another cluster, other server names, another JetStream domain."""
+    """A leafnode must not be mistaken for a part of its hub: it needs a different cluster, different server names, and
+    a different JetStream domain."""
     names = sorted({member["server_name"] for member in case.hub} & {member["server_name"] for member in case.members})
     if names:
         yield error(
@@ -1283,7 +1296,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
 )
 
 
-# --- Small helpers --------------------------------------------------------------------------------------------------
+# --- Helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _seconds(value: Any, default: float) -> float:
@@ -1307,14 +1320,14 @@ def _users(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _other_accounts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the accounts of a normalised configuration without the system account."""
+    """Return the accounts of a normalised configuration, except the system account."""
     system = str(config.get("system_account") or SYSTEM_ACCOUNT)
     return {name: block for name, block in (get_block(config, "accounts") or {}).items() if name != system}
 
 
 def _has_users(config: Mapping[str, Any]) -> bool:
-    """Return whether a normalised configuration has users besides those of the system account, which do not exclude
-    others."""
+    """Return whether a normalised configuration has users besides those of the system account, whose users do not lock
+    out clients without a user."""
     authorization = get_block(config, "authorization") or {}
     if any(authorization.get(key) for key in ("users", "user", "token", "auth_callout")):
         return True
@@ -1322,7 +1335,7 @@ def _has_users(config: Mapping[str, Any]) -> bool:
 
 
 def _maps_certificates(case: Case) -> bool:
-    """Return whether some listener takes the user from a client certificate, which then needs no password."""
+    """Return whether a listener takes the user from a client certificate, so the user needs no password."""
     blocks: list[dict[str, Any]] = [case.config, *(case.block(name) or {} for name in LISTENERS)]
     listeners_tls = [block.get("tls") for block in blocks]
     return any(isinstance(tls, dict) and tls.get("verify_and_map") for tls in listeners_tls)
@@ -1338,7 +1351,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _filesystem(directory: str, filesystems: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the file system that holds a directory: the longest mount point above it."""
+    """Return the file system that contains a directory: the one with the longest mount point above it."""
     path = posixpath.normpath(directory) + "/"
     above = [fs for fs in filesystems if path.startswith(fs["mount"].rstrip("/") + "/")]
     return max(above, key=lambda fs: len(fs["mount"].rstrip("/")), default=None)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Save streams as nats_backup does, without Ansible: the program of the backup timer.
+"""Backs up streams as nats_backup does, but without Ansible; the backup timer runs this program.
 
     python program.pyz SETTINGS
 
@@ -37,7 +37,7 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
 
 def save(settings: dict[str, Any]) -> Outcome:
-    """Save the requested streams. Raises NatsFailure."""
+    """Back up the requested streams. Raises NatsFailure."""
     given = {key: value for key, value in settings["connection"].items() if value is not None}
     own = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
     users = account_users(own, settings["account_users"])
@@ -64,7 +64,7 @@ def main(path: str) -> int:
     except NatsFailure as failure:
         print(f"nothing was saved: {failure.description}", file=sys.stderr)
         return FAILED
-    # The catalogue has every stream; the journal of the host need not.
+    # The catalogue lists every stream, so the host's journal does not have to.
     print("\n".join(outcome.result["screen"]))
     if outcome.failure is not None:
         print(outcome.failure.description, file=sys.stderr)

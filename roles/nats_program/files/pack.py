@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pack Python files into a ZIP that Python imports from: the same bytes for the same files.
+"""Packs Python files into a ZIP file from which Python can import; equal files give equal bytes.
 
     python pack.py OUT FOLDER=PREFIX [FILE=NAME …]
 
@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 
 def pack(target: Path, sources: dict[str, str]) -> None:
-    """Write the ZIP without compiled and hidden files."""
+    """Write the ZIP file, without compiled and hidden files."""
     found: dict[str, Path] = {}
     for source, name in sources.items():
         path = Path(source)
@@ -26,7 +26,7 @@ def pack(target: Path, sources: dict[str, str]) -> None:
             parts = file.relative_to(path).parts
             if not any(part.startswith(".") or part == "__pycache__" for part in parts):
                 found["/".join((name, *parts))] = file
-    # Before 3.13 Python finds a package without __init__.py only where its folder is an entry of its own.
+    # Before 3.13, Python finds a package without __init__.py only if its folder has a separate entry.
     folders = {f"{folder}/" for name in found for folder in PurePosixPath(name).parents if folder.name}
     with zipfile.ZipFile(target, "w") as zipped:
         for name in sorted((*found, *folders)):
