@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
             return {**result, **majority(self._task.args, time.time())}
         began = time.time()
         arguments = dict(self._task.args)
-        # A task runs in a child process; its parent is the run.
+        # Each task runs in a child process of the run.
         arguments.setdefault("owner", run_identity(os.getppid(), _user(), str(arguments.get("name") or "")))
         result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         held_by = (result.get("holder") or arguments)["owner"]

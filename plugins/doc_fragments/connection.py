@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   servers:
     description:
-      - Addresses of NATS servers, such as V(nats://n1.example.com:4222). They are tried in the listed order.
+      - Addresses of NATS servers, such as V(nats://n1.example.com:4222). The addresses are tried in the listed order.
       - With V(tls://), a server that does not offer TLS is refused.
       - Environment E(NATS_URL) (separated by commas), context key C(url). Defaults to V(nats://127.0.0.1:4222).
     type: list

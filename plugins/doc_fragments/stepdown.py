@@ -58,8 +58,8 @@ attributes:
     details:
       - With O(force=true), each run changes the leader.
 notes:
-  - The module requests a leader to step down only if a suitable member is in step with the leader and can win an
-    election. Otherwise, nothing is changed, and the failure V(step_down_refused) contains the reason. The failure
+  - The module sends a leader the request to step down only if a suitable member is in step with the leader and can win
+    an election. Otherwise, nothing is changed, and the failure V(step_down_refused) contains the reason. The failure
     V(unknown_name) reports a server, cluster or tag that does not exist.
   - From nats-server 2.11 on, the request names the next leader. Older servers choose the next leader at random, so the
     module repeats the step-down until the leader is suitable, at most ten times for each other member and not longer

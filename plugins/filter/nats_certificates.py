@@ -17,8 +17,8 @@ description:
 positional: _input
 options:
   _input:
-    description: The text. It must not contain keys. An empty text contains no certificates, which is an error if O(key)
-      is set.
+    description: The PEM text, which must not contain keys. An empty text contains no certificates, which is an error if
+      O(key) is set.
     type: str
     required: true
   key:

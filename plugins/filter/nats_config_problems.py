@@ -123,8 +123,8 @@ options:
         type: dict
       run:
         description:
-          - The hosts of a run, compared with the inventory and the live cluster. This finds runs that would start a
-            new cluster in parts, and inventories that list fewer servers than the cluster has.
+          - The hosts of a run, compared with the inventory and the live cluster. The comparison finds runs that would
+            start a new cluster in parts, and inventories that list fewer servers than the cluster has.
           - The keys are C(cluster) (name), C(hosts) of the run, C(running) (whether a server of one of these hosts is
             running), C(route_style), C(live) servers, C(live_error), C(login) (whether modules can log in), and
             C(versions) of the hosts, each with C(name), C(version) (running or installed, empty for a new server),

@@ -29,8 +29,8 @@ options:
     required: true
   previous:
     description: >-
-      The text of the secrets file on the host. Its hashes are kept if they match the passwords and have the requested
-      cost, so a second run changes nothing.
+      The text of the secrets file on the host. The hashes in this file are kept if they match the passwords and have
+      the requested cost, so a second run changes nothing.
     type: str
     default: ""
   cost:

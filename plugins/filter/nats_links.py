@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The lists C(routes), C(gateways) and C(remotes). They contain secrets.
+  description: The lists C(routes), C(gateways) and C(remotes), which contain secrets.
   type: dict
   sample:
     routes: ["nats-route://10.0.0.1:6222", "nats-route://[fd00::2]:6222"]

@@ -51,8 +51,8 @@ _value:
     - C(untouched) is whether no action is needed and, if the process is running, C(record) matches the configuration
       that it has loaded.
     - C(reload_first) is the configuration to reload before the restart of a running server. This configuration adds
-      only the TLS that the desired configuration adds to the gateway. Empty if the gateway gets no TLS. It contains
-      secrets.
+      only the TLS that the desired configuration adds to the gateway. Empty if the gateway gets no TLS. The
+      configuration contains secrets.
   type: dict
   sample:
     required_action: {"action": "reload", "reasons": ["max_connections changed"], "keys": ["max_connections"]}

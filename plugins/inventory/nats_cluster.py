@@ -145,7 +145,7 @@ def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
 
 
 def host_groups(host: Mapping[str, Any]) -> list[str]:
-    """Return the names of a host's groups, before they are made safe."""
+    """Return the names of a host's groups, before unsafe characters are replaced."""
     found = ["nats_servers"]
     if not host["healthy"]:
         found.append("nats_unhealthy")

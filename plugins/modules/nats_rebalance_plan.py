@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Compares the load of the servers of a cluster, and returns replica moves that bring each server near its share, for
-    example after servers were added. It balances, in this order, stored bytes (relative to the servers'
+    example after servers were added. The plan balances, in this order, stored bytes (relative to the servers'
     C(max_file_store)), bytes written per second, and replicated assets (streams and consumers with replicas). Among
     equal servers, the one with the fewest connections receives the replica. Moves for a later goal never take a server
     out of the O(tolerance) of an earlier one.
@@ -51,7 +51,7 @@ options:
     default: 5
   spare:
     description:
-      - Percentage of its storage limit that must stay free on a server that takes a replica.
+      - Percentage of its storage limit that must stay free on a server that receives a replica.
     type: float
     default: 10
   max_moves:
@@ -81,7 +81,7 @@ options:
     default: "az:"
   plan_file:
     description:
-      - JSON file of the plan, on the host where the module runs. Its directory must exist.
+      - JSON file of the plan, on the host where the module runs. The directory of the file must exist.
       - If the file does not exist, the plan is written to it. If it exists, its plan is returned without the
         completed moves; the task fails if the cluster has changed in any other way since the plan was made.
     type: path
@@ -92,7 +92,7 @@ options:
     default: false
   plan:
     description:
-      - A plan in the form of RV(plan), for example one that has been approved. It is treated like a plan in
+      - A plan in the form of RV(plan), for example one that has been approved. The plan is treated like a plan in
         O(plan_file).
     type: dict
 attributes:
@@ -177,7 +177,7 @@ seconds:
   type: float
   sample: 3.0
 before:
-  description: The load of each server now.
+  description: The current load of each server.
   returned: success
   type: dict
   sample: {n1-c1: {bytes: 840000, bytes_per_second: 0, ha_assets: 2, connections: 12}}

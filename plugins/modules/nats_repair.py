@@ -20,14 +20,14 @@ description:
     that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves without progress
     (V(move_stuck)), and servers on which a failed write has stopped replicas (V(write_error)) or JetStream
     (V(jetstream_disabled)).
-  - In check mode it returns the planned fixes with their risks, and the refused fixes with the reasons. Otherwise, it
-    applies the fixes one at a time, checks the cluster state immediately before each, and verifies the result before
-    the next. It stops at the first failure.
+  - In check mode, the module returns the planned fixes with their risks, and the refused fixes with the reasons.
+    Otherwise, the module applies the fixes one at a time, checks the cluster state immediately before each fix, and
+    verifies the result before the next fix. The module stops at the first failure.
   - A consumer is recreated with its configuration, at its ack floor. Messages above the floor that were delivered but
     not acknowledged are delivered again. The consumer is saved in a file until it has been recreated, so a later run
     can complete an interrupted fix.
-  - It changes nothing unless the meta group has a leader and a quorum. It does not change streams whose state no server
-    reports, consumers of streams without a quorum, consumers whose deletion could drop messages (retention
+  - The module changes nothing unless the meta group has a leader and a quorum. It does not change streams whose state
+    no server reports, consumers of streams without a quorum, consumers whose deletion could drop messages (retention
     C(interest)), and replicas while another replica of the group is missing or behind.
   - Faults that need manual work are listed in RV(refused), with the commands to run.
   - Needs a user of the system account, and O(account_users) with a user of each account.

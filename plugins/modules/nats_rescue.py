@@ -15,12 +15,12 @@ description:
   - Reports which servers count as members of the meta group, which respond over NATS and which only over SSH, the last
     sequence of each stream on each server and disk, which streams can be recovered and with how many replicas, and
     which assets are lost. The report does not need a meta leader.
-  - In check mode it also returns the planned steps and the reasons that prevent them. Otherwise, it makes the remaining
-    servers elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers from the meta group
-    and from every stream, and waits until all remaining streams and consumers have leaders again, with all messages
-    that are stored on these servers.
-  - It refuses the rescue if a member of the meta group does not respond and is not listed in O(dead_servers); if a
-    server in O(dead_servers) could come back or may be running (it responds, its process runs, its ports accept
+  - In check mode, the module also returns the planned steps and the reasons that prevent them. Otherwise, the module
+    makes the remaining servers elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers
+    from the meta group and from every stream, and waits until all remaining streams and consumers have leaders again,
+    with all messages that are stored on these servers.
+  - The module refuses the rescue if a member of the meta group does not respond and is not listed in O(dead_servers);
+    if a server in O(dead_servers) could come back or may be running (it responds, its process runs, its ports accept
     connections, or its host responds over SSH and the server could start); if no group has lost its majority; if a
     readable disk of a dead server has later messages than the remaining servers; or if anything would be lost that is
     not listed in O(lost).
@@ -145,7 +145,7 @@ options:
             type: bool
   expected_servers:
     description:
-      - Names of all servers of the cluster, including the dead ones.
+      - Names of all servers of the cluster, including the dead servers.
     type: list
     elements: str
     default: []

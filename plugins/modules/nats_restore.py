@@ -116,14 +116,14 @@ options:
     description:
       - How each restored stream is compared. V(state) compares messages, sequences and ack floors as reported by the
         servers. V(contents) also reads the stream back and compares the digest of all its messages, unless clients have
-        already changed it. This temporarily needs room for the archive in O(directory), or, with object storage, in the
-        directory for temporary files.
+        already changed it. V(contents) temporarily needs room for the archive in O(directory), or, with object storage,
+        in the directory for temporary files.
     type: str
     choices: [state, contents]
     default: contents
   verify:
     description:
-      - How archives are verified before anything is created, see M(natsops.jetstream.nats_stream_restore).
+      - How archives are verified before anything is created; see M(natsops.jetstream.nats_stream_restore).
     type: str
     choices: [checksum, contents, records]
     default: checksum

@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Appends one line of JSON to the file O(journal), and publishes the same line to the NATS subjects O(subjects).
-    Without either option it does nothing.
+    Without either option, the module does nothing.
   - The task fails if the journal cannot be written. If an event cannot be published, the module only issues a warning,
     so the roll continues.
   - Several processes may write to the same journal. A line that was cut off by a crash does not damage the next one.
@@ -64,8 +64,8 @@ options:
     type: dict
   journal:
     description:
-      - File to which the line is appended, on the host where the module runs, usually the controller. It is created
-        with mode C(0640), its directories with C(0750).
+      - File to which the line is appended, on the host where the module runs, usually the controller. The file is
+        created with mode C(0640), its directories with mode C(0750).
     type: path
   subjects:
     description:
@@ -117,7 +117,7 @@ EXAMPLES = r"""
 RETURN = r"""
 event:
   description:
-    - The written line, parsed. Keys without a value are omitted.
+    - The event as written to the journal. Keys without a value are omitted.
   returned: success
   type: dict
   sample:
@@ -132,7 +132,8 @@ event:
     steps: {drain: 3.1, stop: 1.3, start: 0.9}
   contains:
     version:
-      description: Version of the schema. It changes if the meaning of a key changes, not if keys are added.
+      description: Version of the schema. The version changes if the meaning of a key changes, but not if keys are
+        added.
       returned: always
       type: int
       sample: 1

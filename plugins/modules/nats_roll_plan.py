@@ -19,8 +19,8 @@ description:
     because the state may have changed in the meantime.
   - Raft-silent servers come first, one at a time, then servers that are down, all together, then the canaries one at
     a time. The meta leader is in the last batch.
-  - With O(target_version) it also checks the upgrade path from the running versions to that version, and lists the
-    streams and consumers that prevent a downgrade.
+  - With O(target_version), the module also checks the upgrade path from the running versions to that version, and lists
+    the streams and consumers that prevent a downgrade.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -30,7 +30,7 @@ options:
   server_names:
     description:
       - Names of the servers to restart, matched exactly.
-      - One of O(server_names) and O(hosts) is required.
+      - Either O(server_names) or O(hosts) is required.
     type: list
     elements: str
   hosts:
@@ -86,8 +86,8 @@ options:
   r1_policy:
     description:
       - How to treat streams and consumers of one or two replicas, which are unavailable while a member restarts.
-        V(fail) makes them an error in RV(problems), V(accept) and V(move) a warning. With V(move) the caller moves
-        single replicas to another server before the batch, so streams in memory keep their messages.
+        V(fail) makes them an error in RV(problems), V(accept) and V(move) a warning. With V(move), the caller moves
+        single replicas to another server before the batch, so memory streams keep their messages.
     type: str
     choices: [accept, fail, move]
     default: accept
@@ -123,7 +123,7 @@ options:
   maintenance:
     description:
       - The servers in maintenance, each as returned in C(maintenance) by M(natsops.jetstream.nats_server_host_info).
-        They count as down. A batch is refused if it would break a quorum that would survive if these servers were
+        These servers count as down. A batch is refused if it would break a quorum that would survive if they were
         running.
     type: list
     elements: dict
@@ -194,7 +194,7 @@ began:
   type: int
   sample: 1795254003
 batches:
-  description: The batches in order, each with the names of the servers (with O(hosts), of the hosts) that restart
+  description: The batches in order, each with the names of the servers (or, with O(hosts), of the hosts) that restart
     together.
   returned: success
   type: list
@@ -267,7 +267,7 @@ meta_leader:
   type: str
   sample: n1-c1
 ok:
-  description: Whether the plan may be carried out, that is, none of RV(problems) has the severity V(error).
+  description: Whether the plan may be carried out, which is the case if none of RV(problems) has the severity V(error).
   returned: success
   type: bool
   sample: true
@@ -300,10 +300,10 @@ problems:
   description:
     - The obstacles to the plan (severity V(error)) and its costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas), V(roll_missing_member), V(roll_memory_lost), V(roll_first_seq),
-      V(roll_meta_quorum), V(disk_full) and, without O(gate), V(roll_unchecked), and with O(maintenance) V(maintenance),
-      V(maintenance_overdue) and V(stop_breaks_quorum).
-    - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version
+    - The codes for batches are V(roll_few_replicas), V(roll_missing_member), V(roll_memory_lost), V(roll_first_seq),
+      V(roll_meta_quorum) and V(disk_full). Without O(gate), there is also V(roll_unchecked). With O(maintenance), there
+      are also V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
+    - The codes for O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version
       cannot read the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or
       consumer uses an option that the version does not support), V(roll_unreadable_entries) (some members would write
       Raft entries that others cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),

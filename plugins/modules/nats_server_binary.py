@@ -11,13 +11,13 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Installs the executable of nats-server as C(<install_dir>/<version>/bin/nats-server), so a rollback is instant.
-  - The executable is run with C(--version) before it is installed, and refused if its version differs.
+  - Before the executable is installed, it is run with C(--version), and is refused if it reports a different version.
   - Needs only Python on the host.
 options:
   state:
     description:
-      - V(present) installs O(version) from O(src), or without O(src) only returns whether it is installed.
-      - V(absent) removes all versions that no process runs.
+      - V(present) installs O(version) from O(src). Without O(src), it only returns whether the version is installed.
+      - V(absent) removes all versions that are not running.
     type: str
     choices: [present, absent]
     default: present
@@ -84,7 +84,7 @@ path:
   returned: when state is present
   sample: /opt/nats-server/2.10.27/bin/nats-server
 versions:
-  description: All versions in O(install_dir) after this task, last installed first.
+  description: All versions in O(install_dir) after this task, starting with the one installed last.
   type: list
   elements: str
   returned: always
@@ -122,7 +122,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
 
 
 def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
-    """Install from the source unless the same is installed; `digest` is the expected SHA-256 or empty."""
+    """Install the executable from the source unless the same one is already installed; `digest` is its expected
+    SHA-256, or empty."""
     source, install_dir, version = (module.params[name] for name in ("src", "install_dir", "version"))
     if module.check_mode and not os.path.exists(source):
         return result(install_dir, version or "", changed=True, installed=False)

@@ -11,12 +11,13 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Finds the nats-server of a host by its process and reads the data that M(natsops.jetstream.nats_adoption) needs to
-    adopt it. These are its version, its user, its unit, its loaded configuration, its store, and the servers at the
-    other ends of its routes.
-  - The configuration is read in the same way as by nats-server, with includes, variables, and the flags of the
-    command line. From nats-server 2.11 on, its digest must match the one that the process reports. On older servers,
-    no file may have changed since the process loaded it.
-  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing.
+    adopt the server. This data consists of its version, its user, its unit, its loaded configuration, its store, and
+    the servers at the other ends of its routes.
+  - The configuration is read in the same way as by nats-server, with includes, variables, and the flags of the command
+    line. From nats-server 2.11 on, the digest of the configuration must match the one that the process reports. On
+    older servers, no configuration file may have changed since the process loaded it.
+  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. The module changes
+    nothing.
   - The result contains passwords. Use it with C(no_log).
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
@@ -55,10 +56,10 @@ process:
   returned: when found
 unit:
   description: >-
-    The systemd unit of the process, with C(name), C(fragment), C(enabled), the C(settings) of its own file, each with its
-    C(section), C(option) and C(value), C(drop_ins), each with its C(path) and the names of its C(options), and the
-    C(environment) that it gives to the process beyond the variables of the configuration. Empty if the process has no
-    unit.
+    The systemd unit of the process, with C(name), C(fragment), C(enabled), the C(settings) in the unit's own file, each
+    with its C(section), C(option) and C(value), C(drop_ins), each with its C(path) and the names of its C(options), and
+    the C(environment) that it gives to the process beyond the variables of the configuration. Empty if the process has
+    no unit.
   type: dict
   returned: when found
 config_path:
@@ -74,7 +75,7 @@ loaded:
   type: dict
   returned: when found
 config:
-  description: The loaded configuration, with nats-server's own names. It contains passwords.
+  description: The loaded configuration, with nats-server's own names. This configuration contains passwords.
   type: dict
   returned: when found
 varz:
@@ -82,7 +83,8 @@ varz:
   type: dict
   returned: when found
 routes:
-  description: Names of the servers at the other ends of its routes. Null if the monitoring port does not respond.
+  description: Names of the servers at the other ends of the server's routes. Null if the monitoring port does not
+    respond.
   type: list
   elements: str
   returned: when found

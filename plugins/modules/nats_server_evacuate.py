@@ -22,7 +22,7 @@ description:
   - Replicas are moved one stream at a time, and each new replica is filled before the old one is removed, so no group
     is ever short of a member. C(SERVER.EVACUATE) of nats-server 2.15 is not used, because it leaves groups short if
     there is no spare server.
-  - The next run continues an interrupted one.
+  - If a run is interrupted, the next run continues it.
   - Connect as a user of the system account. O(account_users) must have a user of every account whose streams or
     consumers must move. Otherwise, the task fails and names the account, unless O(allow_partial) is set.
 extends_documentation_fragment:
@@ -103,8 +103,8 @@ options:
     type: float
     default: 1800
 notes:
-  - An evacuated server may be chosen for new streams. To keep it empty, give it the tag C(!jetstream)
-    (C(server_tags)) and reload it first. The module warns if O(replicas) is on and the tag is missing.
+  - An evacuated server may be chosen for new streams. To keep the server empty, first give it the tag C(!jetstream)
+    (C(server_tags)) and reload it. The module warns if O(replicas) is set and the tag is missing.
 seealso:
   - module: natsops.jetstream.nats_stream_peer
   - module: natsops.jetstream.nats_meta_stepdown
@@ -250,8 +250,8 @@ def holds(cluster: Cluster, server: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Scope:
-    """The groups that must leave the server: `streams` with their replicas and consumers, and all leaders of groups
-    with other members."""
+    """The groups to move off the server: `streams` with their replicas and consumers, and all leaders of groups with
+    other members."""
 
     server: str
     replicas: bool

@@ -13,7 +13,7 @@ description:
   - Brings directories and files of a host to the desired state in one step. If one of them cannot be written, for
     instance because the disk is full, all of them remain unchanged.
   - Before anything is written, the new configuration is tested with the binary that will run it (O(trial)), and new
-    units with systemd (O(unit)).
+    units are tested with systemd (O(unit)).
   - Contents are written to temporary files next to their targets and renamed into place. If a run is killed, each
     file is still complete, and the next run finishes the job.
   - Runs on the managed host and needs no connection to NATS.
@@ -44,8 +44,8 @@ options:
         type: bool
         default: false
   secret_files:
-    description: Files with secrets, whose content is never shown. They are replaced before O(files), in the listed
-      order.
+    description: Files with secrets, whose content is never shown. These files are replaced before O(files), in the
+      listed order.
     type: list
     elements: dict
     default: []
@@ -69,7 +69,7 @@ options:
         description: Name of the owning group. Unchanged by default.
         type: str
   files:
-    description: Files whose changes the diff shows. They are replaced in the listed order.
+    description: Files whose changes the diff shows. These files are replaced in the listed order.
     type: list
     elements: dict
     default: []
@@ -80,7 +80,7 @@ options:
     elements: path
     default: []
   trial:
-    description: Test the new configuration with C(nats-server -t), even if nothing differs. If the test fails, the
+    description: Tests the new configuration with C(nats-server -t), even if nothing differs. If the test fails, the
       task fails and nothing is changed.
     type: dict
     suboptions:
@@ -90,8 +90,8 @@ options:
         required: true
       config:
         description:
-          - Path of the configuration file. It is tested together with those of O(files) and O(secret_files) that are in
-            the same directory. If the configuration itself is not one of them, the file on the host is tested.
+          - Path of the configuration file. The file is tested together with those of O(files) and O(secret_files) that
+            are in the same directory. If the configuration itself is not one of them, the file on the host is tested.
         type: path
         required: true
       needs:

@@ -11,9 +11,10 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Applies O(rules) with nftables or firewalld, both in the running kernel and for the next boot.
-  - With nftables, it uses a separate table, which filters only new connections to these ports. Other tables are not
-    changed. If another table drops packets by default, it must accept the ports as well.
-  - With firewalld, it adds one ipset and one rich rule for each port and address family to a zone, and reloads firewalld.
+  - With nftables, the module uses a separate table, which filters only new connections to these ports. Other tables are
+    not changed. If another table drops packets by default, that table must accept the ports as well.
+  - With firewalld, the module adds one ipset and one rich rule for each port and address family to a zone, and reloads
+    firewalld.
   - Nothing is changed if Ansible connects from an address that O(required_ports) would reject.
   - Runs on the managed host and needs no connection to NATS.
 options:

@@ -36,8 +36,8 @@ options:
     default: []
   certificate_files:
     description: >-
-      TLS files that the host owns, with C(cert_file), C(key_file) and C(ca_file). They are checked on the host; the
-      private key is not returned.
+      TLS files that are managed on the host, with C(cert_file), C(key_file) and C(ca_file). The files are checked on
+      the host; the private key is not returned.
     type: dict
     suboptions:
       cert_file:
@@ -70,7 +70,7 @@ options:
     type: str
     required: true
   src:
-    description: A file on the controller from which O(version) is installed. Its checksum is returned.
+    description: A file on the controller from which O(version) is installed. The checksum of this file is returned.
     type: path
   user:
     description: Name of the user that should run the server.
@@ -81,7 +81,7 @@ options:
     type: str
     required: true
   paths:
-    description: Directories whose file systems are returned. They need not exist yet.
+    description: Directories whose file systems are returned. The directories need not exist yet.
     type: list
     elements: path
     default: []

@@ -65,7 +65,7 @@ options:
     default: []
   fail_on_missing:
     description:
-      - Fail if a server is missing or an endpoint could not be read.
+      - Whether to fail if a server is missing or an endpoint could not be read.
     type: bool
     default: false
   mesh:
@@ -188,7 +188,7 @@ options:
             description: Return the names of the Raft groups.
             type: bool
           leader_only:
-            description: Read V(jsz) only from the meta leader. The other servers are returned without it.
+            description: Read V(jsz) only from the meta leader. The other servers are returned without V(jsz).
             type: bool
       accountz:
         description: Options of V(accountz).
@@ -227,7 +227,7 @@ options:
         type: dict
         suboptions:
           account:
-            description: The Raft groups of this account. Defaults to those of the system account.
+            description: Return only the Raft groups of this account. Defaults to the system account.
             type: str
           group:
             description: Return only the Raft group of this name.
@@ -237,7 +237,7 @@ options:
         type: dict
         suboptions:
           all:
-            description: Return empty queues, too.
+            description: Also return empty queues.
             type: bool
           filter:
             description: Return only queues whose name contains this text.
@@ -301,10 +301,10 @@ EXAMPLES = r"""
 RETURN = r"""
 servers:
   description:
-    - The servers that responded, by name. Each has one key for each endpoint; the key is absent if the endpoint could
-      not be read.
+    - The servers that responded, by name. Each server has one key for each endpoint; the key is absent if the endpoint
+      could not be read.
     - C(rtt) is in seconds. C(clock_offset) is the number of seconds by which the server's clock is ahead of the
-      controller's, plus or minus half of C(rtt).
+      controller's clock, plus or minus half of C(rtt).
   returned: success
   type: list
   elements: dict
@@ -338,7 +338,7 @@ incomplete:
 mesh_problems:
   description:
     - A sentence for each pair of servers of a cluster with fewer routes than their pool and O(mesh.pinned_accounts)
-      need, for each server and cluster that are not connected by a gateway, and for each server for which this is
+      need, for each server and cluster that are not connected by a gateway, and for each server whose connections are
       unknown.
   returned: with O(mesh)
   type: list

@@ -28,7 +28,7 @@ options:
     choices: [started, stopped, reloaded]
     default: started
   config:
-    description: Path of the configuration file. It identifies the server.
+    description: Path of the configuration file. This path identifies the server.
     type: path
     required: true
   unit:
@@ -45,13 +45,14 @@ options:
     type: float
     default: 0
   includes:
-    description: The other configuration files, which O(config) includes. They are used for RV(process).
+    description: The other configuration files, which O(config) includes. These files are used for RV(process).
     type: list
     elements: path
     default: []
   files:
     description:
-      - Files that the process reads only at startup, such as its environment file. They are used for RV(process).
+      - Files that the process reads only at startup, such as its environment file. These files are used for
+        RV(process).
       - With O(unit), the unit, its drop-ins and its environment files are added.
     type: list
     elements: path
@@ -77,10 +78,10 @@ options:
       and E(PATH), E(LANG) and E(TZ).
     type: path
   user:
-    description: The user to run as. Only root can choose a different user.
+    description: The user that runs the server. Only root can choose a different user.
     type: str
   group:
-    description: The group to run as.
+    description: The group that runs the server.
     type: str
   limit_nofile:
     description: Maximum number of open files. Without root, this number cannot exceed the user's limit.
@@ -230,7 +231,7 @@ def raise_open_files(wanted: int | None) -> None:
 
 
 def start(module: AnsibleModule) -> dict[str, Any]:
-    """Start the server unless it is running, and wait until it listens. Ends the module if it does not."""
+    """Start the server unless it is running, and wait until it listens; fail the module if it does not."""
     began, params = time.monotonic(), module.params
     needed = unit_state(module) not in _UP if params["unit"] else find_server(params["config"]) is None
     if params["store"] and (needed or module.check_mode):

@@ -80,7 +80,8 @@ started:
   type: float
   returned: always
 instance:
-  description: Identifies this process among all processes of this host, across reboots. Empty if none is running.
+  description: Identifier of this process, unique among all processes of this host, even across reboots. Empty if no
+    server is running.
   type: str
   returned: always
   sample: 2f0c9f3e-6a0f-4f0e-9a34-5a2b8c5c7d11/4711/90210

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Requests one server over NATS to reload its configuration file, reads the server's reply, and waits until the server
+  - Sends one server the request to reload its configuration file over NATS, reads the reply, and waits until the server
     reports a newer load time. Needs a user of the system account, and nats-server 2.10 or later.
   - A server accepts a new configuration completely or not at all. If the server rejects the configuration, for example
     because a changed option needs a restart, the module fails with the code V(reload_rejected) and the server's reason,

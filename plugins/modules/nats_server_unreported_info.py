@@ -10,9 +10,9 @@ short_description: Read data that a nats-server does not report itself
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads data from a host that the insights' checks need but the server's endpoints do not report.
+  - Reads data on a host that the checks of the insights need but that the server's endpoints do not report.
     O(natsops.jetstream.nats_snapshot#module:hosts) adds this data to a snapshot.
-  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes
+  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. The module changes
     nothing, and returns no secrets.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
@@ -34,7 +34,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: The data. Null if no server is running, or if several are and O(config) does not select one.
+  description: The data. Null if no server is running, or if several are running and O(config) does not select one.
   returned: always
   type: dict
   contains:

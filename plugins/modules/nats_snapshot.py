@@ -36,7 +36,7 @@ attributes:
 options:
   lake:
     description:
-      - Directory of the lake on the host that runs the module. It is created if it does not exist.
+      - Directory of the lake on the host that runs the module. The directory is created if it does not exist.
     type: path
     required: true
   fleet:
@@ -79,9 +79,9 @@ options:
     type: path
   logs:
     description:
-      - Directory into which you have copied recent lines of the servers' logs. Each server has a file with its name,
-        such as C(n1-c1.jsonl), in the format of C(journalctl --output=json) or of the server's own log. The last 10,000
-        lines of each file are written as the table C(server_log).
+      - Directory into which you have copied recent lines of the servers' logs. The directory contains one file for each
+        server, named after it, such as C(n1-c1.jsonl), in the format of C(journalctl --output=json) or of the server's
+        own log. The last 10,000 lines of each file are written as the table C(server_log).
     type: path
   backups:
     description:
@@ -92,7 +92,7 @@ options:
     type: path
   hosts:
     description:
-      - Data that M(natsops.jetstream.nats_server_unreported_info) read on the hosts. It is written as the table
+      - Data that M(natsops.jetstream.nats_server_unreported_info) read on the hosts. This data is written as the table
         C(hosts).
     type: list
     elements: dict

@@ -49,7 +49,7 @@ attributes:
 options:
   copies:
     description:
-      - The copies, as server names with the directories of their copies.
+      - Directory of each copy, by the name of its server.
     type: dict
     required: true
   directory:
@@ -67,8 +67,8 @@ options:
   undeleted:
     description:
       - Streams to save although deleted messages are present again, in the form of O(streams). A server that crashed
-        did not write its last deletions. If its own index or another server's store shows them, the stream is refused
-        with V(undeleted); otherwise RV(streams[].caveats) warns of the possibility.
+        may not have written its last deletions to disk. If its index or another server's store contains these
+        deletions, the stream is refused with V(undeleted); otherwise RV(streams[].caveats) warns of the possibility.
     type: list
     elements: str
     default: []
@@ -81,14 +81,14 @@ options:
     default: []
   binary:
     description:
-      - Path of the nats-server to run. Defaults to the one found in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Its
-        version must be the one that wrote the stores, the version of the cluster into which the streams will be
-        restored, or a version in between.
+      - Path of the nats-server to run. Defaults to the nats-server found in E(PATH), C(/usr/sbin) or C(/usr/local/bin).
+        The version of this nats-server must be the one that wrote the stores, the version of the cluster into which the
+        streams will be restored, or a version in between.
     type: path
   work_directory:
     description:
-      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. It
-        must have room for the largest stream.
+      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. The
+        directory must have room for the largest stream.
       - Defaults to the parent of O(directory) or, with object storage, to the directory for temporary files.
     type: path
   verify:

@@ -21,7 +21,7 @@ description:
     usually needs root.
 options:
   config:
-    description: Path of the configuration file on the server's command line. It identifies the server.
+    description: Path of the configuration file on the server's command line. This path identifies the server.
     type: path
     required: true
   store_dir:
@@ -39,7 +39,7 @@ options:
     default: 1GB
 attributes:
   check_mode:
-    description: Can run in check mode. It refuses the copy in the same cases as a real run.
+    description: Can run in check mode. Check mode refuses the copy in the same cases as a real run.
     support: full
   diff_mode:
     description: Returns no diff.

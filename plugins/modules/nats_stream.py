@@ -21,8 +21,8 @@ description:
     dictionary or list replaces the old value completely.
   - Changes that are impossible for an existing stream, such as a change of its storage, are refused before anything is
     done. The message contains the old and new values.
-  - Changes that could lose messages, reduce the protection of messages or cut off consumers are refused before anything
-    is done, unless O(allow) permits them.
+  - Changes that could lose messages, reduce the number of replicas or cut off consumers are refused before anything is
+    done, unless O(allow) permits them.
   - An option that the servers do not support is refused before anything is done. The message contains the version that
     the option needs.
 extends_documentation_fragment:
@@ -76,7 +76,7 @@ options:
     type: str
   subjects:
     description:
-      - Subjects whose messages are stored. Their order is irrelevant.
+      - Subjects whose messages are stored. The order of the subjects is irrelevant.
       - Defaults to the stream's name on a new stream, and to none for mirrors and streams with sources.
     type: list
     elements: str
@@ -197,7 +197,7 @@ options:
             type: str
   sources:
     description:
-      - The streams whose messages are copied into this one. Their order is irrelevant.
+      - The streams whose messages are copied into this stream. The order of the sources is irrelevant.
     type: list
     elements: dict
     suboptions: *source

@@ -77,7 +77,7 @@ options:
     default: contents
   force:
     description:
-      - Always take a new backup.
+      - Whether to take a new backup even if nothing has changed.
     type: bool
     default: false
 notes:

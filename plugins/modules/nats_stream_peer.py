@@ -60,7 +60,7 @@ options:
     type: str
   all_accounts:
     description:
-      - Apply to the streams of all accounts. An account with streams on the server but without a user in
+      - Whether to include the streams of all accounts. An account with streams on the server but without a user in
         O(account_users) is an error.
     type: bool
     default: false
@@ -98,8 +98,8 @@ options:
     description:
       - Up to 2.14, a group may lose a member although the server refused the removal (error 10075). Such a group is
         always reported as a failure, with its actual size and members.
-      - V(true) restores its replicas by setting C(num_replicas) to the number of remaining members and back. The
-        members keep their data. If the meta leader selects the removed server again, the module warns.
+      - V(true) restores the replicas of the group by setting C(num_replicas) to the number of remaining members and
+        back. The members keep their data. If the meta leader selects the removed server again, the module warns.
     type: bool
     default: false
   concurrency:

@@ -13,11 +13,11 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Counts the messages of the system account by kind for a limited time, as C(nats traffic) does, such as Raft appends
-    and votes, JetStream API requests and the servers' gossip. It also reads how much traffic each server received and
-    sent during that time. Needs a user of the system account.
+    and votes, JetStream API requests and the servers' gossip. The module also reads how much traffic each server
+    received and sent during that time. Needs a user of the system account.
   - Only messages in the system account have kinds. Messages of clients in other accounts are neither received nor
     inspected, but the figures in RV(servers) include them.
-  - Raft appends carry the replicated data of streams and consumers. They are not visible for accounts with
+  - Raft appends carry the replicated data of streams and consumers. Raft appends are not visible for accounts with
     C(cluster_traffic=owner) (2.11 and later), which are replicated in their own account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -83,8 +83,8 @@ kinds:
     - {kind: raft_append, group: raft, msgs: 120, bytes: 14400, msgs_per_second: 12.0, bytes_per_second: 1440.0}
 observed:
   description:
-    - The total of the observed messages, with C(seconds) and the server of the connection. C(complete) is false if the
-      module stopped at O(max_messages).
+    - The total of the observed messages, with C(seconds) and the server to which the module was connected. C(complete)
+      is false if the module stopped at O(max_messages).
   returned: success
   type: dict
   sample: {seconds: 10.0, msgs: 410, bytes: 60200, msgs_per_second: 41.0, bytes_per_second: 6020.0, server: n1-c1, complete: true}
@@ -92,7 +92,7 @@ servers:
   description:
     - Traffic into and out of each server, per second, over all accounts and including traffic to and from other
       servers. C(seconds) is the time between the two readings, which includes the time spent counting.
-    - Rates with C(client) cover only clients. They are null for servers that do not count the traffic of clients
+    - Rates with C(client) cover only clients. These rates are null for servers that do not count the traffic of clients
       separately, such as 2.10.
   returned: success
   type: list

@@ -132,8 +132,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Callable
 
-# ansible-rulebook runs this file by its path and does not support collections. The package `ansible`, if it is
-# installed, has an ansible_collections of its own.
+# ansible-rulebook runs this file by its path and does not support collections. If the package `ansible` is installed,
+# it contains a different ansible_collections.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections

@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Every O(interval) seconds, the source checks the cluster in the same way as
-    M(natsops.jetstream.nats_cluster_health), and the certificates of the servers. It therefore also reports problems
-    that a server cannot report itself, such as its own failure.
+    M(natsops.jetstream.nats_cluster_health), and the certificates of the servers. The source therefore also reports
+    problems that a server cannot report itself, such as its own failure.
   - A problem creates an event once it has lasted O(min_duration) seconds, another event every O(repeat) seconds, and an
     event whose RV(nats.state) is V(solved) when the problem is gone.
   - The duration of a problem is measured from the first time that this source detects it, also after a restart of
@@ -133,8 +133,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Callable
 
-# ansible-rulebook runs this file by its path without collections. The package `ansible`, if installed, has its own
-# ansible_collections.
+# ansible-rulebook runs this file by its path and does not support collections. If the package `ansible` is installed,
+# it contains a different ansible_collections.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections
@@ -175,7 +175,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     emitter, tracker = EventEmitter(queue, args), ProblemTracker(params["min_duration"], params["repeat"])
 
     async def watch(connected: Callable[[], None]) -> None:
-        # The modules' code is synchronous, and a client belongs to one thread.
+        # The modules' code is synchronous, and only one thread may use a client.
         thread, client = ThreadPoolExecutor(1), Client(options)
         api = SystemApi(client)
         sample = make_sampler(api, {**params, "stop_servers": [], "r1_policy": "accept"})
@@ -207,8 +207,8 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 @dataclass
 class OngoingProblem:
-    """A problem: its first occurrence by the clock and by the calendar, the number of its events, the time of the
-    last one, and its root cause in the last sample."""
+    """A problem with its first occurrence (by the monotonic clock and by the calendar), the number and the last time of
+    its events, and its root cause in the last sample."""
 
     problem: Problem
     begun: float
@@ -219,7 +219,7 @@ class OngoingProblem:
 
 
 class ProblemTracker:
-    """The ongoing problems, and the time of their next events. Pure except for the calendar."""
+    """The ongoing problems, and the time of their next events. Depends only on the samples and the calendar."""
 
     def __init__(self, min_duration: float, repeat: float) -> None:
         self._min_duration = min_duration

@@ -77,8 +77,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# ansible-rulebook runs this file by its path and does not support collections. The package `ansible`, if it is
-# installed, has an ansible_collections of its own.
+# ansible-rulebook runs this file by its path and does not support collections. If the package `ansible` is installed,
+# it contains a different ansible_collections.
 _ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
 sys.path.append(_ROOT)
 import ansible_collections
@@ -107,7 +107,8 @@ FORMAT = 1
 
 
 async def main(queue: Any, args: dict[str, Any]) -> None:
-    """Put an event on the queue for each row of a new report, until cancelled. Raises ArgumentError for wrong arguments."""
+    """Put an event on the queue for each row of a new report, until cancelled. Raises ArgumentError for invalid
+    arguments."""
     params = checked(args, SPEC)
     given = Path(params["report"])
     emitter, reported, complaint = EventEmitter(queue, args), None, None
