@@ -189,7 +189,7 @@ def _moves(given: Sequence[Mapping[str, Any]]) -> list[ReplicaMove]:
 def _prepared(
     module: AnsibleModule, connections: Connections, turn: Sequence[ReplicaMove], run: _Run
 ) -> list[tuple[Mover, Job, ReplicaMove]]:
-    """Return the moves to run, each with its mover and job. Ends the module with a failure if one is impossible."""
+    """Return the moves to run, each with its mover and job. Ends the module with a failure if a move is impossible."""
     pairs = []
     failures: list[NatsFailure] = []
     planned = {(move["account"], move["stream"]) for move in run.moved} if module.check_mode else set()

@@ -425,8 +425,8 @@ def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[
 def judge_versions(
     cluster: Cluster, hosts: Mapping[str, str], params: Mapping[str, Any], rules: VersionRules
 ) -> tuple[list[Problem], dict[str, dict[str, bool]]]:
-    """Return the problems of the versions with which the servers start, and the feature flags that each must set. Most runs
-    have one version for all servers. Raises NatsFailure invalid_option."""
+    """Return the problems of the versions with which the servers start, and the feature flags that each server must
+    set. Most runs have one version for all servers. Raises NatsFailure invalid_option."""
     stopped = {name: str(version or "") for name, version in params["stopped_versions"].items()}
     by_target: dict[str, list[str]] = {}
     for server, host in {**{name: name for name in stopped}, **hosts}.items():

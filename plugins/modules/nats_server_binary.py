@@ -172,7 +172,7 @@ def remove(module: AnsibleModule, names: list[str]) -> None:
 
 
 def remove_all(module: AnsibleModule) -> dict[str, Any]:
-    """Remove every version that no process runs, and then the directory if it is empty."""
+    """Remove every version that is not running, and then the directory if it is empty."""
     install_dir = module.params["install_dir"]
     running = installed_versions(install_dir, running_binaries())
     names = [name for name in versions(install_dir) if name not in running]
