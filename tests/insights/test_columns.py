@@ -192,7 +192,7 @@ def test_unlearned_keys_are_written(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_buffer_are_written(tmp_path: Path) -> None:
-    """One of the rows has an invalid time."""
+    """Rows beyond the buffer are written even if one of them has an invalid time."""
     times = ["2026-11-21T18:00:00Z"] * 10_000
     times[7] = "soon"
     found, _told = columns(tmp_path, "server_log", *(({}, {"time": time, "text": "x"}) for time in times))

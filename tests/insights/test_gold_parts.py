@@ -620,7 +620,8 @@ def test_streams_are_unavailable_if_their_only_server_cannot_serve_them(spark: S
 
 
 def test_snapshot_without_jsz_has_no_suspects(spark: SparkSession) -> None:
-    """Otherwise every stream of the day would be compared in all snapshots, and written."""
+    """If a snapshot without JSZ had suspects, every stream of the day would be compared in all snapshots, and
+    written."""
     minutes = range(1, 21)
     moments: list[tuple[Any, ...]] = []
     things: list[tuple[Any, ...]] = []

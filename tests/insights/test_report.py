@@ -391,7 +391,7 @@ def find_causes(
 
 
 def test_a_dead_server_explains_its_thousand_symptoms() -> None:
-    """It explains nothing else: a stream whose members all respond has a separate fault."""
+    """The dead server explains nothing else: a stream whose members all respond has a separate fault."""
     streams = [{"account": "A", "stream": f"S{number}"} for number in range(400)]
     symptoms = [
         found("FLEET_101"),

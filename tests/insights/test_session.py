@@ -59,7 +59,7 @@ def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
 
 
 def test_user_settings_take_precedence() -> None:
-    """The exception is the time zone, which determines the rows: hours are in UTC."""
+    """Users cannot set the time zone, because it determines the rows: hours are in UTC."""
     script = """
         from jetstream_insights.session import session
         spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
@@ -78,7 +78,7 @@ def test_user_settings_take_precedence() -> None:
 
 
 def test_java_functions_are_resolved_once(spark: SparkSession) -> None:
-    """Otherwise PySpark would resolve a function whenever it creates a column."""
+    """Without a cache, PySpark would resolve a Java function whenever it creates a column."""
     jvm: Any = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions"):
         assert getattr(jvm, name).lit is getattr(jvm, name).lit
@@ -95,7 +95,8 @@ def test_invalid_spark_setting_is_rejected(text: str, capsys: pytest.CaptureFixt
 
 
 def test_session_in_a_different_time_zone_is_neither_changed_nor_used(spark: SparkSession) -> None:
-    """Such a session may belong to a notebook: hours would be written to different folders from those that are read."""
+    """A session in another time zone may belong to a notebook; with it, hours would be written to different folders
+    from those that are read."""
     zone = "spark.sql.session.timeZone"
     assert session().conf.get(zone) == "UTC"
     spark.conf.set(zone, "Europe/Berlin")

@@ -596,8 +596,8 @@ def test_domains_are_kept_apart(
 
 
 def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
-    """This applies to lines of older collectors, such as those about backups; if there are several domains, the domain
-    is unknown."""
+    """Lines of older collectors, such as those about backups, belong to the only domain; if there are several domains,
+    the domain is unknown."""
     fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
     servers = spark.createDataFrame(
         [(name, part.name(0), part.domain) for name, parts in fleets.items() for part in parts],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fixtures: real clusters, and the modules run in this process with real arguments."""
+"""Fixtures that provide real clusters, and run modules in this process with real arguments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_account_claims_info and nats_accounts_plan on servers with the resolvers full, cache and MEMORY."""
+"""Tests nats_account_claims_info and nats_accounts_plan on servers with the resolvers full, cache and MEMORY."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_stream_info, nats_consumer_info and nats_account_info: run as every kind of user, and with replicas that are
+"""Runs nats_stream_info, nats_consumer_info and nats_account_info as every kind of user, and with replicas that are
 down."""
 
 from __future__ import annotations

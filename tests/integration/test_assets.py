@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules of streams, consumers and buckets against real servers: each change is predicted, made and
-reported once."""
+"""Tests the modules of streams, consumers and buckets with real servers: each change is predicted, made and reported
+once."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def test_two_operators_at_once(
     find, update = JetStreamApi.find_stream, JetStreamApi.update_stream
 
     def interfering(self: JetStreamApi, name: str) -> Any:
-        """Another operator changes the asset first each time."""
+        """Simulate an operator who changes the asset before the module does, each time."""
         info = find(self, name)
         assert info is not None
         update(self, {**info["config"], "max_consumers": -1, "max_msgs": next(theirs)})
@@ -465,7 +465,7 @@ def test_two_operators_at_once(
     assert "description" not in api.stream("SHARED")["config"]
 
     def overwriting(self: JetStreamApi, config: Any) -> Any:
-        """Another operator makes the last change."""
+        """Simulate an operator who changes the asset after the module."""
         update(self, config)
         return update(self, {**config, "description": "theirs"})
 

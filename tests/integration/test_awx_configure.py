@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""playbooks/awx/configure.yml, with the modules of awx.awx, against a server that responds like AWX."""
+"""Runs playbooks/awx/configure.yml, with the modules of awx.awx, against a server that responds like AWX."""
 
 from __future__ import annotations
 

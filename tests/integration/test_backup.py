@@ -183,7 +183,7 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
 
 
 def test_a_name_of_255_bytes_keeps_no_stream_from_being_saved(accounts: Accounts) -> None:
-    """A long name used to end each run, so none of the streams after it was ever saved."""
+    """A long stream name used to end each run, so none of the streams after it was ever saved."""
     app = accounts.sites["APP"]
     names = ["BEFORE", "M" * 255, "NEXT"]
     for stream in names:
@@ -220,8 +220,8 @@ def test_a_long_transfer_shows_its_bytes(
 
 
 def test_an_account_that_does_not_list_its_streams_keeps_no_other_from_being_saved(accounts: Accounts) -> None:
-    """Examples are an account without JetStream, and one in which a client replies to the operator's requests with
-    nonsense."""
+    """Examples of such accounts: one without JetStream, and one in which a client replies to the operator's requests
+    with nonsense."""
     app = accounts.sites["APP"]
     app.add("SAVED", 1)
     app.produce(some_messages("SAVED", 5))
@@ -327,7 +327,7 @@ def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accou
 
 
 def test_a_stream_with_a_first_sequence_is_restored_completely(accounts: Accounts, version: str) -> None:
-    """nats-server 2.10.27 empties such a stream whenever it loads it, even during a restore."""
+    """nats-server 2.10.27 empties a stream with first_seq whenever it loads the stream, even during a restore."""
     app = accounts.sites["APP"]
     app.add("COUNTED", 1, first_seq=1000)
     record = app.produce([("COUNTED.x", {}, str(number).encode()) for number in range(9)])
@@ -344,8 +344,8 @@ def test_a_stream_with_a_first_sequence_is_restored_completely(accounts: Account
 
 
 def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:
-    """The clock was once ahead. Without the fix, each later run would remove its own new backup, and a restore would
-    use the old one."""
+    """The clock was once ahead. With a plain comparison of times, each later run would remove its own new backup, and a
+    restore would use the old one."""
     app = accounts.sites["APP"]
     app.add("SEC", 1)
     app.produce([("SEC.x", {}, b"old")])
@@ -427,7 +427,7 @@ def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Ac
 
 
 def test_redeliveries_are_counted_beforehand(accounts: Accounts, version: str) -> None:
-    """From 2.15 on, only the ack floor of a replicated consumer is restored."""
+    """From 2.15 on, the only position of a replicated consumer that a restore keeps is its ack floor."""
     app = accounts.sites["APP"]
     app.add("AGAIN", 3)
     app.cluster.add_consumer("AGAIN", "c", app.account)

@@ -304,7 +304,8 @@ print(run_in_process("nats_backup_drill", {}, **json.loads(sys.argv[1])))
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_no_server_outlives_the_module(backups: Path, version: str, tmp_path: Path, by: signal.Signals) -> None:
-    """The server is running, and the module is waiting for the file with its port."""
+    """The module is killed while the server is running and the module is waiting for the file with the server's
+    port."""
     noted = tmp_path / "pid"
     mute = wrapped(tmp_path / "nats-server", version, f"sed -i /ports_file_dir/d server.conf; echo $$ > {noted}")
     options = {"directory": str(backups), "binary": mute}

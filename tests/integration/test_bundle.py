@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook natsops.jetstream.bundle on a cluster of three with one dead host."""
+"""Runs the playbook natsops.jetstream.bundle on a cluster of three with one dead host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         publish(cluster, "ORDERS", 20, 64)
         cluster.kill("n3")
         for name in ("n1", "n2"):
-            # Log lines with secrets.
+            # These log lines contain secrets.
             with (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.log").open("a") as log:
                 log.write(
                     f'[1] 2026/11/25 07:00:00.000000 [TRC] CONNECT {{"pass":"{APP_PASSWORD}"}} {SYSTEM_PASSWORD}\n'

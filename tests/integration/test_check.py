@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_check against real servers: OK, WARNING, CRITICAL and UNKNOWN results."""
+"""Runs nats_check against real servers, with OK, WARNING, CRITICAL and UNKNOWN results."""
 
 from __future__ import annotations
 

@@ -592,7 +592,8 @@ def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
 def test_leader_that_counts_too_few_members_is_not_a_problem(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """A 2.10.27 leader occasionally remains in this state after its first start. A majority is still two of three."""
+    """A 2.10.27 leader occasionally keeps counting too few members after its first start. A majority is still two of
+    three."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     for name in cluster.names:
         cluster.stop(name)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our reading of nats-server's configuration, compared with the digest that a real server reports for the same
-files."""
+"""Compares the collection's reading of nats-server's configuration with the digest that a real server reports for the
+same files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "WORD": "8m4dwr",
 }
 
-# Files by name; the first file is the configuration.
+# The files of each case by name; the first file is the configuration.
 READ = {
     "Debian's": {"nats-server.conf": "host: 127.0.0.1\nport: 4222\n"},
     "by hand": {

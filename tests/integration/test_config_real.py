@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our rendering of nats-server's configuration, and our rules for it, tested with real servers of three versions."""
+"""Tests the collection's rendering of nats-server's configuration, and its rules for it, with real servers of three
+versions."""
 
 from __future__ import annotations
 
@@ -222,7 +223,7 @@ SAMPLE = {
     "size": "1MB", "intstr": "x", "switch": "off", "any": True, "map": {}, "block": {}, "float": 1.5,
 }  # fmt: skip
 LISTS = {"users", "remotes", "gateways", "certs", "trusted", "imports", "exports"}
-# Keys that the server does not distinguish from unknown keys if they are set alone.
+# If these keys are set alone, the server does not distinguish them from unknown keys.
 NOT_TOLD_APART = {
     "resolver.hard_delete", "leafnodes.remotes.jetstream_cluster_migrate.leader_migrate_delay",
     "authorization.auth_callout.allowed_accounts",
@@ -372,7 +373,7 @@ def test_a_single_user_becomes_one_of_a_list_by_a_reload(version: str, tmp_path:
 
 @pytest.mark.parametrize("version", RELOADABLE)
 def test_a_refused_reload_would_print_the_key_that_we_restart_for(version: str, tmp_path: Path) -> None:
-    """This is why config_change never allows a reload with a new encryption key."""
+    """The server's message would contain the key, so config_change never allows a reload with a new encryption key."""
     old = {"jetstream": {"store_dir": str(tmp_path / "store"), "encryption_key": "first-key"}}
     new = {"jetstream": {"store_dir": str(tmp_path / "store"), "encryption_key": "second-key"}}
     assert config_change(old, new, version)["action"] == "restart"

@@ -330,7 +330,8 @@ def test_observing_ends_with_the_connection(proxy: Proxy, client: Client) -> Non
 def test_gate_continues_after_a_lost_connection(
     proxy: Proxy, healthy: NatsProcesses, run_module: Runner, trigger: bytes, fate: str
 ) -> None:
-    """This also holds with a single sample: a lost connection does not count as a failed sample."""
+    """The gate also continues if it takes only a single sample, because a lost connection does not count as a failed
+    sample."""
     proxy.arm(trigger, fate)
     options = {"expected_servers": healthy.names, "samples": 1, "span": 0, "wait": False}
     result = run_module("nats_cluster_health", {**healthy.sys_connection(), "servers": [proxy.url]}, **options)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_connection_info and nats_connection_kick with real clients, which reconnect as clients do."""
+"""Runs nats_connection_info and nats_connection_kick with real clients, which reconnect as clients do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 class Clients:
     """Clients of account APP in a separate event loop, which `alive` runs. Each client connects to its first server.
-    `notices` counts the lame duck notices that they received."""
+    `notices` counts the lame duck notices that the clients received."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self.cluster = cluster

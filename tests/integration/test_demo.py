@@ -26,7 +26,7 @@ VERSION = "2.15.1"
 
 @dataclass(frozen=True)
 class Controller:
-    """The controller on which Ansible runs: a prefix of each command, and the environment."""
+    """The controller on which Ansible runs: a prefix for each command, and the environment variables."""
 
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Discovery on the hosts of single servers: the evidence for the loaded configuration, settings that cannot be read on
-the host, and settings that no server reports."""
+"""Tests discovery on the hosts of single servers: the evidence for the loaded configuration, settings that cannot be
+read on the host, and settings that no server reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A second site on real servers: its state, checkpoints and failover."""
+"""Tests a second site with real servers: its state, checkpoints and failover."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def fill(pair: SitePair, **config: Any) -> None:
 
 
 def pair_options(version: str) -> dict[str, Any]:
-    """Return the options for where the messages go: before 2.12, to a different stream."""
+    """Return the options that name the destination of the messages: before 2.12, a different stream."""
     return {"streams": [{"stream": STREAM, **({} if version >= "2.12" else {"promoted": "SERVING"})}]}
 
 
@@ -126,7 +126,8 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     assert floors == {"worker": (8, 4), "fresh": (30, 0)}
     # Clients of both sites reach the promoted stream, and the origin's stream receives no more.
     assert pair.publish(pair.west, "orders.1", ident="m-30") == {"stream": stream, "seq": 31, "duplicate": False}
-    # The site may lack the ids of copied messages, except of those that arrived immediately before the promotion.
+    # The site may lack the ids of copied messages, except the ids of messages that arrived immediately before the
+    # promotion.
     repeated = pair.publish(pair.west, "orders.1", ident="m-29")
     assert repeated == {
         "stream": stream,

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The execution environments: ansible-builder accepts their definitions, and their lists suffice to run every
-playbook."""
+"""Tests the execution environments: ansible-builder accepts their definitions, and their package lists suffice to run
+every playbook."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_server_dies_and_comes_back(
     assert away["natsops_up",] == 1
     away = exporter.until(lambda found: found.get(("natsops_root_causes", "servers_down", "error")) == 1)
     assert away["natsops_servers", "C1", "missing"] == 1
-    # Its leaders still list the server for some seconds, but it did not respond.
+    # The leaders of its groups still list the server for some seconds, but it did not respond.
     assert away["natsops_servers_stoppable", "C1"] == 0
     assert away["natsops_groups_without_margin", "C1", "stream", "3"] == 1
     named = exporter.until(
@@ -155,7 +155,7 @@ def test_scrapes_do_not_query_the_servers(healthy: NatsProcesses, start: Start) 
 
 
 def test_exporter_reads_journal_catalogue_and_report(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """A missing or invalid file sets a metric and is logged, and the file is read as soon as it is available."""
+    """A missing or invalid file sets a metric and is logged, and is read as soon as it is valid."""
     event = {"version": 1, "time": "2026-11-24T10:00:00Z", "run": "r", "cluster": "C1", "event": "run_started", "of": 3}
     report = tmp_path / "report.json"
     (tmp_path / "journal").write_text(json.dumps(event) + "\n")

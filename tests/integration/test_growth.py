@@ -67,7 +67,7 @@ def test_streams_survive_as_documented(tmp_path: Path) -> None:
         publish(cluster, "ORDERS.new", 50, 10)
         cluster.playbook("backup")
         before = config.read_bytes()
-        # A restart of the only server deletes its memory streams.
+        # A restart of the only server deletes the streams in its memory.
         create(cluster, "CACHE", 1, subjects=["CACHE.>"], storage="memory")
         publish(cluster, "CACHE.new", 5, 10)
         refused = words(cluster.playbook("restart", fails=True).output)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.playbook
 
 NAMES = ["n1-c1", "n2-c1", "n3-c1"]
 DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
-#: The other commands of these documents change nothing.
+#: The commands of these documents that are not run elsewhere change nothing.
 LOOKING = ["docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
 #: The blocks of these documents are tasks or plays, in an order in which each finds its preconditions.
 TASKS = ["docs/credentials.md", "docs/checks.md", "docs/internals/quorum-planner.md", "docs/roll-journal.md"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_server_files and nats_server_host_info with real executables of nats-server."""
+"""Runs nats_server_files and nats_server_host_info with real executables of nats-server."""
 
 from __future__ import annotations
 

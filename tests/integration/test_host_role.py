@@ -304,7 +304,7 @@ def test_a_server_that_does_not_start_reports_the_reason(host: Host) -> None:
 
 
 def test_a_server_that_ended_before_its_turn_reports_the_reason(host: Host) -> None:
-    """An example is a server that panics on an upgraded member's data: the next server may also panic, so the roll must
+    """The server may have panicked on an upgraded member's data: the next server may also panic, so the roll must
     stop."""
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
     os.kill(host.pid(), signal.SIGABRT)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_server_info, nats_cluster_info, nats_cluster_facts and the code that reads their data, on a healthy cluster of
-three servers."""
+"""Tests nats_server_info, nats_cluster_info, nats_cluster_facts and the code that reads their data, on a healthy
+cluster of three servers."""
 
 from __future__ import annotations
 

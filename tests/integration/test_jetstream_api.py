@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The typed JetStream API against real servers: listings longer than a page, errors from the servers, and missing
+"""Tests the typed JetStream API with real servers: listings longer than a page, errors from the servers, and missing
 replies."""
 
 from __future__ import annotations

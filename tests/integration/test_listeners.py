@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configurations of docs/listeners.md, deployed by the role, with clients for WebSocket and MQTT and clients behind
-proxies."""
+"""Deploys the configurations of docs/listeners.md with the role, and connects WebSocket clients, MQTT clients and
+clients behind proxies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HUB = GROUPS["hub"]
 #: The ports that the page uses; on this machine each host of the hub needs its own.
 WEBSOCKET, MQTT, LEAFNODES = "8443", "8883", "7422"
 MESSAGE = b"confidential" * 20
-#: Settings of the page that nats-server 2.10 lacks, with their first versions.
+#: Settings on the page that nats-server 2.10 lacks, with the first version that has each of them.
 NEWER = {"proxy_protocol": "2.12.2", "proxies": "2.12.0", "proxy_required": "2.12.0", "proxy": "2.12.1"}
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -69,7 +69,7 @@ class ListenerSite(RoleCluster):
         )
         for name, own in self.hosts.items():
             own["nats_server_accounts"] = copy.deepcopy(self.variables["nats_server_accounts"])
-            # Where a service decides on logins, static users would have no effect.
+            # If a service decides on logins, static users have no effect.
             if name in GROUPS["edge"]:
                 del own["nats_server_accounts"]["APP"]["users"]
         document = Document("docs/listeners.md")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accepted logins, presented certificates, and the effect of a reload of users on a login in progress."""
+"""Tests accepted logins, presented certificates, and the effect of a reload of users on a login in progress."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def make_hosts(tmp_path: Path) -> Iterator[Any]:
 
 
 def parse_hosts(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
-    """Return the servers that have a replica of the stream, from the reported line."""
+    """Return the servers that have a replica of the stream."""
     found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
     return sorted(found["streams"][0]["members"])
 
@@ -95,7 +95,7 @@ def copy_store(cluster: RoleCluster, source: str, target: str) -> None:
 
 
 def write_peers(cluster: RoleCluster, host: str, *members: str) -> None:
-    """Make the meta group in a host's store list these members."""
+    """Change a host's store, where the meta group then lists these members."""
     ids = "".join(map(peer_id, members)).encode()
     path = Path(cluster.hosts[host]["nats_server_jetstream_store_dir"]) / "jetstream/$SYS/_js_/_meta_/peers.idx"
     path.write_bytes(struct.pack("<II", len(members), len(members)) + ids + bytes(2))

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster whose accounts are JWTs of an operator, with the full resolver of nats-server: playbooks deploy, upgrade, save and
-restore it with .creds files."""
+"""Playbooks deploy, upgrade, back up and restore a cluster with .creds files; its accounts are JWTs of an operator, and
+it uses the full resolver of nats-server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Peers of streams and of the meta group: tests of removing, moving and evacuating on clusters in which servers fail in
-the process."""
+"""Tests how peers of streams and of the meta group are removed, moved and evacuated, on clusters in which servers fail
+in the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MESSAGES = 500
 
 
 def members(cluster: NatsProcesses, stream: str, account: str = "APP") -> list[str]:
-    """Return the members of a stream's group, the leader first. Waits for a leader."""
+    """Return the members of a stream's group, the leader first. Wait for a leader first."""
     for _attempt in range(60):
         view = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}", account=account)["cluster"]
         if view.get("leader"):
@@ -396,8 +396,8 @@ def test_a_killed_server_is_replaced(tagged: Peers) -> None:
 def test_three_servers(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """The cluster has no spare server: no replica can leave, and the server's partial removal is detected and
-    repaired. Then a server dies and is removed from the meta group."""
+    """The cluster has no spare server, so no replica can be moved; a removal that the server carried out only in part
+    is detected and repaired. Then a server dies and is removed from the meta group."""
     names = ["n1", "n2", "n3"]
     peers = ready(make_cluster(names), run_module)
     before = peers.add("ORDERS", 3)

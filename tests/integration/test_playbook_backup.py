@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks of backups with encryption and object storage, and the program of their timer."""
+"""Tests the backup playbooks with encryption and object storage, and the program of the backup timer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert row["files"] == [*(f"{name}/nats-server.conf" for name in ("n1", "n2", "n3")), "servers.json"]
             del cluster.hosts["n4"]
 
-            # The timer's command, with its settings.
+            # Run the timer's command with the timer's settings.
             publish(cluster, 5)
             user = {"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}
             settings = {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook natsops.jetstream.report against real clusters, healthy and broken."""
+"""Runs the playbook natsops.jetstream.report against real clusters, healthy and broken."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
         "report_account": "APP",
         "report_stream": "ORDERS",
         "report_cluster": "C1",
-        # A configuration that no server has loaded yet.
+        # No server has loaded this configuration yet.
         "nats_server_config": {"cluster": {"compression": "s2_fast"}},
     }
     text, data = report(tmp_path / "report.json", "-v", "-i", hosts, "--limit", "n2,n9", **options)
@@ -163,7 +163,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
 
 @ONE_VERSION
 def test_a_report_for_a_user_of_an_account(healthy: NatsProcesses, tmp_path: Path) -> None:
-    """The report has the same tables about that account as that of a system user."""
+    """The report has the same tables about the account as a system user's report."""
     own = {"report_as": "account", "nats_connection": healthy.app_connection()}
     text, data = report(tmp_path / "account.json", **own)
     assert APP_PASSWORD not in text

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The smoke test at the end of a deployment: when it runs, its output, and that its failure stops the run.
-test_adopt_linked.py shows that check mode never runs it."""
+"""Tests the smoke test at the end of a deployment: when it runs, its output, and that its failure stops the run.
+test_adopt_linked.py shows that check mode never runs the smoke test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         assert APP_PASSWORD not in first.output
         assert run_module("nats_stream_info", app)["streams"] == []
 
-        # A run without changes skips it (`deploy_changes_nothing`), unless it is requested.
+        # A run without changes skips the smoke test (`deploy_changes_nothing`), unless the test is requested.
         asked = cluster.playbook("deploy", nats_cluster_smoke_test="always").output
         assert RESULT.search(asked), asked
         assert set(re.findall(r"changed=(\d+)", asked)) == {"0"}

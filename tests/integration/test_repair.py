@@ -173,7 +173,8 @@ def repair_result(repair: Callable[..., dict[str, Any]], **asked: Any) -> dict[s
     return seen.value
 
 
-# The fault, terms written to the disks of stopped servers, depends on Raft's files at that time.
+# The fault consists of terms that are written to the disks of stopped servers, and depends on Raft's files at that
+# time.
 @pytest.mark.chaos
 def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_is_reset(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
@@ -226,8 +227,8 @@ def member_names(cluster: NatsProcesses, stream: str) -> list[str]:
 
 
 def test_replicas_are_completed(make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path) -> None:
-    """Three cases: a replica that its server cannot create, a group from which a rejected removal took a member, and a
-    server that never returns.
+    """There are three cases: a replica that its server cannot create, a group that lost a member although its removal
+    was rejected, and a server that never returns.
 
     The server that cannot create the replica must not be the meta leader: a restarted 2.15.1 meta leader succeeds at
     its second attempt.
@@ -334,7 +335,7 @@ def test_writing_that_a_full_disk_has_ended(
     assert seen.done and seen.value["cluster"]["leader"] == "n3", seen.value
 
 
-# The only one of the two tested versions in which a move waits for more than a majority of its new members.
+# Only in this tested version does a move wait for more than a majority of its new members.
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
 def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, tmp_path: Path) -> None:
     """Two of the new members hang, so the old ones are exactly a majority."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_rescue and nats_store_info: three of five servers are destroyed for good."""
+"""Tests nats_rescue and nats_store_info after three of five servers have been permanently destroyed."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])
     assert "accepts connections: it is running and may form a majority with others" in listens["msg"]
-    # Without a leader this is unknown, and nothing is removed.
+    # Without a leader, the losses are unknown, and nothing is removed.
     lost = rescue()
     assert "only dead servers had APP/GONE, APP/SCRATCH: removing the dead servers recreates" in lost["msg"], lost
     assert "Nothing was removed" in lost["msg"]

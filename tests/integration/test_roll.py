@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts by the playbooks, on three servers that the role deployed, under load; the tests show that every
-guard takes effect."""
+"""Tests rolling restarts with the playbooks under load, on three servers that the role deployed; the tests show that
+every guard takes effect."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
 
 def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_path: Path) -> None:
     """The lock was taken by a process on this controller that no longer exists, or by an earlier run of the same name;
-    this also covers hosts outside the play."""
+    the lock is also taken over on hosts outside the play."""
     locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
     play = tmp_path / "lock.yml"
     play.write_text(LOCK)
@@ -338,7 +338,8 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
 
 @pytest.mark.chaos
 def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> None:
-    """Twenty kills at random moments; each rolling restart is resumed by further runs until one completes."""
+    """Runs are killed twenty times at random moments; each rolling restart is resumed by further runs until one
+    completes."""
     seeds = random.Random(4)
 
     def work() -> None:

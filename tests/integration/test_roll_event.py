@@ -23,8 +23,8 @@ EVENT = {"event": "batch_done", "run": "r1", "cluster": "C1"}
 
 
 def messages_received(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return the work's result and the messages that the work published. It publishes to the first server, where the
-    subscription is already active, so all messages have arrived when the work ends."""
+    """Return the work's result and the messages that the work published. The work publishes to the first server, where
+    the subscription is already active, so all messages have arrived when the work ends."""
 
     async def listen() -> tuple[Any, list[str]]:
         connection = await nats.connect(cluster.urls[0], user=APP_USER, password=APP_PASSWORD)

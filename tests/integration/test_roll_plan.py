@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans for a real cluster."""
+"""Tests restart plans for a real cluster."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def test_impossible_plans_are_refused(healthy: NatsProcesses, run_module: Runner
 
 
 def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner) -> None:
-    """nats-server#6753: 2.10.27 loads a stream with first_seq as empty. The plan predicts it, and it happens."""
+    """nats-server#6753: 2.10.27 loads a stream with first_seq as empty. The plan predicts this loss, and the loss
+    occurs."""
     cluster = NatsProcesses("2.10.27", tmp_path, ["n1", "n2", "n3"])
 
     def codes(**options: Any) -> dict[str, str]:
@@ -115,8 +116,8 @@ def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner)
 def test_messages_that_end_without_a_gate(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, version: str
 ) -> None:
-    """For a single server, or a cluster whose gate is disabled, a restart deletes the same messages, so the plan
-    refuses it."""
+    """On a single server, or in a cluster whose gate is disabled, a restart would delete the same messages, so the plan
+    refuses the restart."""
     server = make_cluster(["n1"], cluster="")
     server.add_stream("MEMORY", 1, storage="memory")
     server.add_stream("COUNTED", 1, first_seq=500)
@@ -290,7 +291,8 @@ def overwrite_messages(cluster: NatsProcesses) -> None:
 
 
 def test_old_servers_are_kept_from_entries_that_make_them_panic(tmp_path: Path, run_module: Runner) -> None:
-    """nats-server#8520: 2.15 writes Raft entries for replicated mirrors on which servers before 2.14 panic, at every start."""
+    """nats-server#8520: for replicated mirrors, 2.15 writes Raft entries that make servers before 2.14 panic at every
+    start."""
     cluster = NatsProcesses("2.10.27", tmp_path, ["n1", "n2", "n3"])
     upgrade = {
         "server_names": cluster.names,

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts of five servers: several at once if no quorum needs them, single replicas that are moved away first,
-and a restart that is refused on one screen while two servers are dead."""
+"""Tests rolling restarts of five servers: several servers restart at once if no quorum needs them, single replicas are
+moved away first, and while two servers are dead, a restart is refused on one screen."""
 
 from __future__ import annotations
 

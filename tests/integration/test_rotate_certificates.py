@@ -91,8 +91,8 @@ def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
 
 @pytest.mark.chaos
 def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
-    """Runs are interrupted after the first host of a step, after files were written but not loaded, and before the run
-    is recorded."""
+    """The runs are interrupted after the first host of a step, after files have been written but not loaded, and before
+    the run is recorded."""
     pids, old, new = site.pids(), authority(site), site.root / "ca-cut"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
     site.playbook(ROTATE, "--check", nats_cluster_rotate_stop_after="remove_old_ca")

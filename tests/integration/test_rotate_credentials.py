@@ -147,7 +147,8 @@ def test_routes_change_under_load(site: Site, how: str) -> None:
 
 @pytest.mark.chaos
 def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
-    """Runs are interrupted after files were written but not loaded, and when the record lags behind the server."""
+    """The runs are interrupted after files have been written but not loaded, and while the record lags behind the
+    server."""
     pids = site.pids()
     [(old, word)] = current(site).items()
     new = {f"{old}-c": "app-cut"}

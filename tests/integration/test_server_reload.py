@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_server_reload: the reload is observed, and its refusal is reported without secrets."""
+"""Tests nats_server_reload: it waits until the reload has taken effect, and reports a rejected reload without
+secrets."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_an_advertised_address_is_used_like_a_server(make_cluster: MakeCluster, 
     result = smoke(run_module, cluster)
     assert result["ok"], result
     assert result["addresses"] == [{"address": f"localhost:{cluster.ports['n3']}", "server": "n3", "reason": ""}]
-    # n3 is listed twice.
+    # The server n3 is listed twice.
     assert result["pairs"] == {"tested": 12, "broken": []}
     # The last server is known only from the addresses that the other servers advertise.
     two = {**cluster.sys_connection(), "servers": cluster.urls[:1]}
@@ -146,7 +146,7 @@ def restricted(make_cluster: MakeCluster, run_module: Runner, permissions: str) 
 
 
 def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) -> None:
-    """The test then runs as the system user, and reports it."""
+    """If no user has the permission, the smoke test runs as the system user, and reports this user."""
     cluster = restricted(make_cluster, run_module, '{ publish: "orders.>", subscribe: "orders.>" }')
     result = smoke(run_module, connected(cluster, run_module))
     assert result["ok"], result

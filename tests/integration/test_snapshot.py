@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_snapshot and the playbook natsops.jetstream.snapshot against real clusters."""
+"""Tests nats_snapshot and the playbook natsops.jetstream.snapshot with real clusters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[st
 def test_snapshot_equals_the_modules_view(
     healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
 ) -> None:
-    """Pages contain two accounts; there are five accounts and the system account."""
+    """Each page contains two accounts; there are five accounts and the system account."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "n1.log").write_text("[7] 2026/11/21 18:41:00.123456 [INF] Server is ready\n")
@@ -158,8 +158,8 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
 
 
 def test_rows_have_the_arrival_time_of_the_answer(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
-    """The time is not when the reply was written: servers are queried at the same time, and their replies are written
-    one after another."""
+    """A row does not have the time at which the reply was written: servers are queried at the same time, but their
+    replies are written one after another."""
     written: dict[str, datetime] = {}
     add = SnapshotWriter.add
 
@@ -200,7 +200,7 @@ def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_mod
     assert {(line["account"], line["stream"]) for line in lines} == streams
     assert [line["stream"] for line in lines if line["data"].get("saved")] == ["ORDERS"]
     assert {line["server"].partition(" on ")[0] for line in lines} == {"backups"}
-    # Without the servers' streams, the snapshot has those of the catalogue.
+    # Without the servers' streams, the snapshot contains those of the catalogue.
     assert [line["stream"] for line in taken(endpoints=["varz"])[1]] == ["GONE", "ORDERS"]
     (backups / "catalogue.json").write_text("{")
     result, lines = taken()
@@ -252,7 +252,7 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     _manifest, lines = read({"manifest": str(path)})
     ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
     assert set(ready) == set(healthy.names[:2])
-    # The time does not depend on this host's time zone.
+    # The recorded time does not depend on this host's time zone.
     said = [parse_time(line["data"]["time"]) for line in lines["server_log"] if "[INF]" in line["data"]["text"]]
     written = (healthy.directory / "n1.log").stat().st_ctime
     assert 0 <= written - min(at.timestamp() for at in said) < 1800

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_store_copy, nats_store_backup and the playbook rescue: three of five servers are destroyed, and the data of
-the other two is restored in a fresh cluster."""
+"""Tests nats_store_copy, nats_store_backup and the playbook rescue: three of five servers are destroyed, and the data
+of the other two is restored in a fresh cluster."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_messages_purged_before_a_crash_are_reported(
     (stopped,) = held(**host(cluster, left))["streams"]
     assert (stopped["messages"], stopped["last_seq"]) == (5, MESSAGES)
     asyncio.run(publish(cluster, ["ORDERS"], MESSAGES, 2))
-    # A server writes stored messages to disk a moment later.
+    # A server writes messages to disk a moment after it has stored them.
     on_disk = partial(held, **host(cluster, crashed))
     assert wait_until(on_disk, lambda found: found["streams"][0]["last_seq"] == MESSAGES + 2, 30).done
     cluster.kill(crashed, other)
@@ -399,7 +399,7 @@ def test_messages_purged_before_a_crash_are_reported(
 
     (row,) = save(check_mode=True, undeleted=["APP/ORDERS"])["streams"]
     if version == "2.15.1":
-        # The server has written its deletions.
+        # The server has written its deletions to disk.
         assert (row["messages"], row["first_seq"], row["last_seq"]) == (7, MESSAGES - 4, MESSAGES + 2)
         assert not save().get("failed")
         return

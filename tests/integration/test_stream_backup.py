@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups of real streams: saved by `nats_stream_backup`, deleted, restored by `nats_stream_restore`, and compared
-with the producer's record."""
+"""Real streams are saved by `nats_stream_backup`, deleted, restored by `nats_stream_restore`, and compared with the
+producer's record."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_every_message_and_position_comes_back(
     for sequence in (1, 2, 50, 120):
         site.api.call(f"STREAM.MSG.DELETE.{name}", {"seq": sequence})
     record.remove(1, 2, 50, 120)
-    # The consumer's leader may receive them after the stream's leader.
+    # The consumer's leader may receive the acknowledgements after the stream's leader.
     pending = wait_until(lambda: site.api.consumer(name, "all")["num_pending"], lambda number: number == 116, 20)
     assert pending.done, pending.value
     site.consume(name, "all", record, fetch=20, ack=20)
@@ -385,7 +385,7 @@ def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Cal
 
 
 def test_consumers_of_new_messages_get_no_old_ones(site: Site, save: Callable[..., Path]) -> None:
-    """On 2.10, some of the six consumers are missing from the archive, and report an ack floor of 0."""
+    """On 2.10, some of the six consumers are missing from the archive and report an ack floor of 0."""
 
     def nothing_pends() -> None:
         # A newly elected leader counts from the beginning until it has read its consumer's state.
@@ -534,8 +534,8 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
     """The CLI saves the configuration and the state next to the archive, and nothing else."""
     name = f"CLI{replicas}"
     site.add(name, replicas)
-    # The archive contains the data that the server sends; before 2.15 only with the consumers held by the stream's
-    # leader.
+    # The archive contains the data that the server sends; before 2.15 it includes only the consumers held by the
+    # stream's leader.
     site.cluster.add_consumer(name, "worker", num_replicas=replicas)
     record = site.produce(some_messages(name))
     site.consume(name, "worker", record, fetch=7, ack=6)
@@ -621,8 +621,8 @@ def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callabl
 def test_a_restored_stream_moves(
     site: Site, save: Callable[..., Path], run_module: Run, version: str, sealed: bool
 ) -> None:
-    """This includes a stream that another tool restored. The meta leader is on another server, so it has no record of
-    the restore."""
+    """A stream that another tool restored can also be moved. The meta leader is on another server, so it has no record
+    of the restore."""
     name = f"MOVED{sealed:d}"
     site.add(name, 1)
     record = site.produce(some_messages(name))
@@ -671,7 +671,7 @@ def test_an_archive_of_2_10_is_restored_by_2_15_and_not_the_other_way_round(
     assert (result["stream"], result["messages"]) == ("S", told["contents"]["messages"])
     again = read_manifest(save("S"))
     assert (again["format"], told["format"]) == ("entries", "tar")
-    # Sequences, times, subjects, headers and bodies of all messages.
+    # Compare the sequences, times, subjects, headers and bodies of all messages.
     assert again["contents"]["digest"] == told["contents"]["digest"]
     floors = {row["name"]: row["ack_floor"]["stream_seq"] for row in told["consumers"]}
     assert {row["name"]: row["ack_floor"]["stream_seq"] for row in site.api.consumers("S").rows} == floors
@@ -966,8 +966,7 @@ class Peer:
 
 
 def test_late_receiver_gets_everything_in_order(site: Site) -> None:
-    """The other servers may receive the interest of the server that receives an upload only after its reply has
-    arrived."""
+    """The other servers may learn of a receiver's subscription only after the receiver's reply has arrived."""
     seen: list[bytes] = []
 
     async def take(_connection: NatsPy, message: Any) -> None:

@@ -67,7 +67,7 @@ def test_the_report_shows_all_clusters_and_both_kinds_of_servers(sites: RoleClus
 
 
 def test_mirror_in_a_different_cluster_reports_its_lag(sites: RoleCluster) -> None:
-    """The options are those that the documents show."""
+    """The mirror has the options that the documents show."""
 
     async def publish() -> None:
         client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)

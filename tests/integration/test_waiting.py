@@ -25,7 +25,7 @@ import yaml
 from support.clean_output import clean
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
-#: Enough for a wait of 62 s.
+#: This limit in seconds is enough for a wait of 62 s.
 LINE = re.compile(r"^[1-6]\d of 62 s: 2 (?:of \d+ )?problems left: n9 does not answer", re.MULTILINE)
 #: The number of lines of a terminal.
 SCREEN = 25
@@ -46,7 +46,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "password": SYS_PASSWORD,
             "expected_servers": ["n1", "n2", "n3", "n9"],
             "wait_timeout": 62,
-            # One sample also waits equally long for n9.
+            # A single sample also waits this long for n9.
             "timeout": 1,
         }
     finally:

@@ -242,7 +242,7 @@ def test_a_host_is_tuned_and_as_it_was_after_an_undo(cluster: Cluster, tmp_path:
 
 
 def test_a_host_in_maintenance_stays_out_of_service_over_a_boot(cluster: Cluster) -> None:
-    """Neither the boot nor an operator starts its server before it leaves maintenance."""
+    """Neither a boot nor an operator can start the host's server before the host leaves maintenance."""
     host, pids = "n5-c1", cluster.pids()
     run = cluster.play("maintenance_enter", limit=host, nats_cluster_maintenance_reason="new disk")
     assert run.status == 0, run.output

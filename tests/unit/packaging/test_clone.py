@@ -125,7 +125,7 @@ def test_cheap_parts_run_with_tmp_mounted_noexec(clone: Path) -> None:
 
 
 def test_temporary_directory_that_can_be_executed_is_kept(tmp_path: Path) -> None:
-    """Otherwise a different directory is used."""
+    """A temporary directory in which nothing can be executed is replaced by a different one."""
     command = [str(CHECKOUT / "tools/places.sh")]
     program = 'mount -t tmpfs -o noexec tmpfs "$TMPDIR"; exec "$@"'
     for prefix, expected in (((), str(tmp_path)), (("unshare", "--mount", "sh", "-ec", program, "sh"), "/var/tmp")):

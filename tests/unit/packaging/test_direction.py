@@ -39,8 +39,8 @@ def test_the_role_of_one_host_calls_no_other_role() -> None:
 
 
 def test_playbooks_act_through_the_role_of_the_cluster() -> None:
-    """Only that role changes servers. The exceptions are `members`, which queries no server, and the demo, which stops
-    a server and starts the one that it killed."""
+    """Only the role nats_cluster changes servers. The exceptions are `members`, which queries no server, and the demo,
+    which stops a server and starts the one that it killed."""
     for path in (CHECKOUT / "playbooks").glob("*.yml"):
         assert "nats_server__" not in path.read_text(), path
         for play in yaml.safe_load(path.read_text()):

@@ -55,7 +55,8 @@ def test_actions_are_githubs_own_and_pinned_to_a_major_version(path: Path) -> No
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_no_expression_is_expanded_in_a_script(path: Path) -> None:
-    """Otherwise shell commands in a branch name or title would be executed; in environment variables, they are not."""
+    """Expanding an expression in a script would execute shell commands in a branch name or title; environment variables
+    do not."""
     assert [step["run"] for step in steps(path) if "${{" in step.get("run", "")] == []
 
 

@@ -114,8 +114,8 @@ def test_every_flipped_bit_of_the_frame_is_found(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_lost_chunk_is_found(version: str) -> None:
-    """The exception is a complete message: a 2.15 archive does not contain the number of messages, so only its SHA-256
-    shows the loss."""
+    """The loss of a complete message is an exception: a 2.15 archive does not contain the number of messages, so only
+    its SHA-256 shows this loss."""
     whole = archive(version)
     starts = [0]
     while starts[-1] < len(whole):

@@ -83,7 +83,7 @@ def test_a_backup_from_the_future_stays_and_replaces_no_other(keep: Keep) -> Non
 
 
 def test_backups_of_this_run_are_kept() -> None:
-    """They are kept even if the clock is behind, which makes all other backups newer."""
+    """Backups of the current run are kept even if the clock is behind, which makes all other backups newer."""
     taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
     assert expired(taken, Keep(last=1), taken[1]) == [0, 2]
     assert expired(taken, Keep(last=1), taken[1], own=[2]) == [0]

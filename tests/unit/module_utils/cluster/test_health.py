@@ -236,7 +236,7 @@ class TestHealth:
         ("members", "counted", "found"), [(3, 2, []), (5, 4, []), (4, 3, ["meta_size"]), (5, 2, ["meta_size"])]
     )
     def test_a_leader_that_counts_too_few_members(self, members: int, counted: int, found: list[str]) -> None:
-        """This is harmless while the same number of members must agree."""
+        """A leader that counts too few members is harmless while the same number of members must agree."""
         names = [f"n{number}" for number in range(members)]
         wrong = cluster(names)
         assert wrong.meta is not None
@@ -244,7 +244,7 @@ class TestHealth:
         assert codes(health_problems(wrong, expect(names))) == found
 
     def test_a_server_that_is_unknown_to_the_meta_leader(self) -> None:
-        """This occurs on 2.10.27 when five servers start together: one follows the leader, which counts only four
+        """The fault occurs on 2.10.27 when five servers start together: one follows the leader, which counts only four
         members."""
         live = cluster(["n1", "n2", "n3", "n4"])
         assert live.meta is not None
@@ -436,8 +436,8 @@ class TestStop:
 
 
 def test_changes_of_a_problem() -> None:
-    """It is a change if a running replica catches up with entries; the growing time and lag of a silent or offline
-    replica are not."""
+    """A running replica that catches up with entries changes the problem; the growing time and lag of a silent or
+    offline replica do not."""
 
     def state(**peer: object) -> object:
         item = with_peer(stream("ORDERS", NAMES), Peer("n3", **peer))  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ def test_the_end_of_a_roll(event: str, state: str) -> None:
 
 
 def test_unrelated_events_start_no_roll() -> None:
-    """An example is a repair, which is a single event."""
+    """A repair, which is a single event, does not start a roll."""
     assert read_journal([line("repaired", 1), line("batch_done", 2, batch=1)]) == Journal()
     assert read_journal([*ROLL, line("repaired", 30, run="r2")]).runs["C1"].name == "r1"
     assert read_journal([*ROLL, line("run_started", 30, run="r2", cluster="C2")]).runs.keys() == {"C1", "C2"}

@@ -159,8 +159,8 @@ def test_owners_for_people() -> None:
 
 @given(st.data())
 def test_two_controllers_never_both_lock_a_cluster(data: st.DataObject) -> None:
-    """This holds for any set of hosts that each controller reaches, in any order, on the first run or on renewals, with
-    locks of runs that have ended."""
+    """Each controller may reach any set of hosts, in any order, on the first run or on renewals, with locks of runs
+    that have ended."""
     members = [f"n{number}" for number in range(data.draw(st.integers(1, 7)))]
     ended = {**ONE, "pid": 99}
     locks: dict[str, Holder] = {

@@ -329,7 +329,7 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
 
 
 def test_each_metric_is_fed() -> None:
-    """The exception is the metrics of the sweep itself, which test_exporter tests with real servers."""
+    """The metrics of the sweep itself are excluded: test_exporter tests them with real servers."""
     worker = replace(consumer("ORDERS", "worker", NAMES), durable=True)
     orders = replace(
         stream("ORDERS", NAMES), consumers=(worker,), max_bytes=1, info={"mirror": {"name": "A", "lag": 1}}

@@ -49,7 +49,7 @@ def test_owner_with_a_different_program_has_unknown_state() -> None:
 
 
 def test_a_process_that_may_not_be_seen_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With hidepid=2, /proc has no folder for such a process."""
+    """With hidepid=2, /proc has no folder for a process of another user."""
     owner = run_identity(os.getpid(), "ops")
     hidden = tmp_path / "proc"
     (hidden / "sys/kernel/random").mkdir(parents=True)

@@ -136,7 +136,7 @@ def test_an_existing_file_is_restored(host: Host) -> None:
 
 
 def test_problems_without_a_step_are_reported(host: Host) -> None:
-    """Examples are a store on the root file system, and a host without systemd."""
+    """A store on the root file system, and a host without systemd, are problems for which the plan has no step."""
     shared = replace(host, store="/var/lib/nats", systemd=False)
     assert apply_steps(shared, ["mount_options", "time_sync"]) == []
     mount, clock = findings_left(shared, ["mount_options", "time_sync"])

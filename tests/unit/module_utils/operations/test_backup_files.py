@@ -302,7 +302,7 @@ def test_special_or_endless_files_are_separate_failures(
 
 
 def test_a_directory_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not reported if it belongs to the file system or is hidden."""
+    """An unreadable directory is not reported if it belongs to the file system or is hidden."""
     for name in ("APP", "lost+found", ".snapshot"):
         (tmp_path / name).mkdir()
     scan, opened = os.scandir, os.open

@@ -65,7 +65,7 @@ def test_lines_of_a_file_are_of_the_time_zone_of_its_host(
 
 
 def test_each_line_has_the_offset_of_its_own_day(tmp_path: Path) -> None:
-    """This also holds for the hour that occurs twice when the clocks go back."""
+    """The offset is also correct in the hour that occurs twice when the clocks go back."""
     local = ("2026/10/24 12:00:00.000000", *(f"2026/10/25 {at}.000000" for at in ("02:10:00", "02:50:00", "02:10:00")))
     assert times(tmp_path, BERLIN, *local, "2026/10/25 03:00:00.000000") == [
         f"2026-10-{at}.000000Z" for at in ("24T10:00:00", "25T00:10:00", "25T00:50:00", "25T01:10:00", "25T02:00:00")

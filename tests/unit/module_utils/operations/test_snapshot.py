@@ -162,7 +162,7 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
 
 
 def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Therefore a power failure cannot leave a manifest with empty files."""
+    """Files are synced first, so a power failure cannot leave a manifest with empty files."""
     synced: list[int] = []
     fsync = os.fsync
 
@@ -340,7 +340,7 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_lines_of_an_archive_have_the_domain_that_their_server_belongs_to(tmp_path: Path) -> None:
-    """This includes lines that are written before VARZ of the cluster with JetStream is read."""
+    """Lines that are written before VARZ of the cluster with JetStream is read also have this domain."""
     told: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "n1": ({"cluster": "Z", "domain": "hub", "jetstream": True}, {}),
         "n2": ({"cluster": "Z"}, {}),

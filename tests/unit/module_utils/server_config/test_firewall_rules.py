@@ -48,7 +48,8 @@ def sources(config: dict[str, Any] | None = None, **more: Any) -> dict[int, list
 
 
 def test_each_listener_accepts_its_peers_of_the_inventory() -> None:
-    """It also accepts peers that are leaving, from any of their addresses. A listener on loopback needs no rule."""
+    """A listener also accepts peers that are leaving, from any of their addresses. A listener on loopback needs no
+    rule."""
     own, other, gone = ["10.0.0.1", "10.1.0.2", "10.0.0.2"], ["10.0.1.1"], ["10.0.0.9"]
     assert sources() == {
         1883: [],
