@@ -466,7 +466,8 @@ def is_contained(subject: str, other: str) -> bool:
     for index, wanted in enumerate(others):
         if index == len(others) - 1 and wanted == ">":
             return True
-        if wanted not in (tokens[index], "*"):
+        # A ">" matches several tokens, which "*" does not.
+        if wanted != tokens[index] and (wanted != "*" or tokens[index] == ">"):
             return False
     return True
 

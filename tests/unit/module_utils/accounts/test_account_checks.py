@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks 
     user_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.credentials import Key, make_jwt, new_key
 
@@ -211,6 +211,7 @@ LITERALS = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=5).map("."
 
 
 @given(SUBJECTS, SUBJECTS, LITERALS)
+@example("b.>", "b.*", "b.a.a")
 def test_contained_subject_matches_nothing_that_the_other_does_not(subject: str, other: str, literal: str) -> None:
     if is_contained(subject, other) and is_contained(literal, subject):
         assert is_contained(literal, other)
