@@ -12,45 +12,47 @@ options:
     description:
       - Addresses of NATS servers, such as V(nats://n1.example.com:4222). The addresses are tried in the listed order.
       - With V(tls://), a server that does not offer TLS is refused.
-      - Environment E(NATS_URL) (separated by commas), context key C(url). Defaults to V(nats://127.0.0.1:4222).
+      - Environment variable E(NATS_URL) (with commas between addresses), context key C(url). Defaults to
+        V(nats://127.0.0.1:4222).
     type: list
     elements: str
   user:
     description:
-      - User name. Environment E(NATS_USER), context key C(user).
+      - User name. Environment variable E(NATS_USER), context key C(user).
     type: str
   password:
     description:
-      - Password of O(user). Environment E(NATS_PASSWORD), context key C(password).
+      - Password of O(user). Environment variable E(NATS_PASSWORD), context key C(password).
     type: str
   token:
     description:
-      - Token, for servers that use one. Environment E(NATS_TOKEN), context key C(token).
+      - Token, for servers that use one. Environment variable E(NATS_TOKEN), context key C(token).
     type: str
   nkey_seed:
     description:
       - Seed of the user's nkey (V(SU...)), or the path of a file that contains it.
-      - Needs the Python library C(nkeys). Environment E(NATS_NKEY), context key C(nkey).
+      - Needs the Python library C(nkeys). Environment variable E(NATS_NKEY), context key C(nkey).
     type: str
   credentials:
     description:
       - Path of a C(.creds) file with the user's JWT and seed.
-      - Needs the Python library C(nkeys). Environment E(NATS_CREDS), context key C(creds).
+      - Needs the Python library C(nkeys). Environment variable E(NATS_CREDS), context key C(creds).
     type: path
   tls_ca_file:
     description:
       - Path of the certificates (PEM) of the authorities trusted to sign the servers' certificates.
-      - Defaults to the system's authorities. Environment E(NATS_CA), context key C(ca).
+      - Defaults to the system's authorities. Environment variable E(NATS_CA), context key C(ca).
       - If this, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is
         refused.
     type: path
   tls_cert_file:
     description:
-      - Path of the client's certificate (PEM), for servers that verify clients. Environment E(NATS_CERT), context key C(cert).
+      - Path of the client certificate (PEM), for servers that verify clients. Environment variable E(NATS_CERT),
+        context key C(cert).
     type: path
   tls_key_file:
     description:
-      - Path of the private key (PEM) of O(tls_cert_file). Environment E(NATS_KEY), context key C(key).
+      - Path of the private key (PEM) of O(tls_cert_file). Environment variable E(NATS_KEY), context key C(key).
     type: path
   tls_server_name:
     description:
@@ -81,7 +83,8 @@ options:
   context:
     description:
       - Name of a context of the nats CLI (C(~/.config/nats/context/NAME.json)), or the path of such a file.
-      - The context supplies values that are set neither by options nor in the environment. Environment E(NATS_CONTEXT).
+      - The context supplies the values that are set neither by options nor in the environment. Environment variable
+        E(NATS_CONTEXT).
     type: str
 requirements:
   - nats-py >= 2.9

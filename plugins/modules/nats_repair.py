@@ -141,7 +141,7 @@ screen:
   elements: str
 steps:
   description: The findings and fixes in machine-readable form. C(refused) is the reason why a fix is refused; empty if
-    it is not.
+    the fix is not refused.
   returned: success, and when a fix fails
   type: list
   elements: dict

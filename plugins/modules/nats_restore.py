@@ -59,7 +59,7 @@ options:
     required: true
   at:
     description:
-      - Time that applies to the entries of O(streams) without their own.
+      - Time for entries of O(streams) that do not specify a time.
     type: str
   account:
     description:
@@ -77,7 +77,7 @@ options:
     elements: str
   num_replicas:
     description:
-      - Number of replicas to use instead of the original one.
+      - Number of replicas to use instead of the original number.
     type: int
   max_replicas:
     description:

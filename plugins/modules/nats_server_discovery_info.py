@@ -101,7 +101,7 @@ tls_files:
   elements: dict
   returned: when found
 binary_link_free:
-  description: Whether C(/usr/local/bin/nats-server) is a link, or does not exist.
+  description: Whether C(/usr/local/bin/nats-server) either is a link or does not exist.
   type: bool
   returned: when found
 """

@@ -105,8 +105,8 @@ options:
             keyword of a task would reveal them in the arguments of a process and in the log.
         type: str
       optional:
-        description: Skip the test if the executable or one of O(trial.needs) is missing, as in check mode before the
-          first run.
+        description: Whether to skip the test if the executable or one of O(trial.needs) is missing, as in check mode
+          before the first run.
         type: bool
         default: false
   unit:

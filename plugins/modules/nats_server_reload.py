@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_reload
-short_description: Make a NATS server reload its configuration, and verify it
+short_description: Make a NATS server reload its configuration, and verify the reload
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)

@@ -35,7 +35,7 @@ extends_documentation_fragment:
   - natsops.jetstream.progress
 attributes:
   check_mode:
-    description: Can run in check mode. Loads the streams and reports which would be saved.
+    description: Can run in check mode. Loads the streams and reports which of them would be saved.
     support: full
     details:
       - Check mode does not detect whether another run holds the lock.

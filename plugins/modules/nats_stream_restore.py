@@ -69,7 +69,7 @@ options:
     elements: str
   num_replicas:
     description:
-      - Number of replicas to use instead of the original one.
+      - Number of replicas to use instead of the original number.
     type: int
   placement:
     description:

@@ -13,7 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Makes the leaders of streams step down unless they already run on suitable servers, and waits until a suitable
-    server leads each stream. O(away_from) alone moves all streams off servers that are about to be stopped.
+    server leads each stream. O(away_from) alone moves the leaders of all streams off servers that are about to be
+    stopped.
   - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or
     receive none and must publish again (with the same message id).
   - Needs either a user of the owning account, or a user of the system account together with O(account_users) and
