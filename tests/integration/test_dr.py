@@ -536,7 +536,10 @@ def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) 
     # point is sent to it.
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (30, 2), "fresh": (30, 0)}
-    assert pair.east_api.consumer(STREAM, "worker")["num_pending"] == 6 + len(new)
+    pending = 6 + len(new)
+    assert wait_until(
+        lambda: pair.east_api.consumer(STREAM, "worker")["num_pending"], lambda number: number == pending, 20
+    ).done
     assert "has not replaced the origin" in pair.refused("nats_dr_failback", "no_failback", **options)
 
 

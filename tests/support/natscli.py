@@ -17,6 +17,7 @@ from typing import Any
 
 from nats.aio.client import Client as NatsPy
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
 META, DATA = "backup.json", "stream.tar.s2"
 _SNAPSHOT_CHUNK, _RESTORE_CHUNK = 128 << 10, 64 << 10
@@ -70,7 +71,7 @@ async def restore(connect: Callable[[], Awaitable[NatsPy]], directory: Path) -> 
         reply = await _asked(client, f"$JS.API.STREAM.RESTORE.{name}", json.dumps(request).encode())
         with (directory / DATA).open("rb") as file:
             while chunk := file.read(_RESTORE_CHUNK):
-                answer = await client.request(reply["deliver_subject"], chunk, timeout=20)
+                answer = await _sent(client, reply["deliver_subject"], chunk)
                 assert not answer.data, answer.data
         answer = await client.request(reply["deliver_subject"], b"", timeout=120)
         found = json.loads(answer.data)
@@ -78,6 +79,16 @@ async def restore(connect: Callable[[], Awaitable[NatsPy]], directory: Path) -> 
         return dict(found["state"])
     finally:
         await client.close()
+
+
+async def _sent(client: NatsPy, subject: str, chunk: bytes) -> Msg:
+    """Send a chunk. The restoring server's interest may reach the client's server after the reply that named the subject."""
+    for _attempt in range(50):
+        try:
+            return await client.request(subject, chunk, timeout=20)
+        except NoRespondersError:
+            await asyncio.sleep(0.1)
+    return await client.request(subject, chunk, timeout=20)
 
 
 async def _asked(client: NatsPy, subject: str, body: bytes) -> dict[str, Any]:
