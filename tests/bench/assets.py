@@ -65,7 +65,7 @@ class Figures:
 
 
 class Clock:
-    """CPU time by part; the time of a nested part is not included in that of the outer part."""
+    """CPU time by part; the time of a nested part does not count towards the outer part."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = defaultdict(float)
@@ -87,7 +87,7 @@ class Clock:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Measure the CPU time of three parts: the client with unpacking, JSON, and the model."""
+        """Measure the CPU time of three parts: the client including decompression, JSON parsing, and the model."""
         parts = (
             (Client, "request_many", "client"),
             (Client, "gather", "client"),
@@ -140,7 +140,7 @@ def wait_until_served(api: JetStreamApi, seconds: float = 60) -> None:
 
 
 def create(api: JetStreamApi, numbers: Sequence[int], consumer_replicas: int) -> None:
-    """Create the streams of these numbers and their consumers, CONCURRENT_CALLS at once. Failed calls are repeated,
+    """Create the streams with these numbers and their consumers, CONCURRENT_CALLS at once. Failed calls are repeated,
     because busy servers respond late."""
     stream = {"num_replicas": 3, "storage": "memory", "retention": "limits", "discard": "old"}
     names = [f"BENCH{number:05}" for number in numbers]
@@ -204,7 +204,7 @@ def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]
 
 
 def nats_report(cluster: NatsProcesses) -> float | None:
-    """Return the seconds that `nats stream report` takes, or None if `nats` is not on the PATH."""
+    """Return how many seconds `nats stream report` takes, or None if `nats` is not on the PATH."""
     binary = shutil.which("nats")
     if binary is None:
         return None

@@ -51,8 +51,8 @@ print(json.dumps([took, peak, result.get("path"), result["bytes"]]))
 
 @dataclass(frozen=True)
 class Figure:
-    """The result of one way to save or restore: its seconds, those of the raw loop, and its peak memory, also for a
-    tenth of the messages."""
+    """The result of one way to save or restore: its seconds, their ratio to the raw loop's, and its peak memory, also
+    for a tenth of the messages."""
 
     version: str
     what: str
@@ -63,7 +63,7 @@ class Figure:
 
 
 async def raw_backup(site: Site, stream: str, path: Path) -> float:
-    """Write a snapshot as it arrives, and return the seconds."""
+    """Write a snapshot to a file as it arrives, and return how many seconds this took."""
     connection = await site.connect()
     inbox = connection.new_inbox()
     ended = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ async def raw_backup(site: Site, stream: str, path: Path) -> float:
 
 
 async def raw_restore(site: Site, config: dict[str, Any], state: dict[str, Any], path: Path) -> float:
-    """Send an archive part by part, and return the seconds."""
+    """Send an archive part by part, and return how many seconds this took."""
     connection = await site.connect()
     started = time.perf_counter()
     body = json.dumps({"config": config, "state": state}).encode()
@@ -190,7 +190,7 @@ def main() -> None:
     figures: list[Figure] = []
     for version in options.versions.split(","):
         directory = Path(tempfile.mkdtemp(prefix="natsops-bench-"))
-        # Space for the stream, for the stream a tenth as large, and for a restore that is staged.
+        # This is the space for the stream, for the stream a tenth as large, and for a staged restore.
         room = f"max_file_store: {3 * options.megabytes + 256}MB"
         cluster = NatsProcesses(version, directory / "servers", ["n1", "n2", "n3"], jetstream_options=room)
         try:

@@ -86,8 +86,8 @@ def scraped(out: Exposition) -> bytes:
 
 
 def measured(streams: int) -> tuple[float, float, int, int, int]:
-    """Return the CPU seconds of judging and of a scrape, the number of series, the bytes of a scrape, and the peak
-    memory in bytes that judging added to the fleet."""
+    """Return the CPU seconds of evaluating the fleet and of a scrape, the number of series, the bytes of a scrape, and
+    the peak memory in bytes that evaluating it added."""
     live, faults = fleet(streams), FaultList(LIMIT)
     held, judging, scraping = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
     for run in range(RUNS):

@@ -40,7 +40,7 @@ from support.publishers import Waits, publishers
 FORKS = 5
 USER, PASSWORD = "app", "app-pass"
 
-#: The module of the health gate, whose time is the playbook's waiting; the rest is its work.
+#: The module of the health gate. Its time counts as the playbook's waiting, all other time as the playbook's work.
 GATE = "nats_cluster_health"
 
 PARTS = ("deploy", "restart")
@@ -62,7 +62,7 @@ while True:
 
 @dataclass(frozen=True)
 class Play:
-    """The cost of one playbook. `module_runs` and `tasks` are the maximum over the hosts."""
+    """The cost of one playbook. `module_runs` and `tasks` are the maxima over the hosts."""
 
     what: str
     seconds: float
@@ -178,7 +178,7 @@ class Bench:
 
     def naive(self) -> tuple[int, float]:
         for host in self.cluster.hosts:
-            # `stop` uses lame duck mode, by the signal in the unit.
+            # `stop` puts the server into lame duck mode, with the signal that the unit defines.
             self.controller.ssh(
                 host, f"systemctl stop nats-server && systemctl start nats-server && python3 -c '{HEALTHZ}'"
             )

@@ -43,7 +43,7 @@ from support.nats_processes import APP_PASSWORD, APP_USER
 from support.publishers import Publishers, publishers
 from support.role_cluster import RoleCluster
 
-#: How many seconds a server has been dead when the load begins, and seconds between two checks of the servers.
+#: How many seconds a server has been dead when the load begins, and the seconds between two checks of the servers.
 DEAD, LOOK = 5.0, 0.2
 
 #: Seconds that the playbook's gate watches a healthy cluster before and after each batch.
@@ -86,7 +86,7 @@ class Figures:
 
 
 class Watch:
-    """Polls /healthz of the servers; `away` is how many seconds each did not return 200."""
+    """Polls /healthz of the servers; `away` is how many seconds each server did not return 200."""
 
     def __init__(self, cluster: RoleCluster, names: Sequence[str]) -> None:
         self.away = dict.fromkeys(names, 0.0)

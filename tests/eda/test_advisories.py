@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The event source nats_advisories in a real ansible-rulebook, against real clusters."""
+"""Runs the event source nats_advisories in a real ansible-rulebook, against real clusters."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_none_is_missed_while_it_is_stopped(cluster: NatsProcesses, start: Start
 
 
 def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    """Each server is killed in turn, including the one that the source is connected to and the leader of its consumer.
+    """Each server is killed in turn, including the server to which the source is connected and the leader of its
+    consumer.
 
     Servers do not repeat an advisory that the stream could not store, so the test publishes its advisories with an
     acknowledgement.

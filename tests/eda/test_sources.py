@@ -118,7 +118,7 @@ def test_empty_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_event_sources_work_next_to_the_package_ansible(tmp_path: Path) -> None:
-    """This package contains a folder ansible_collections that is a Python package and hides all others."""
+    """The package ansible contains a folder ansible_collections that is a Python package and hides all others."""
     package = tmp_path / "ansible_collections"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -244,7 +244,7 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
         return int(run_in_process("nats_stream_info", app, stream="KEPT")["streams"][0]["state"]["messages"])
 
     add("KEPT", "$JS.EVENT.ADVISORY.STREAM.CREATED.>")
-    # A server that has not received the interest publishes to no one.
+    # A server that has not received the interest of the stream does not forward the message.
     assert any(add(f"SEEN{number}", f"seen.{number}") for number in range(20))
 
     async def work(event: Callable[..., Awaitable[Any]]) -> None:

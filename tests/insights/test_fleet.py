@@ -30,7 +30,7 @@ def test_fleet_is_reproducible_and_depends_on_the_seed(tmp_path: Path) -> None:
 
 
 def test_complete_fleet_reports_the_fields_of_real_servers(tmp_path: Path) -> None:
-    """The replies contain all recorded fields, none without a column, and the members of all groups."""
+    """The replies contain all recorded fields, no field without a column, and the members of all groups."""
     fleet = Fleet(3, 10, realistic=True)
     tables = fleet.write(tmp_path, 3600, form=PARQUET)["tables"]
     assert {table: reported["unknown"] for table, reported in tables.items() if reported["unknown"]} == {}

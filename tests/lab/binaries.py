@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real nats-server binaries for tests and the demo: ``binaries.py VERSION...|all`` prints their paths.
+"""Provides real nats-server binaries for tests and the demo: ``binaries.py VERSION...|all`` prints their paths.
 
 The binaries come from Debian packages. apt fetches them from the mirror in this machine's apt sources, with an apt
 configuration separate from the machine's. The binaries are in
@@ -119,7 +119,7 @@ def _fetch(version: str, work: Path, target: Path) -> None:
 
 
 class _Apt:
-    """apt with its own configuration, lists and cache, for one suite of one mirror."""
+    """An apt with a separate configuration, lists and cache, for one suite of one mirror."""
 
     def __init__(self, mirror: Mirror, suite: str, work: Path) -> None:
         self.suite = suite

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Debian mirrors and keyrings that this machine's own apt configuration names.
+"""Reads the Debian mirrors and keyrings that this machine's own apt configuration names.
 
 No mirror is hard-coded: a site that has its own mirror names it in its apt sources. ``NATSOPS_DEBIAN_MIRROR`` (a URI)
 sets a mirror on machines whose apt sources are not Debian's.
@@ -113,8 +113,9 @@ def _entries(apt_dir: Path) -> Iterator[_Entry]:
 def mirrors(apt_dir: Path = Path("/etc/apt")) -> list[Mirror]:
     """Return this machine's Debian mirrors, the most likely first; raise MirrorError if there is none.
 
-    A mirror is an entry with a Debian release as suite and the component ``main``. Third parties also name their suites
-    after Debian releases, so entries that are signed by Debian's archive keyring or end in ``/debian`` come first.
+    An entry counts as a mirror if its suite is a Debian release and its component is ``main``. Third parties also name
+    their suites after Debian releases, so entries that are signed by Debian's archive keyring or end in ``/debian``
+    come first.
     """
     own = os.environ.get("NATSOPS_DEBIAN_MIRROR")
     if own:

@@ -113,7 +113,7 @@ class Network:
 
     @property
     def gateway(self) -> str:
-        """The bridge's own address, which is the controller's."""
+        """Return the bridge's own address, which is also that of the controller."""
         return f"10.77.{self.number}.1"
 
 
@@ -129,7 +129,7 @@ class Lab:
 
     @property
     def inventory(self) -> Path:
-        """The Ansible inventory of all hosts, in the group ``nats``, and below it in the groups of their sites."""
+        """The path of the Ansible inventory: all hosts are in the group ``nats``, those of a site also in its group."""
         return self.paths.run / "inventory.yml"
 
     def inside(self, command: Sequence[str]) -> list[str]:
@@ -149,7 +149,7 @@ class Lab:
         return _finished(self.ssh_command(host, command), f"{host}: {command}", check)
 
     def exec(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on the host through its console, which works despite a partition or a stopped sshd."""
+        """Run a shell command on the host without SSH, which works despite a partition or a stopped sshd."""
         return _finished(self.exec_command(host, "sh", "-c", command), f"{host}: {command}", check)
 
     def exec_command(self, host: str, *command: str) -> list[str]:
@@ -197,7 +197,7 @@ class Lab:
             self.wait_for_boot([host])
 
     def reboot(self, host: str, wait: bool = True) -> None:
-        """Reboot the machine in an orderly way; return once it responds again, or at once without ``wait``."""
+        """Reboot the machine gracefully; return once it responds again, or at once without ``wait``."""
         before = self.exec(host, "cat /proc/sys/kernel/random/boot_id").stdout
         self._forget_connection(host)
         self.exec(host, "systemctl --no-block reboot")
@@ -375,7 +375,7 @@ def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
     """Build a lab, boot it, and return it; the remains of an earlier lab of that name are removed first.
 
     A host is ``NAME`` or ``NAME@RELEASE``, optionally followed by ``/SITE``; links between sites have no delay yet, see
-    `Lab.link`. Raise LabUnavailableError if this machine cannot build it, LabError if the build fails. A failed or
+    `Lab.link`. Raise LabUnavailableError if this machine cannot build labs, LabError if the build fails. A failed or
     interrupted build leaves nothing behind.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
@@ -418,7 +418,7 @@ def down(name: str) -> None:
 
 
 def clear_dead(kind: str) -> None:
-    """Remove the labs named KIND-PID or KIND-PID-… of killed processes."""
+    """Remove the labs named KIND-PID or KIND-PID-… whose process has been killed."""
     for name in labs():
         found = re.fullmatch(rf"{kind}-(\d+)(-.*)?", name)
         if found and not Path("/proc", found.group(1)).exists():

@@ -280,7 +280,7 @@ def test_wiped_disks(
     cluster.variables.update(file_install(restored_by))
     _deployed, restored = handbook.follow("deploy", "restore")
     assert handbook.commands == []
-    # In the plan and in the result.
+    # The count appears in the plan and in the result.
     count = len(told)
     assert restored.output.count(f"{count} of {count}") == 2, restored.output
     lines = whole_list(restored)
@@ -305,7 +305,7 @@ WHEELS = """
 
 @pytest.mark.parametrize("cluster", ["2.15.1"], indirect=True)
 def test_a_timer_saves_the_streams(cluster: Cluster, tmp_path: Path) -> None:
-    """The timer runs as a separate user, who may write only to the backups."""
+    """The timer runs as a separate user, who may write only to the backup directory."""
     ssh = cluster.controller.ssh
     books = Books(3, "2.15.1")
 

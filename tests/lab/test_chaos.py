@@ -113,7 +113,8 @@ if journal.read_text().count('"batch_done"') == 1 and not flag.exists():
 
 
 def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_resumes(cluster: Cluster, tmp_path: Path) -> None:
-    """Killed while the second host is out of service, the run is finished by the same command; no host reboots twice."""
+    """The run is killed while the second host is out of service, and the same command completes it; no host reboots
+    twice."""
     ssh = cluster.controller.ssh
     have_package(cluster.controller, HOSTS)
     offer_update(cluster.controller, HOSTS, tmp_path, 2)

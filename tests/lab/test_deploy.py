@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of one cluster of five hosts in zones 2-2-1, deployed once; every test leaves it healthy."""
+"""Tests the life of one cluster of five hosts in zones 2-2-1, which is deployed once; every test leaves it healthy."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
 
 
 def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
-    """One host already has its new file, but its process has not loaded it."""
+    """One host already has its new configuration file, but its process has not loaded the file."""
     pids = cluster.pids()
     cluster.controller.ssh(
         "n4-c1", "sed -i 's/^max_pending:.*/max_pending: 16777216/' /etc/nats-server/nats-server.conf"

@@ -32,7 +32,7 @@ def put_release(folder: Path) -> None:
         archive.addfile(info, io.BytesIO(binary))
 
 
-# The first run of the README (test_readme.py) deploys the same cluster by the same playbooks.
+# The first run of the README (test_readme.py) deploys the same cluster with the same playbooks.
 @pytest.mark.chaos
 def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
     controller: Controller, tmp_path: Path

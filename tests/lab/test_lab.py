@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab itself: every fault that tests rely on happens, and nothing stays behind."""
+"""Tests the lab itself: it produces every fault that tests rely on, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_full_disk(controller: Controller) -> None:
         lab.disk("n2-c1", "/nats", "32M")
     except labs.LabUnavailableError as error:
         pytest.skip(str(error))
-    # Check the mount first: without it, this would fill the disk of the machine that runs the lab.
+    # Check the mount first: without it, the next command would fill the disk of the machine that runs the lab.
     fill = "mountpoint -q /nats && dd if=/dev/zero of=/nats/full bs=1M count=64"
     assert "No space left on device" in lab.ssh("n2-c1", fill, check=False).stderr
     lab.reboot("n2-c1")
@@ -167,7 +167,7 @@ print(time.monotonic() - began)
 
 
 def python(script: str) -> str:
-    """Return the shell command that runs a script."""
+    """Return the shell command that runs a Python script."""
     return shlex.join(["python3", "-c", script])
 
 

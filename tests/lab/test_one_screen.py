@@ -39,7 +39,7 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def intact_cluster(cluster: Cluster) -> Iterator[None]:
-    """Leave the cluster healthy."""
+    """Repair the cluster after each test."""
     yield
     for host in HOSTS:
         cluster.controller.ssh(host, f"rm -f {STORE}/fill; systemctl start nats-server")

@@ -45,7 +45,7 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
                     "gather_facts": False,
                     "become": True,
                     "tasks": [
-                        # The slim root file system has none, as many container images.
+                        # Like many container images, the slim root file system has no such directory.
                         {
                             "ansible.builtin.file": {
                                 "path": "/var/lib/apt/lists/partial",

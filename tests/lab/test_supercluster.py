@@ -162,7 +162,7 @@ def cluster(site_controller: Controller) -> Iterator[Supercluster]:
 
 
 def test_deployed_from_nothing(cluster: Supercluster) -> None:
-    """One meta group of nine; each stream is in the cluster that its client is connected to."""
+    """The nine servers form one meta group; each stream is in the cluster to which its client is connected."""
     run = cluster.deploy()
     assert (run.status, run.changed) == (0, []), run.output
     for site in SITES:

@@ -29,7 +29,7 @@ _METADATA = {
 
 
 class AuditArchive:
-    """An archive as natscli opens it. Raises AssertionError if it is refused; `warnings` are the reader's
+    """An archive as natscli opens it. Raises AssertionError if the archive is refused; `warnings` are the reader's
     complaints."""
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class AuditArchive:
         return found
 
     def _check_place(self, path: str, tags: dict[str, str]) -> None:
-        """Check that a file is at the path to which natscli would have written it."""
+        """Check that a file is at the path to which natscli would have written this artifact."""
         if "special" in tags:
             assert len(tags) == 1
             assert path.startswith(("capture/misc/", "host/")), path

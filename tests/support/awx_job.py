@@ -140,7 +140,7 @@ class Controller:
                 [*pod, *command],
                 stdin=stream,
                 stdout=subprocess.PIPE,
-                # The environment of an execution environment image, plus the variable that saves CPU time.
+                # These are the variables of an execution environment image, plus the variable that saves CPU time.
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
                 | {name: value for name, value in os.environ.items() if name == "PYTHONPATH"},
                 cwd="/",
@@ -180,7 +180,7 @@ class Controller:
     ) -> tuple[list[str], dict[str, str]]:
         for name in ("inventory", "env"):
             (data / name).mkdir(parents=True)
-        # The repository, without untracked files.
+        # Copy the repository without untracked files.
         shutil.copytree(ROOT / "playbooks", data / "project/playbooks")
         hosts = data / "inventory/hosts"
         hosts.write_text(f"#!/usr/bin/env python3\nprint({json.dumps(self.inventory)!r})\n")

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The credential types and job templates of playbooks/awx as Ansible passes them to awx.awx, without an AWX server."""
+"""The credential types and job templates of playbooks/awx as Ansible would pass them to awx.awx, rendered without an
+AWX server."""
 
 from __future__ import annotations
 

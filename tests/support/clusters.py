@@ -61,7 +61,7 @@ def meta(members: list[str], behind: tuple[str, ...] = ()) -> MetaGroup:
 
 
 def cluster(names: list[str], *streams: Stream) -> Cluster:
-    """Return a healthy cluster of these servers, the first one leading the meta group."""
+    """Return a healthy cluster of these servers, with the first one as the leader of the meta group."""
     return Cluster(tuple(server(name) for name in sorted(names)), meta(names), streams)
 
 

@@ -71,7 +71,7 @@ class Run:
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """Host and name of each task that changed something, or would have done so in check mode."""
+        """The host and the name of each task that changed something, or would have done so in check mode."""
         return sorted({(result.host, result.task) for result in self.results if result.changed})
 
     @property
@@ -100,7 +100,7 @@ def read_costs(record: Iterable[str]) -> tuple[dict[str, Cost], tuple[Step, ...]
 
 
 class Controller:
-    """The controller of a lab, from which Ansible logs in to the hosts as this user."""
+    """The controller of a lab, from which Ansible logs in to the hosts as the user `user`."""
 
     def __init__(self, lab: Lab, user: str = rootfs.USER) -> None:
         self.lab = lab
@@ -168,7 +168,8 @@ class Controller:
         diff: bool = False,
         timeout: float = 1800,
     ) -> Run:
-        """Run a playbook of the collection by its name, or any by its path, over an inventory with the group ``nats``.
+        """Run a playbook of the collection by its name, or any playbook by its path, on an inventory with the group
+        ``nats``.
 
         The group contains the given hosts, by default all hosts of the lab, and has the child groups ``groups``. A
         playbook that fails is a result, not an error.

@@ -111,7 +111,8 @@ def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = No
 
 
 def operator_setup(directory: Path) -> tuple[str, Path]:
-    """Return (configuration text, path of a .creds file) of an operator with only a system account and a user in it."""
+    """Return (configuration text, path of a .creds file) for an operator that has only a system account with one
+    user."""
     operator = make_operator(directory)
     ((account, account_jwt),) = operator.accounts.items()
     config = (
@@ -123,7 +124,7 @@ def operator_setup(directory: Path) -> tuple[str, Path]:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Paths of the CA and of one certificate for 127.0.0.1 that servers and clients use."""
+    """The paths of the CA and of a certificate for 127.0.0.1 that both servers and clients use."""
 
     ca: Path
     cert: Path

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands that readers run: the fenced blocks of the documents at the root and of the guides in docs. Also returns
-the variables that the roles accept."""
+"""Reads the commands that readers run from the fenced blocks of the documents at the root and of the guides in docs.
+Also returns the variables that the roles accept."""
 
 from __future__ import annotations
 

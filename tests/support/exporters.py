@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats import syst
 from prometheus_client.parser import text_string_to_metric_families
 from support.nats_processes import free_ports
 
-#: Name and labels, without `fleet` → value.
+#: The value of each series, by its name and its labels except `fleet`.
 Series = dict[tuple[str, ...], float]
 
 

@@ -86,7 +86,7 @@ def peer(name: str, **more: Any) -> Row:
     }
 
 
-#: Fields of VARZ without a column in silver.
+#: Fields of VARZ for which silver has no column.
 _VARZ = {
     "http_host": "127.0.0.1",
     "http_port": 8222,
@@ -593,7 +593,7 @@ def change(table: str, values: Values, **where: Any) -> Change:
 def case(
     table: str, values: Values, *more: Change | Drop, where: Mapping[str, Any] | None = None, **subject: str
 ) -> Case:
-    """Return a case in which a row has these values: that of the first server, of stream S, of the consumer, …"""
+    """Return a case in which one row has these values: the row of the first server, of stream S, of the consumer, …"""
     about = {"account": "$SYS", **subject} if table == "raft_groups" else subject
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
 
@@ -646,7 +646,7 @@ _MIRROR = {"stream": "MIRROR"}
 _LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
 
 
-#: No limit removes messages.
+#: Limits with which a stream never removes messages.
 _ENDLESS = {"max_bytes": -1, "max_age": 0.0}
 
 

@@ -115,7 +115,7 @@ class Fleet:
     def _stream(self, number: int) -> Stream:
         dice = random.Random(f"{self.seed}:stream:{number}")
         replicas = tuple(dice.sample(range(self.servers), min(dice.choice((1, 3, 3, 3)), self.servers)))
-        fault = dice.randrange(20)  # one in three streams has one
+        fault = dice.randrange(20)  # one in three streams has a fault
         return Stream(
             name=f"STREAM-{number:06}",
             account=f"A{number % self.accounts}",

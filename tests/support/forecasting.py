@@ -27,8 +27,8 @@ HOURS = range(0, 24, 4)
 
 @dataclass(frozen=True)
 class Series:
-    """An asset's size at the end of each day, None if it was not measured. `event`: the day on which its growth
-    changed."""
+    """An asset's size at the end of each day, or None if the size was not measured. `event`: the day on which its
+    growth changed."""
 
     held: Sequence[float | None]
     event: int | None = None
@@ -81,7 +81,7 @@ def weekly(dice: random.Random, days: int) -> Series:
 
 
 def gaps(dice: random.Random, days: int) -> Series:
-    """Weekly growth; one day in ten has no measurement, and two gaps last several days."""
+    """The growth is weekly; one day in ten has no measurement, and two gaps last several days."""
     away = {day for day in range(days) if dice.random() < 0.1}
     for _time in range(2):
         begin = dice.randrange(days)
@@ -129,7 +129,7 @@ SCENARIOS: dict[str, Callable[[random.Random, int], Series]] = {
 
 
 def all_series(scenarios: Iterable[str], assets: int, days: int) -> dict[tuple[str, str], Series]:
-    """Return series of each scenario, the same at every call."""
+    """Return the series of each scenario, which are the same in every call."""
     return {
         (scenario, f"{number:03}"): SCENARIOS[scenario](random.Random(f"{scenario}:{number}"), days)
         for scenario in scenarios
@@ -138,7 +138,7 @@ def all_series(scenarios: Iterable[str], assets: int, days: int) -> dict[tuple[s
 
 
 def usage(spark: SparkSession, series: dict[tuple[str, str], Series]) -> DataFrame:
-    """Return the hourly size of assets in MB, with a daily swing. Each scenario is a fleet."""
+    """Return the hourly size of assets in MB, with a daily swing. Each scenario is a separate fleet."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         for (scenario, name), asset_series in series.items():

@@ -151,7 +151,7 @@ accounts: {{
         raise AssertionError((self.root / name / "log").read_text())
 
     def monitored(self, name: str, endpoint: str) -> Any:
-        """Return the reply of a monitoring endpoint. Raises OSError."""
+        """Return the reply of a monitoring endpoint. Raises OSError if there is none."""
         url = f"{self.monitoring}://127.0.0.1:{self.ports[name][2]}/{endpoint}"
         with urllib.request.urlopen(url, timeout=5, context=self.trust) as reply:
             return json.load(reply)

@@ -43,9 +43,9 @@ AWKWARD = {
 }
 
 
-# Makes a start of the server raft-silent, a defect of some versions: it answers clients but sends nothing to its Raft
-# peers. Denying it the permission for its peers' inboxes silences it in the same way until the process ends. The file's
-# content and modification time are restored once the server listens.
+# This script makes a start of the server raft-silent, a defect of some versions: the server responds to clients but
+# sends nothing to its Raft peers. Denying the server permission for its peers' inboxes silences it in the same way
+# until the process ends. The file's content and modification time are restored once the server listens.
 MUTE = r"""#!/bin/sh
 conf=/etc/nats-server/nats-server.conf
 left=$(cat /root/mute-starts)
@@ -78,7 +78,7 @@ class Cluster:
             "nats_server_jetstream_max_file_store": "256MB",
             "nats_server_system_password": SYSTEM_PASSWORD,
             "nats_server_bcrypt_cost": 4,
-            # The default of 10 s is for real hosts; test_cluster_health.py tests the gate's use of it.
+            # The default of 10 s is for real hosts; test_cluster_health.py tests how the gate uses this setting.
             "nats_cluster_gate_span": 3,
             # The tuning of hosts is tested in molecule's scenarios.
             **dict.fromkeys(TUNINGS, "off"),
@@ -177,14 +177,14 @@ class Cluster:
             running.result(timeout=30)
 
     def pids(self) -> dict[str, str]:
-        """The process id of each server; it changes with every restart."""
+        """Return the process id of each server, which changes with every restart."""
         return {
             host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip()
             for host in self.hosts
         }
 
     def boots(self) -> dict[str, str]:
-        """The id of each host's boot."""
+        """Return the boot id of each host."""
         return {
             host: self.controller.ssh(host, "cat /proc/sys/kernel/random/boot_id").stdout.strip() for host in self.hosts
         }
@@ -282,7 +282,7 @@ class Cluster:
 
     def is_mute(self, host: str, run: Run) -> bool:
         """Return whether the gate reports this server, and no other, as silent although it responds."""
-        # The titles of the causes, and the problems below them.
+        # Read the titles of the causes, and the problems below them.
         lines = [line for error in run.errors for line in error.splitlines() if re.match(r" *(-|\d+\.) ", line)]
         return any(f"replica {host} " in line and "although it answers" in line for line in lines) and all(
             host in line for line in lines

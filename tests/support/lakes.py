@@ -38,8 +38,8 @@ JOBS = ("silver", "gold", "findings", "report")
 
 @dataclass(frozen=True)
 class Golden:
-    """A lake with all tables of a small fleet for two hours, and the output of the jobs. Tests that write use
-    copies."""
+    """A lake with all tables of a small fleet for two hours, and the output of the jobs. Tests that write use copies of
+    it."""
 
     path: Path
     printed: str
@@ -52,7 +52,7 @@ def write_golden(lake: Path) -> None:
 
 
 def make_golden(folder: Path) -> Golden:
-    """Make all tables by the command line, in the current session."""
+    """Make all tables with the commands of the command line, in the current session."""
     lake, printed = folder / "lake", io.StringIO()
     write_golden(lake)
     with redirect_stdout(printed):
@@ -61,7 +61,7 @@ def make_golden(folder: Path) -> Golden:
 
 
 def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return the names and everything that they depend on."""
+    """Return these table names and those of all tables on which they depend."""
     found: set[str] = set()
     waiting = [*names]
     while waiting:

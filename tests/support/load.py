@@ -153,7 +153,7 @@ class Load:
         self._unanswered = 0
         # This is part of each message's id, because an earlier load may have used the same streams.
         self._began = time.monotonic_ns()
-        # The first sequence of each stream that `verify` reads.
+        # For each stream, the first sequence that `verify` reads.
         self._first: dict[str, int] = {}
         self._stop = asyncio.Event()
 
@@ -276,7 +276,7 @@ class Load:
                     for message in await reader.fetch(100, timeout=1):
                         self._consumed[stream].add(
                             message.data.decode()
-                        )  # a request may count as delivered although its reply was lost
+                        )  # recorded first: the ack may take effect although its reply is lost
                         await message.ack_sync(timeout=1)
                 except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
                     await asyncio.sleep(0.05)
@@ -397,6 +397,6 @@ class Load:
                     await message.ack()
                     self._consumed[stream].add(message.data.decode())
             except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
-                await asyncio.sleep(0.1)  # its leader may still be elected
+                await asyncio.sleep(0.1)  # the election of its leader may still be in progress
         missed = sorted(wanted - self._consumed[stream])
         return [f"{stream}: the consumer never got {len(missed)} messages, such as {missed[0]}"] if missed else []

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The requests of `nats stream backup` and `nats stream restore`. The command itself is not in any package registry.
+"""Sends the requests of `nats stream backup` and `nats stream restore`. The command itself is not in any package
+registry.
 
 From jsm.go snapshots.go (SnapshotToDirectory, RestoreSnapshotFromDirectory) and natscli cli/stream_command.go, of
 summer 2026.

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Waits:
     """The publishers' waits in seconds: `gap` is the longest time without an acknowledgement for any of them,
-    `quiet` the same before the work. `retries` counts publishes without an answer in time."""
+    `quiet` the same before the work. `retries` counts the messages that were not acknowledged in time."""
 
     gap: float
     quiet: float

@@ -43,10 +43,9 @@ SMALL_USER = "small"
 @dataclass(frozen=True)
 class Fault:
     """A fault and the expected report. `subjects`: regular expressions; the cause must name a match for each. `cause`
-    and
-    `action`: regular expressions of the cause's title and its first command. `checks`: at least one of them must fail.
-    `changes`: the event in the table of changes, for an event that is not a fault. `since`: the first version that
-    reports it."""
+    and `action`: regular expressions of the cause's title and its first command. `checks`: at least one of them must
+    fail. `changes`: the event in the table of changes, for an event that is not a fault. `since`: the first version
+    that reports it."""
 
     name: str
     subjects: tuple[str, ...]
@@ -343,7 +342,7 @@ def _traffic(clients: Clients) -> None:
 
 
 def capture_clients(version: str, lake: Path, folder: Path) -> None:
-    """Capture a healthy fleet, and one with client faults."""
+    """Capture a healthy fleet, and a fleet with client faults."""
     with ExitStack() as stack:
         cluster = _started(stack, version, folder)
         collector = Collector(cluster, lake)

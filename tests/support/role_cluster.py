@@ -86,8 +86,8 @@ class RoleCluster:
         return {"nats_server_version": version, "nats_server_file_src": binary(version)}
 
     def add(self, name: str, folder: str = "") -> None:
-        """Add a host to the inventory. `folder`: used instead of a folder of the host's name, as for a different
-        disk."""
+        """Add a host to the inventory. `folder`: a folder to use instead of the one with the host's name, as for a host
+        with a different disk."""
         client, route, monitor, gateway = free_ports(4)
         root = self.root / (folder or name)
         self.hosts[name] = {
@@ -205,7 +205,8 @@ def load(
 ) -> Iterator[list[LoadReport]]:
     """Produce, consume and request inside the context, then check that every acknowledged message is stored.
 
-    Afterwards, the yielded list contains the report. `streams`: name → replicas, by default one with three.
+    Afterwards, the yielded list contains the report. `streams`: name → replicas; the default is one stream with three
+    replicas.
     """
     plan = LoadPlan(streams=dict(streams or {"LOAD3": 3}), rate=20)
     work = Load(cluster.urls, user, password, plan, **login)

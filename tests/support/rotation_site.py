@@ -34,7 +34,7 @@ class Site(RoleCluster):
 
     @property
     def users(self) -> list[dict[str, Any]]:
-        """The users of the account APP in the inventory."""
+        """Return the users of the account APP in the inventory."""
         found: list[dict[str, Any]] = self.variables["nats_server_accounts"]["APP"]["users"]
         return found
 
@@ -42,11 +42,11 @@ class Site(RoleCluster):
         return int(self.hosts[name]["nats_server_port"])
 
     def file(self, name: str, path: str) -> bytes:
-        """Read a file of a host's configuration."""
+        """Return the content of a file of a host's configuration."""
         return (Path(self.hosts[name]["nats_server_config_dir"]) / path).read_bytes()
 
     def contents(self) -> dict[str, bytes]:
-        """Every file of the servers' configuration."""
+        """Return the content of every file of the servers' configurations."""
         paths = [path for name in NAMES for path in (self.root / name / "etc").rglob("*") if path.is_file()]
         return {str(path): path.read_bytes() for path in paths}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-rulebook as its users start it, and event sources as it runs them."""
+"""Starts ansible-rulebook as its users do, and runs event sources as ansible-rulebook does."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Rulebook:
         )
 
     def end(self) -> int:
-        """Wait until ansible-rulebook ends without a signal; return its exit status."""
+        """Wait until ansible-rulebook ends without being signalled; return its exit status."""
         return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
@@ -116,7 +116,7 @@ def sources_folder() -> Path:
 
 
 def source(name: str) -> dict[str, Any]:
-    """Return the names that an event source defines, run as ansible-rulebook does."""
+    """Run the file of an event source as ansible-rulebook does, and return the names that it defines."""
     return runpy.run_path(str(sources_folder() / f"{name}.py"))
 
 

@@ -32,7 +32,7 @@ STREAM, SUBJECT = "ORDERS", "orders"
 
 @dataclass
 class Producer:
-    """A producer's record: the acknowledged sequence by message id."""
+    """A producer's record: the sequence of each acknowledged message, by message id."""
 
     url: str
     acknowledged: dict[str, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Producer:
     _thread: threading.Thread | None = None
 
     def start(self, prefix: str = "m") -> None:
-        """Publish one message after another, 16 at once, until it is stopped or the server is down."""
+        """Publish one message after another, 16 at once, until the producer is stopped or the server is down."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._work(prefix)))
         self._thread.start()
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Spark's own daemons on loopback: a standalone master with workers, and other services."""
+"""Starts Spark's own daemons on loopback: a standalone master with workers, and other services."""
 
 from __future__ import annotations
 

@@ -43,9 +43,10 @@ Subject = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a server or a stream. `checks`: those that must find it; `also`: those that may, as a consequence.
+    """A fault of a server or a stream. `checks`: the checks that must find it; `also`: the checks that may fail as a
+    consequence.
     `tables`: a function that changes the servers' replies, given the replies and the seconds since the first snapshot.
-    `becomes`: the changes to the stream. `consumer`: whether it is a fault of the stream's consumer."""
+    `becomes`: the changes to the stream. `consumer`: whether the fault concerns the stream's consumer."""
 
     name: str
     checks: tuple[str, ...]
@@ -146,7 +147,7 @@ def _ahead(data: Data, _age: float) -> None:
 
 
 def _more_messages(data: Data, messages: int) -> None:
-    """Add messages to those of a stream, or to those that its consumer received."""
+    """Add messages to the number that a stream stores, or to the number that its consumer received."""
     if "state" in data:
         data["state"]["last_seq"] += messages
         data["state"]["messages"] += messages
@@ -386,7 +387,7 @@ class Part(Fleet):
 
     @property
     def carriers(self) -> int:
-        """Return how many servers hold streams."""
+        """Return how many servers have streams."""
         return self.servers - len(self.removed) - len(self.added)
 
     def members(self, at: float) -> Sequence[int]:
@@ -812,7 +813,7 @@ class Truth:
 
 
 def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: int = 1) -> Truth:
-    """Return a fleet of so many servers, three quarters of them in a hub and the others at an edge, with each fault
+    """Return a fleet of this many servers, three quarters of them in a hub and the others at an edge, with each fault
     once per 40 servers, but at least once."""
     moments = tuple(BEGIN + number * STEP for number in range(snapshots))
     last_snapshots = tuple(
@@ -833,7 +834,7 @@ def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: i
         Other("with a gap", small, (*moments[:4], *moments[-2:]), gap=True),
         Other("dead", dead, tuple(at for at in moments if at <= last_snapshots[0]), gap=False),
     )
-    # The name of the second of these snapshots sorts after that of the next one.
+    # The name of the second of these snapshots sorts after the name of the next snapshot.
     return Truth(tuple(parts), moments, {last_snapshots[0]: 400.0, moments[8]: 1.2 * STEP}, others)
 
 
@@ -860,8 +861,8 @@ def _part(
     last_snapshots: tuple[float, ...],
     hub: bool,
 ) -> Part:
-    """Return a part. In the hub, one server dies, one crashes, two are restarted on purpose, one loses JetStream, one
-    reports half of its accounts at the end, one is removed at the beginning, and one is added."""
+    """Return a part of the fleet. In the hub, one server dies, one crashes, two are restarted on purpose, one loses
+    JetStream, one reports half of its accounts at the end, one is removed at the beginning, and one is added."""
     dead, rolled, crashed = ((size - 1,), (size - 2, size - 3), (size - 4,)) if hub else ((), (), ())
     disabled = ((size - 5, last_snapshots[-1] - 1800),) if hub else ()
     partial = ((size - 6, last_snapshots[-1] - 900),) if hub else ()
@@ -927,7 +928,7 @@ def _part(
 
 @dataclass
 class Score:
-    """For one check: the findings expected, those found, other findings that are true, and false findings."""
+    """For one check: the expected findings, those that were found, other findings that are true, and false findings."""
 
     planted: int = 0
     hit: int = 0
@@ -946,7 +947,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The scores by check, the false findings, and the missing ones."""
+    """The scores by check, the false findings, and the missing findings."""
 
     scores: Mapping[str, Score]
     false: Sequence[Mapping[str, Any]]

@@ -113,7 +113,8 @@ def write_replies(folder: Path, cluster: int) -> int:
 
 
 class Simulated:
-    """Returns the replies that are stored in a folder, as a Client does. `spent`: CPU seconds that this took."""
+    """Returns the replies that are stored in a folder, as a Client would. `spent`: CPU seconds that reading them
+    took."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the jobs that users run on real faults of real clusters of each server version.
 
-``make bench BENCH=insights/faults``. The faults are those of tests/support/real_faults.py. Ends with status 1 if a
-fault was not found, its report is wrong, or a critical cause has no fault.
+``make bench BENCH=insights/faults``. The faults are those of tests/support/real_faults.py. The program ends with status
+1 if a fault was not found, its report is wrong, or a critical cause has no fault.
 """
 
 from __future__ import annotations

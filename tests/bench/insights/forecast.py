@@ -31,8 +31,8 @@ SETTLED = 14
 
 
 def known(row: Row, series: Series) -> bool:
-    """Return whether the forecast was possible: no event comes before it is due, and there was none just before it was
-    made."""
+    """Return whether the forecast was possible: there is no event until the forecast day, and there was none just
+    before the forecast was made."""
     made = (row["origin"] - START).days
     return series.event is None or not made - SETTLED < series.event <= made + row["horizon"]
 

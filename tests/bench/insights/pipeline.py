@@ -47,8 +47,8 @@ ENGINES = ("spark", "duckdb", "pandas")
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command: elapsed seconds, seconds of CPU time, and the peak bytes in memory and in the watched
-    folder."""
+    """The cost of a command: elapsed seconds, seconds of CPU time, and the peak number of bytes in memory and in the
+    watched folder."""
 
     wall: float
     cpu: float
@@ -58,7 +58,7 @@ class Cost:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes of all files of a folder. Files may disappear during the call."""
+    """Return the total size of all files of a folder. Files may disappear during the call."""
     found = 0
     for path, _folders, names in os.walk(folder):
         for name in names:
@@ -101,7 +101,8 @@ def _write(fleet: Fleet, lake: Path, form: str, minute: int) -> int:
 
 
 def generate(fleet: Fleet, lake: Path, rows: int, form: str) -> tuple[int, int]:
-    """Write a lake of at least this many rows, or reuse an existing one; return its number of rows, and of minutes."""
+    """Write a lake of at least this many rows, or reuse an existing one; return its number of rows and its number of
+    minutes."""
     written = lake.with_suffix(".json")
     if not written.exists():
         shutil.rmtree(lake, ignore_errors=True)
@@ -122,7 +123,8 @@ def show(what: str, rows: int, cost: Cost) -> str:
 
 
 def show_tables(logs: Path) -> None:
-    """Print the work of a job's tasks by the table that they wrote, as percentages of their CPU time."""
+    """Print the work of a job's tasks by the table that they wrote, with the percentage of the CPU time for each
+    table."""
     work = by_table(logs)
     whole = sum(one.cpu for one in work.values())
     print(f"\n| table, of {whole:.0f} CPU s of the tasks | part | MB shuffled | MB spilled |\n|---|---:|---:|---:|")

@@ -31,8 +31,8 @@ from support.streams import Site, running_site
 
 
 def cpu_of_tree(root: int, without: int) -> float:
-    """Return the CPU seconds of a process and all its descendants, without one of them and the descendants of that
-    one."""
+    """Return the CPU seconds of a process and all its descendants, excluding the process `without` and its
+    descendants."""
     return sum(cost.cpu for cost in tree(root).values()) - sum(cost.cpu for cost in tree(without).values())
 
 

@@ -5,8 +5,8 @@
 
 ``make bench BENCH=insights/truth ARGS='--servers 40 300'``. Each fleet has the faults of tests/support/truth.py, and
 many conditions that are not faults. `planted`: findings that must exist; `found`: planted findings that exist;
-`follows`: other findings that are true because of a fault; `false`: all other findings. Ends with status 1 if a
-critical finding is false or a planted fault was not found.
+`follows`: other findings that are true because of a fault; `false`: all other findings. The program ends with status 1
+if a critical finding is false or a planted fault was not found.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 """Saves the tests' controllers and hosts the work that Ansible repeats in each of its many short processes.
 
 Python imports this file at startup if it finds it: on the controllers through PYTHONPATH (see the Makefile), on the
-hosts of the lab through a .pth file. No result is cached, only code compiled from sources, and the archives of modules.
+hosts of the lab through a .pth file. Results are not cached, only code that was compiled from sources, and the archives
+of modules.
 
 - A module arrives as an archive with all of its imports; compiling these takes up to half of its CPU time.
-- A module, and a playbook, ends with a garbage collection of all objects, up to a quarter of a module's time.
+- Modules and playbooks end with a garbage collection of all objects, which takes up to a quarter of a module's time.
 - A task is a separate process. It compiles its expressions and templates and those of all variables that they use, and
 its garbage collector writes to all memory that it shares with the parent: each of these takes a sixth of a playbook's
 time.

@@ -124,7 +124,7 @@ def test_all_problems_are_in_a_file_for_its_owner_alone(tmp_path: Path, monkeypa
 
 
 class Clock:
-    """Time that passes only by sleeping."""
+    """A clock that advances only while the module sleeps."""
 
     now = 0.0
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of real servers, complete and damaged. `archives` contains one archive of each format, with deleted messages
-and pending acks."""
+"""Reads archives of real servers, complete and damaged. `archives` contains one archive of each format, with deleted
+messages and pending acks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Messages missing at a second site, the checkpoint there, and the conditions for taking over."""
+"""Tests which messages are missing at a second site, its checkpoint, and the conditions for a failover."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of a drill's temporary copy, and whether the result proves that a failover would succeed."""
+"""Tests the configuration of a drill's temporary copy, and whether the drill's result proves that a failover would
+succeed."""
 
 from __future__ import annotations
 

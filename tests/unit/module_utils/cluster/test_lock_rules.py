@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The holder of a host's lock, when a lock is free, and when a cluster is locked."""
+"""Tests who holds a host's lock, when a lock is free, and when a cluster is locked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
             {"owner": ONE, "purpose": "restart", "since": 10, "expires": 110},
         ),
         (held_by(ONE), LockRequest(ONE, release=True), None),
-        # The lock of another run stays, ...
+        # The lock of another run is kept, ...
         (held_by(TWO), LockRequest(ONE, ttl=60), held_by(TWO)),
         (held_by(TEXT), LockRequest(ONE, ttl=60), held_by(TEXT)),
         (held_by(TWO), LockRequest(ONE, release=True), held_by(TWO)),

@@ -50,7 +50,7 @@ def records() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def without_n3(*streams: str, names: Sequence[str] = (*NAMES,)) -> Cluster:
-    """Return the cluster while n3 is out of service: its replicas are unavailable."""
+    """Return the cluster while n3 is out of service: the replicas on n3 are unavailable."""
     left = [name for name in names if name != "n3"]
     made = tuple(stream(name, [*left[:2], "n3"], behind=("n3",)) for name in streams)
     return Cluster(tuple(server(name) for name in left), meta([*left, "n3"], behind=("n3",)), made)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics: their values for known clusters, their number, which depends only on the servers, and the limits of
-lists."""
+"""Tests the metrics: their values for known clusters, their number, which depends only on the servers, and the limits
+of lists."""
 
 from __future__ import annotations
 

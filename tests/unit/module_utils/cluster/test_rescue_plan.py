@@ -40,7 +40,7 @@ from support.clusters import consumer, server
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 DEAD = frozenset(["n3", "n4", "n5"])
-#: Hosts that were destroyed.
+#: The hosts that were destroyed.
 GONE = {name: Host(name) for name in DEAD}
 
 
@@ -285,7 +285,7 @@ def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
         "ansible n1,host2 -b -m ansible.builtin.systemd_service "
         """-a '{"name": "nats-server", "state": "stopped", "enabled": false}'"""
     )
-    # Their stores are in different directories.
+    # The hosts' stores are in different directories.
     copying = [command for command in commands if "nats_store_copy" in command]
     assert [command.split()[1] for command in copying] == ["n1", "host2"] and '"store_dir": "/data/nats"' in copying[1]
     assert "rsync -a --mkpath host2:/var/lib/nats-rescue/ '/srv/a b/n2/'" in commands

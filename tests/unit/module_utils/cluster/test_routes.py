@@ -49,7 +49,7 @@ def test_expected_routes(one: dict[str, Any], other: dict[str, Any], routes: int
         ({"mode": "s2_auto", "rtt_thresholds": ["10ms"]}, "s2_uncompressed", True),
         ({"mode": "s2_auto"}, "off", False),
         ({}, "off", True),
-        # The state of routes before 2.10, or without a configuration, is unknown.
+        # The state of routes is unknown before 2.10, or without a configuration.
         ("s2_fast", "", True),
         (None, "s2_best", True),
     ],

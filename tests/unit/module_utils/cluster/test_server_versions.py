@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of versions is consistent, and each of its warnings has a remedy."""
+"""Checks that the table of versions is consistent, and that each of its warnings has a remedy."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ USER = "daemon"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate with its key, and another one with an encrypted key."""
+    """A certificate with its key, and a second certificate with an encrypted key."""
     folder = tmp_path_factory.mktemp("files")
     folder.chmod(0o755)
     for name, secret in (("a", ["-nodes"]), ("b", ["-passout", "pass:secret"])):

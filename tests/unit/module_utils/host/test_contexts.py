@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Contexts of the nats command that follow the streams of a failover."""
+"""Tests that contexts of the nats command are switched to the site that serves the streams after a failover."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_mode_of_selinux(tmp_path: Path) -> None:
 
 
 def test_mounts() -> None:
-    """Spaces are escaped, fields are optional, and mounts may be stacked."""
+    """In the list of mounts, spaces are escaped, some fields are optional, and mounts may be stacked."""
     every = mounts(MOUNTINFO)
     assert [(one.target, one.fstype) for one in every[:3]] == [
         ("/", "ext4"),
@@ -75,7 +75,7 @@ def test_this_host() -> None:
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
-    """An SSD with a partition below LVM, and a disk with heads."""
+    """An SSD that has a partition used by LVM, and a rotating disk."""
     devices = tmp_path / "devices"
     for disk, rotational, scheduler in (("sda", "1", "mq-deadline [bfq] none"), ("nvme0n1", "0", "[bfq] none")):
         (devices / disk / "queue").mkdir(parents=True)

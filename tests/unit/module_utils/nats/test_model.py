@@ -124,7 +124,7 @@ def test_a_leader_that_did_not_answer_leads_nothing(replies: dict[str, Any]) -> 
 
 
 def test_a_claim_without_replicas_counts_only_alone(replies: dict[str, Any]) -> None:
-    """A server whose Raft node does not run names itself leader, with no replicas."""
+    """A server whose Raft node is not running reports itself as the leader, with no replicas."""
     leader = leader_view(replies, "ORDERS")["cluster"]["leader"]
     other = next(name for name in ("n1", "n2", "n3") if name != leader)
     other_id = next(item["server"]["id"] for item in replies["statsz"] if item["server"]["name"] == other)

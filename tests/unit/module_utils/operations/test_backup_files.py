@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups on disk are found and verified, and never appear incomplete."""
+"""Backups on disk are found and verified, and incomplete backups are never visible."""
 
 from __future__ import annotations
 

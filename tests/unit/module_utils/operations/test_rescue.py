@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Clock:
-    """Time that passes only during waits."""
+    """A clock that advances only during waits."""
 
     def __init__(self) -> None:
         self.now = 0.0

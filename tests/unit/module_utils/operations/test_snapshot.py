@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A snapshot on disk, with replies recorded from clusters of three servers, and archives of `nats audit gather`."""
+"""Tests snapshots on disk, with replies that were recorded from clusters of three servers, and archives of `nats audit
+gather`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NAMES = ["n1", "n2", "n3"]
 
 
 class Clock:
-    """Time that passes only through elections."""
+    """A clock that advances only with each election."""
 
     now = 0.0
 

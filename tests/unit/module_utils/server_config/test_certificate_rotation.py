@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps and refusals of a certificate rotation, from the hosts' certificates."""
+"""Tests the steps and refusals of a certificate rotation, which are derived from the hosts' certificates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps and refusals of a rotation of users and route credentials, from the loaded and the desired
-configuration."""
+"""Tests the steps and refusals of a rotation of users and route credentials, which are derived from the loaded and the
+desired configuration."""
 
 from __future__ import annotations
 

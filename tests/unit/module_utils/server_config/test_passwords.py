@@ -128,7 +128,8 @@ def test_both_ways_make_hashes_of_each_other(loader: str) -> None:
     "packages", [["passlib==1.7.4", "bcrypt==5.0.0"], ["bcrypt==5.0.0"], ["passlib==1.7.4", "bcrypt==4.0.1"]]
 )
 def test_every_pair_of_libraries_works(packages: list[str], tmp_path: Path) -> None:
-    """passlib 1.7.4 with a newer bcrypt raises in its own self-test; then the bcrypt library is used."""
+    """passlib 1.7.4 raises an error in its own self-test with a newer bcrypt; in that case, the bcrypt library is used
+    directly."""
     venv.create(tmp_path, with_pip=True)
     python = tmp_path / "bin" / "python"
     installed = subprocess.run(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The members of clusters, and the routes and gateways between them."""
+"""Tests which servers are members of a cluster, and the routes and gateways between servers."""
 
 from __future__ import annotations
 
