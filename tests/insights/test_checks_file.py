@@ -91,7 +91,7 @@ def test_the_example_changes_the_documented_checks(checks: Path) -> None:
     assert REGISTRY.checks["STREAM_103"].severity == "info"
     assert found.settings.thresholds == {"server_003_cpu": 80.0, "pay_002_threshold": 600.0}
     assert found.settings.skip == {"SERVER_104"}
-    # The mute includes the last day.
+    # The mute is still in force on its last day.
     assert [f"{mute.until:%Y-%m-%dT%H:%M}" for mute in found.mutes] == ["2027-03-31T23:59"]
     checks.write_text("")
     assert read_checks(checks).own == read_checks(None).own == []

@@ -111,7 +111,7 @@ def test_small_files_are_joined_and_old_ones_removed(
     assert make(lake) == (0, 0)
     assert rows(lake, HOURS) == before
     # Compaction of silver is killed before its files are used. The call that replaces files does not remove the old
-    # ones.
+    # files.
     killed_at(monkeypatch, "replace_text", lambda name: "_compacted" in name, lambda: kept(lake))
     assert lake.compacted(START) == {}
     assert rows(lake, HOURS) == before

@@ -280,7 +280,7 @@ def test_hour_is_recomputed_only_when_its_snapshots_changed(made: Lake, monkeypa
     again = make_silver(made, [HOUR], quiet)
     assert (again.made, again.fresh, made.pointer("silver", HOUR)) == (0, 1, first)
     before = Counter(row["fleet"] for row in table(made, "streams"))
-    # A run is killed before its end: the published run stays.
+    # A run is killed before its end: the published run remains.
     (Path(made.uri) / "silver" / "streams" / "run=killed").mkdir()
     write_snapshot(Path(made.uri), recorded("2.15.1"), HOUR + timedelta(minutes=1), "2.15.1")
     assert Counter(row["fleet"] for row in table(made, "streams")) == before

@@ -42,7 +42,7 @@ def context(tmp_path: Path) -> dict[str, str]:
 
 
 def test_failures_and_warnings_have_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream may have such characters in its name."""
+    """A stream may have control characters in its name."""
     warnings: list[str] = []
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     NatsModule.__new__(NatsModule).warn("stream X\x1b[31m lags")

@@ -87,7 +87,7 @@ def test_brief_result_has_the_machine_readable_values() -> None:
 
 
 def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
-    """nats-server accepts a stream whose name contains such characters."""
+    """nats-server accepts a stream whose name contains terminal control characters."""
     assert cut("stream X\x1b[31mRED\x07\u202e") == "stream X\ufffd[31mRED\ufffd\ufffd"
     assert printable("größe 日本 😀\ttab\nline") == "größe 日本 😀\ttab\nline"
     assert listed(["X\x1b", "Y"]) == "X\ufffd\nY"

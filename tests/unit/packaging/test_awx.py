@@ -43,7 +43,7 @@ def asked(template: dict[str, Any]) -> list[str]:
 
 @cache
 def documented() -> set[str]:
-    """Return the variables of roles, and those that a playbook documents in its head."""
+    """Return the variables of roles, and the variables that a playbook documents in its first lines."""
     heads = [(PLAYBOOKS / f"{name}.yml").read_text().partition("\n- name:")[0] for name in OPERATIONS]
     return set(role_options()) | set(re.findall(r"\b\w+\b", "".join(heads)))
 

@@ -83,7 +83,7 @@ LOCKED = {
     for line in path.read_text().splitlines()
     if "==" in line
 }
-#: Messages as written in the code; a sentence that continues in the next literal is joined.
+#: The messages as written in the code; a sentence that continues in the next literal is joined.
 SAID = " ".join(
     re.sub(r'"\s+f?"', "", path.read_text())
     for folder in ("plugins/module_utils", "plugins/modules", "roles")
@@ -104,7 +104,7 @@ def identify(item: Block | Command) -> str:
 
 @cache
 def playbook_variables(path: Path) -> set[str]:
-    """Return the variables that a playbook accepts in addition to those of roles: these are in its first lines."""
+    """Return the variables that a playbook accepts in addition to those of roles; its first lines list them."""
     head = path.read_text().partition("\n- name:")[0]
     return {word for line in head.splitlines() if line.startswith("#") for word in re.findall(r"\b[a-z]\w+\b", line)}
 
@@ -224,7 +224,7 @@ def antsibull_changelog(arguments: list[str]) -> None:
 
 
 def lab(arguments: list[str]) -> None:
-    """`python3 lab.py VERB …`, in its folder of the installed collection."""
+    """Check `python3 lab.py VERB …`, which runs in its folder of the installed collection."""
     script = "import sys; from lab import parser; parser().parse_args(sys.argv[1:])"
     command = [sys.executable, "-c", script, *arguments[2:]]
     done = subprocess.run(command, cwd=CHECKOUT / "tests/lab", capture_output=True, text=True, check=False)
@@ -255,7 +255,7 @@ def ansible_builder(arguments: list[str]) -> None:
 
 
 def insights(arguments: list[str]) -> None:
-    """`python -m jetstream_insights JOB …`, `jetstream-insights JOB …` and `spark-submit … main.py JOB …`."""
+    """Check `python -m jetstream_insights JOB …`, `jetstream-insights JOB …` and `spark-submit … main.py JOB …`."""
     place = next(
         arguments.index(name) for name in ("jetstream_insights", "jetstream-insights", "main.py") if name in arguments
     )

@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import B
 
 @pytest.mark.parametrize("verbosity", [0, 1])
 def test_a_failure_cannot_write_to_the_terminal(verbosity: int) -> None:
-    """A stream's name may contain such characters."""
+    """A stream's name may contain terminal control characters."""
     shown: list[str] = []
     display = SimpleNamespace(verbosity=verbosity, display=lambda line, stderr: shown.append(line))
     name, clean = "stream X\x1b[31mRED\x07", "stream X\ufffd[31mRED\ufffd"

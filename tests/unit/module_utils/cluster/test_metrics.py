@@ -267,7 +267,7 @@ def test_an_operation_by_its_journal() -> None:
     run = Run("r", 100.0, 160.0, batch=3, batches=5, began=150.0, took=(20.0, 30.0))
     journal_metrics(out, Journal({"C1": run}), now=160.0)
     assert values(out, "natsops_roll_in_progress") == {("C1",): 1}
-    # Three batches of 25 s; the first began 10 s ago.
+    # There are three batches of 25 s; the first began 10 s ago.
     assert values(out, "natsops_roll_left_seconds") == {("C1",): 65}
     assert (values(out, "natsops_roll_batch"), values(out, "natsops_roll_batches")) == ({("C1",): 3}, {("C1",): 5})
 

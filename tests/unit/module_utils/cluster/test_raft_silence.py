@@ -71,7 +71,7 @@ def test_one_group_may_be_silent_alone(active: float, silent: list[str]) -> None
         (state(), True, True, False),
         (state(active=2.4), True, True, False),
         (state(active=2.5), True, False, True),
-        # Contact from before its start belongs to the previous process.
+        # A contact from before the server's start belongs to its previous process.
         (state(uptime=1, active=1.5), False, False, True),
         # n3 is behind, but only a server that was down must be in step.
         (state(current=False), False, True, False),

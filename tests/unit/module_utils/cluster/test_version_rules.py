@@ -189,7 +189,7 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
     # The only server that writes these entries stops, and can still read its own entries.
     assert unreadable(half, "2.14.7", ["n1"]) == [("warning", "js_raft_delete_range")]
     assert unreadable(half, "2.12.15", ["n1"]) == [("error", "js_raft_delete_range")]
-    # The flags that a server reports count, not its version.
+    # The flags that a server reports determine the result, not its version.
     off = [
         replace(one, feature_flags=frozenset({"js_raft_delete_range"})) if one.version == "2.15.1" else one
         for one in mixed.servers
@@ -240,9 +240,9 @@ def test_which_flags_are_off_next_to_older_servers() -> None:
 
     flag = ["js_raft_delete_range"]
     assert off("2.10.27", "2.15.1") == off("2.12.15", "2.15.1") == flag
-    # The target does not turn the flag on, or all servers read the entries.
+    # The target version does not turn the flag on, or all servers can read the entries.
     assert off("2.10.27", "2.14.7") == off("2.14.0", "2.15.1") == []
-    # n3 is down: its version is unknown, too old, or good enough.
+    # n3 is down: its version is unknown, too old, or new enough.
     assert off("2.15.1", "2.15.1", {}) == off("2.15.1", "2.15.1", {"n3": "2.10.27"}) == flag
     assert off("2.15.1", "2.15.1", {"n3": "2.14.7"}) == off("2.15.1", "2.15.1", {"n3": ""}) == []
     alone = replace(running("2.10.27"), servers=running("2.10.27").servers[:1], meta=None)

@@ -73,7 +73,7 @@ def test_nft_accepts_the_ruleset_twice_and_keeps_other_tables(ports: dict[str, l
 
 
 def test_only_first_packets_to_the_ports_are_filtered() -> None:
-    """Neither SSH nor an existing connection ever reaches a reject."""
+    """Neither SSH nor an existing connection ever reaches a reject rule."""
     text = nft_ruleset("nats-server", rules(p4222=["n2"], p6222=[]))
     jumps = [line.strip() for line in text.splitlines() if "jump" in line]
     assert jumps == ["tcp dport { 4222, 6222 } tcp flags & (fin | syn | rst | ack) == syn jump listeners"]

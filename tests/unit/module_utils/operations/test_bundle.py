@@ -80,7 +80,7 @@ def test_no_bundle_is_larger_than_it_may_be(tmp_path: Path) -> None:
     with writer(path) as one:
         for number in range(2000):
             one.page({**TAGS, "server": f"n{number}"}, {"data": os.urandom(2000).hex()})
-        # The compressed file would fit if there were any space left.
+        # The compressed file would fit if the bundle had any space left.
         one.text("host/n1/zeros.txt", "0" * (SMALLEST // 4), "zeros")
         index = one.publish(METADATA, {})
     assert SMALLEST // 3 < path.stat().st_size <= SMALLEST

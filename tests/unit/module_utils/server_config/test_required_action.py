@@ -25,7 +25,7 @@ def need(
     recorded: dict[str, Any] | None = None,
     **desired: Any,
 ) -> dict[str, Any]:
-    """Return required_action for a healthy process; each test changes one value of it."""
+    """Return required_action for a healthy process; each test changes one value."""
     process = {
         "running": True,
         "instance": "boot/7/100",
