@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks that a server applies to claims, made here before the claims are pushed to it. Pure.
 
-A full resolver stores claims that it does not trust and answers `jwt updated`; after its next restart the account is
-locked out. Sources: jwt/v2 Validate of each kind; server/server.go verifyAccountClaims, processTrustedKeys;
+A full resolver stores even claims that it does not trust and replies `jwt updated`; after its next restart, the account
+is locked out. Sources: Validate of each kind in jwt/v2; server/server.go verifyAccountClaims, processTrustedKeys;
 server/auth.go processUserPermissionsTemplate; signingkeys.go ValidateScopedSigner.
 
 Every function returns problems as sentences for operators; no problem means that a server accepts the claims."""

@@ -270,7 +270,7 @@ def matching_export(item: Mapping[str, Any], exporter: DesiredAccount) -> Normal
 
 def desired_claims(account: DesiredAccount, accounts: Mapping[str, DesiredAccount], ids: Mapping[str, str]) -> Claims:
     """Return the desired claims of an account. `ids`: the public keys of accounts by name, as far as they are known; an
-    account without one gets a placeholder."""
+    account without a known key gets a placeholder."""
 
     def resolved_key(name: str) -> str:
         other = accounts.get(name)

@@ -91,7 +91,7 @@ class Scene:
     host, such as "its host cannot be reached". `disks`: percentage of the file system of each server's store that is in
     use. `stopping`: the servers to be stopped. `maintenance`: the servers in maintenance, each with a description.
     `delete_ranges`: whether servers may write Raft entries that make members before 2.14 panic. `nameless`: the Raft
-    ids of members with unknown names. `limits`: a description of the usage of each server that has reached a JetStream
+    IDs of members with unknown names. `limits`: a description of the usage of each server that has reached a JetStream
     limit; `confined`: the streams and consumers that cannot write, because too many members are on such servers.
     `in_steps`: the command that stops fewer servers at a time; `moving_first`: the command that first moves single
     replicas off the servers."""
@@ -309,7 +309,7 @@ class _Unexplained:
         return iter(self._left)
 
     def take(self, fits: Callable[[Problem], bool]) -> tuple[Problem, ...]:
-        """Remove and return the matching problems in their order, so later causes do not get them."""
+        """Remove and return the matching problems in order, so later causes do not get them."""
         taken: list[Problem] = []
         left: list[Problem] = []
         for problem in self._left:

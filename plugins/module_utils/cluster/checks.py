@@ -115,7 +115,7 @@ class Result:
 
     @property
     def status(self) -> str:
-        """Return the worst reason's status; without any reason, the check was inconclusive."""
+        """Return the worst reason's status; UNKNOWN if there is no reason, because the check was inconclusive."""
         return worst([status for status, _text in self.reasons])
 
     def texts(self, status: str) -> list[str]:
@@ -856,7 +856,7 @@ def _deletion(message: Mapping[str, Any]) -> str | None:
 
 
 def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
-    """Return the subject that holds a key; the keys of a mirror keep the name of their original bucket."""
+    """Return the subject that contains a key; the keys of a mirror keep the name of their original bucket."""
     origin = (config.get("mirror") or {}).get("name", "")
     return f"$KV.{origin[3:] if origin.startswith('KV_') else bucket}.{key}"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lag of a second site behind the origin of a stream, and the loss if the origin failed now. Pure.
+"""The lag of a second site behind the origin of a stream, and the expected loss if the origin failed now. Pure.
 
 A mirror without its origin reports a lag of 0 forever, and only the time since the last contact grows (stream.go
 streamInfo). So the loss is known only while both sides respond."""

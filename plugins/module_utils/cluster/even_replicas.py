@@ -85,8 +85,8 @@ class Step:
 
 
 def even_replicas(groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits = Limits()) -> list[Step]:
-    """Return the moves in their order. Each makes the servers more even for its goal, so any prefix of the plan is a
-    valid plan."""
+    """Return the moves in order. Each makes the servers more even for its goal, so any prefix of the plan is a valid
+    plan."""
     return list(_Placement(groups, hosts, limits).steps())
 
 

@@ -107,7 +107,7 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
 def group_problems(
     group: RaftGroup, answered: frozenset[str] | None = None, limits: Limits = Limits()
 ) -> list[Problem]:
-    """Return the problems of one group. `answered`: the servers that answered; None to trust the leader's report on
+    """Return the problems of one group. `answered`: the servers that responded; None to trust the leader's report on
     them."""
     return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
 

@@ -12,7 +12,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import so
 
 
 def known_servers(cluster: Cluster) -> frozenset[str]:
-    """Return the servers that answered, are members of the meta group, or hold a replica."""
+    """Return the servers that responded, are members of the meta group, or have a replica."""
     groups = [group.members for group in cluster.groups()]
     meta = [cluster.meta.group.members] if cluster.meta else []
     return cluster.names.union(*groups, *meta)

@@ -33,7 +33,7 @@ _ANY_OTHER = LeaderConstraints(force=True)
 
 @dataclass(frozen=True)
 class LeaderMove:
-    """A group whose leader should change. `consumer` is None for a stream; `rate`: bytes a second written to it."""
+    """A group whose leader should change. `consumer` is None for a stream; `rate`: bytes per second written to it."""
 
     account: str
     stream: str
@@ -47,7 +47,7 @@ class LeaderMove:
 
 @dataclass(frozen=True)
 class ServerLeads:
-    """The leaders on one server; `rate`: bytes a second written to the streams that it leads."""
+    """The leaders on one server; `rate`: bytes per second written to the streams that it leads."""
 
     streams: int = 0
     consumers: int = 0
@@ -59,8 +59,8 @@ class ServerLeads:
 
 @dataclass(frozen=True)
 class LeaderPlan:
-    """The moves in their order; each move makes the leaders more even. The plan also contains each server's leaders
-    before and after, and the reasons why groups with other members stay: reason → subjects."""
+    """The moves in order; each move makes the leaders more even. The plan also contains each server's leaders before
+    and after, and the reasons why groups with other members stay: reason → subjects."""
 
     moves: tuple[LeaderMove, ...]
     before: dict[str, ServerLeads]
@@ -79,9 +79,9 @@ def plan_leaders(
 ) -> LeaderPlan:
     """Return at most `most` moves (0 for any number) between the servers of the cluster with this name.
 
-    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes a second. `accounts`: accounts whose leaders
-    can be requested to step down. Groups without a leader or without another member in step stay unchanged, and servers
-    that are being drained are left out.
+    `kinds`: STREAMS, CONSUMERS or both. `rates`: (account, stream) → bytes per second. `accounts`: accounts whose
+    leaders can be requested to step down. Groups without a leader or without another member in step stay unchanged, and
+    servers that are being drained are left out.
     """
     zone_of = {server.name: zones.get(server.name, "") for server in carriers(cluster, name)}
     servers = {server.name: server for server in cluster.servers}
@@ -106,7 +106,7 @@ def plan_leaders(
 
 
 def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[str, str], float]:
-    """Return (account, stream) → bytes a second: the number of messages between two samples, times the average stored
+    """Return (account, stream) → bytes per second: the number of messages between two samples, times the average stored
     size."""
     first = {(stream.account, stream.name): stream.last_seq for stream in earlier.streams}
     return {

@@ -73,7 +73,7 @@ def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str],
 
     `answers`: results of nats_host_lock with the host as `item`; results without `acquired` are from hosts that could
     not be locked. `valid_until` is when an acquired lock ends, measured by the same clock as `now`. Only the latest
-    answer of a host counts.
+    result of a host counts.
     """
     latest: dict[str, Mapping[str, Any]] = {}
     for answer in sorted(answers, key=lambda one: one.get("valid_until", 0)):

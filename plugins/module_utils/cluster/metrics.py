@@ -340,7 +340,7 @@ class Reading:
 
 
 def cause_metrics(out: Exposition, causes: Iterable[RootCause]) -> None:
-    """Add the number of root causes of each kind, including kinds without any."""
+    """Add the number of root causes of each kind, including kinds that did not occur."""
     counts = Counter((cause.kind, cause.severity) for cause in causes)
     for kind in KINDS:
         for severity in (ERROR, WARNING):

@@ -57,7 +57,7 @@ def meta_contact(cluster: Cluster, name: str, in_step: bool) -> MetaContact:
 
     `in_step`: the server must also be current. Set it for a server that was down, because a leader counts members that
     it has just added as contacted; do not set it otherwise, because under load members are always a few entries behind.
-    A server that does not answer or has no meta group has not joined, and whether it is raft-silent is unknown.
+    A server that does not respond or has no meta group has not joined, and whether it is raft-silent is unknown.
     """
     server = next((one for one in cluster.servers if one.name == name), None)
     if server is None:

@@ -102,7 +102,7 @@ class ReplicaMove:
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """The load of one server. `rate`: bytes a second written to its replicas."""
+    """The load of one server. `rate`: bytes per second written to its replicas."""
 
     bytes: int = 0
     rate: float = 0.0
@@ -126,8 +126,8 @@ _DONE = "All moves of the plan are done"
 
 @dataclass(frozen=True)
 class RebalancePlan:
-    """The moves in their order; each move makes the servers more even. The plan also contains each server's load before
-    and after, and the reasons why streams stay: reason → subjects. `idle`: why a plan has no moves."""
+    """The moves in order; each move makes the servers more even. The plan also contains each server's load before and
+    after, and the reasons why streams stay: reason → subjects. `idle`: why a plan has no moves."""
 
     moves: tuple[ReplicaMove, ...]
     before: dict[str, ServerLoad]
@@ -148,7 +148,8 @@ class RebalancePlan:
 def plan_rebalance(
     cluster: Cluster, name: str, options: RebalanceOptions, rates: Mapping[tuple[str, str], float] | None = None
 ) -> RebalancePlan:
-    """Return the moves between the servers of the cluster with this name. `rates`: (account, stream) → bytes a second."""
+    """Return the moves between the servers of the cluster with this name. `rates`: (account, stream) → bytes per
+    second."""
     streams = [stream for stream in cluster.streams if stream.group.cluster == name]
     left: dict[str, list[str]] = {}
     groups = _groups(cluster, streams, rates or {}, left)

@@ -85,13 +85,13 @@ def rejected_ports(rules: Iterable[PortRule], ports: Iterable[int], address: str
 
 
 def table_name(service: str) -> str:
-    """Return the name of our table."""
+    """Return the name of the role's table."""
     return re.sub(r"\W", "_", service)
 
 
 def nft_ruleset(service: str, rules: Sequence[PortRule]) -> str:
-    """Return a file for `nft -f`, which replaces our table in one transaction. It can be loaded any number of times, and
-    other rulesets may include it."""
+    """Return a file for `nft -f`, which replaces the role's table in one transaction. It can be loaded any number of
+    times, and other rulesets may include it."""
     name = table_name(service)
     table = "\n".join(_nft_table(rules, nft_mark(service, rules)))
     # A table that does not exist cannot be deleted, so it is created first.
@@ -124,7 +124,7 @@ def _nft_table(rules: Sequence[PortRule], mark: str) -> Iterator[str]:
 
 
 def nft_unit(service: str, file: str, nft: str) -> str:
-    """Return the systemd unit that loads our table at boot, before the network is up, and again whenever
+    """Return the systemd unit that loads the role's table at boot, before the network is up, and again whenever
     nftables.service is restarted or reloaded, which flushes all tables."""
     load = f"{nft} -f {file}"
     return f"""\
@@ -155,8 +155,8 @@ WantedBy=sysinit.target nftables.service
 
 
 def dropping_chains(chains: Mapping[str, Any], service: str) -> list[str]:
-    """Return other tables that drop incoming packets by default, from `nft --json list chains`. Our rules cannot open a
-    port in such a table: a packet must be accepted by every table."""
+    """Return other tables that drop incoming packets by default, from `nft --json list chains`. The role's rules cannot
+    open a port in such a table: a packet must be accepted by every table."""
     found = []
     for item in chains.get("nftables", ()):
         chain = item.get("chain", {})
@@ -170,7 +170,7 @@ def dropping_chains(chains: Mapping[str, Any], service: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Firewalld:
-    """Our part of firewalld's permanent settings: the entries of our ipsets by name, and our rich rules by zone."""
+    """The role's part of firewalld's permanent settings: the entries of its ipsets by name, and its rich rules by zone."""
 
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -196,12 +196,12 @@ def desired_firewalld(service: str, zone: str, rules: Iterable[PortRule]) -> Fir
 
 
 def own_set(service: str, name: str) -> bool:
-    """Return whether an ipset is one of ours."""
+    """Return whether an ipset is one of the role's."""
     return re.fullmatch(rf"{re.escape(service)}-\d+-ip[46]", name) is not None
 
 
 def current_rules(service: str, zones: str) -> dict[str, list[str]]:
-    """Return our rich rules by zone, from `firewall-cmd --permanent --list-all-zones`."""
+    """Return the role's rich rules by zone, from `firewall-cmd --permanent --list-all-zones`."""
     found: dict[str, list[str]] = {}
     zone = ""
     for line in zones.splitlines():

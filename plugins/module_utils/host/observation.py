@@ -210,7 +210,7 @@ def read_mark(path: str | None) -> dict[str, Any] | None:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file; empty when it does not exist."""
+    """Return the text of a file; empty if it does not exist."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

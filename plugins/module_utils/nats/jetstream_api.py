@@ -305,9 +305,10 @@ class JetStreamApi(_Api):
     def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Create a stream and return its info.
 
-        A server that has just deleted the last stream of an account removes the account's directories while it may already
-        be creating the next stream in them: "error creating store for stream" (server/stream.go stop, newFileStore; seen on
-        2.10.27 and 2.15.1). The meta leader then drops the stream, and a second attempt succeeds.
+        When a server deletes the last stream of an account, it removes the account's directories, perhaps while it is
+        already creating the next stream in them: "error creating store for stream" (server/stream.go stop,
+        newFileStore; observed on 2.10.27 and 2.15.1). The meta leader then drops the stream, and a second attempt
+        succeeds.
         """
         attempts = 3
         while True:

@@ -656,7 +656,7 @@ def build_cluster(
     healthz: Mapping[str, Mapping[str, Any]],
     expected: Iterable[str] = (),
 ) -> Cluster:
-    """Build the cluster from its servers and their JSZ and HEALTHZ replies by server id.
+    """Build the cluster from its servers and their JSZ and HEALTHZ replies by server ID.
 
     If a server did not reply, or its reply cannot be parsed (see `unreadable`), the value is None: unknown, which is
     not the same as healthy. `expected`: names of servers that may not have responded; a leader that never had contact
@@ -993,8 +993,8 @@ def _group(
     raft_name: str = "",
     ephemeral: bool = False,
 ) -> RaftGroup:
-    """Build the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo). `names`:
-    server names by peer id. `raft_name`: the group's name if the views lack it.
+    """Build the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo). `names`: server
+    names by peer ID. `raft_name`: the group's name if the views lack it.
 
     A member whose Raft node is not running claims to lead a group without replicas (jetstream_cluster.go clusterInfo);
     such a claim counts only if no other server has a better one."""

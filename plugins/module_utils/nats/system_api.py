@@ -88,7 +88,7 @@ class SystemApi:
     time of time.monotonic), no request is sent, not even for a further page; the reply is then a NatsFailure with code
     deadline.
 
-    `arrived`: the arrival time of each server's last reply, by server id."""
+    `arrived`: the arrival time of each server's last reply, by server ID."""
 
     def __init__(
         self, client: Client, page_size: int | None = None, deadline: float | None = None, decode: Decode = _plain

@@ -142,7 +142,7 @@ def _user() -> str:
 
 
 class _Servers:
-    """Queries all servers at once, one request after another, and writes the replies as they arrive."""
+    """Queries all servers at the same time, one request after another, and writes the replies as they arrive."""
 
     def __init__(self, client: Client, writer: BundleWriter, contents: Contents, taken: datetime) -> None:
         self._client = client

@@ -233,8 +233,8 @@ class _Pass:
                 self._writer.add(origin, Row("server_log", {}, line))
 
     def _read_backups(self, store: Store) -> None:
-        """Write, for each stream, when it was last saved and last restored successfully in a drill; if there is no JSZ,
-        for the streams that the last runs found."""
+        """Write, for each stream, when it was last saved and last restored successfully in a drill; if JSZ is not
+        available, for the streams that the last runs found."""
         # These rows have no server name, even if the host has the same name as a server.
         now = timestamp(datetime.now(timezone.utc))
         here = Origin("", f"backups on {socket.gethostname()}", received=now, domain=self._backed_up)

@@ -57,7 +57,7 @@ RATE_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Cluster, dict[tuple[str, str], float], str]:
-    """Return the cluster, the write rates of its streams, (account, stream) → bytes a second, and their origin.
+    """Return the cluster, the write rates of its streams, (account, stream) → bytes per second, and their origin.
 
     `params`: the module's options, including RATE_OPTIONS and `cluster`. Rates that a report recorded over a day take
     precedence over those measured now. Raises NatsFailure if no server of this cluster responds, or if the report

@@ -104,7 +104,7 @@ class State:
 
 
 def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
-    """Return the state of one stream of the account. `names`: server names by peer id. Raises NatsFailure."""
+    """Return the state of one stream of the account. `names`: server names by peer ID. Raises NatsFailure."""
     account = api.account or ""
     info = api.stream(name)
     config, stored = info.get("config") or {}, info.get("state") or {}

@@ -180,12 +180,12 @@ def step_down(
 ) -> None:
     """Complete every job: a suitable server leads, or the job has failed.
 
-    `servers`: those that answered, by name; `supporting`: the leaders that honour a preferred successor (2.11 and
+    `servers`: those that responded, by name; `supporting`: the leaders that honour a preferred successor (2.11 and
     later).
 
-    At most `concurrency` groups may be without a leader at once. Each group is read right before the request, so a
-    leader that another operator has changed in the meantime is checked against the constraints, not against the
-    plan."""
+    At most `concurrency` groups may be without a leader at once. Each group is read immediately before the request, so
+    a leader that another operator has changed in the meantime is checked against the constraints, not against the plan.
+    """
     deadline = time.monotonic() + wait_timeout
     waiting = list(jobs)
     active: list[Job[K]] = []

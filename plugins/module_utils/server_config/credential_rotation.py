@@ -94,11 +94,11 @@ def credential_rotation(
 ) -> dict[str, Any]:
     """Return the plan of a run for the credentials of a cluster.
 
-    `same_password`: whether a hash (second) is one of a password (first)
-    Its keys: `refusals`, the reasons against starting; `steps`, in order; `lines`, the same for people; `remaining`,
-        notes for people after the last step; `removed`, account and user of the users that the run removes;
-        `wait_seconds`; and `hosts`, for each host `configurations` by step and `logins`, by step and for `start`: the
-        names that must be `accepted` and `refused`, and the credentials to `attempt`
+    `same_password`: whether a hash (second) belongs to a password (first) Its keys: `refusals`, the reasons not to
+    start; `steps`, in order; `lines`, the same for operators; `remaining`, notes for people after the last step;
+    `removed`, account and user of the users that the run removes; `wait_seconds`; and `hosts`, for each host
+    `configurations` by step and `logins`, by step and for `start`: the names that must be `accepted` and `refused`, and
+    the credentials to `attempt`
     """
     users, routes = {}, {}
     for name, host in hosts.items():
