@@ -104,7 +104,7 @@ def test_new_hour_and_late_snapshot_recompute_only_their_hours(spark: SparkSessi
         "account_usage", "incidents", "divergence",
     )  # fmt: skip
     assert all(by_hours[name] for name in known)
-    # The aggregates of a small lake are not kept.
+    # The hourly aggregates of a small lake are not stored.
     shutil.copytree(tmp_path / "silver", tmp_path / "little/silver")
     little = Made(spark, tmp_path / "little", little=True)
     assert make_gold(little.lake, [DAY], quiet).made == 1

@@ -52,7 +52,7 @@ ASSETS: dict[str, dict[str, Any]] = {
 
 
 def used(name: str, day: int, hour: int) -> float:
-    """Return an asset's size at an hour: it grows, and swings over the day."""
+    """Return an asset's size at an hour; the size grows from day to day, and varies over the day."""
     asset = ASSETS[name]
     at = day + hour / 24
     value = 500.0 + asset["slope"] * at + (0 if name in ("full", "trimmed") else 40 * abs(12 - hour) / 12)

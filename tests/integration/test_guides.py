@@ -127,7 +127,7 @@ def test_reading_commands_change_nothing(cluster: GuideCluster, path: str) -> No
         if command.text == DEPLOY:
             continue
         output = cluster.type(command.text)
-        # A check run reports the changes.
+        # A run in check mode reports the changes.
         assert "--check" in command.text or set(re.findall(r"changed=(\d+)", output)) <= {"0"}, (
             f"{command.where}\n{output}"
         )

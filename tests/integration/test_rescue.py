@@ -26,8 +26,8 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_p
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 LEFT, DEAD = FIVE[:2], FIVE[2:]
-#: The servers of each stream's replicas: streams with a majority, without a majority, and with replicas on dead servers
-#: only.
+#: The servers with each stream's replicas. Some streams have a majority, some have none, and some have replicas on dead
+#: servers only.
 PLACED = {
     "SAFE": ["n1", "n2", "n3"],
     "ORDERS": ["n1", "n3", "n4"],

@@ -102,7 +102,7 @@ def in_a_log(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[int, str]:
 
 
 def as_a_job(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the job's status, and each line that one of its events shows, as AWX runs it."""
+    """Run the play as a job, as AWX does; return the job's status, and each line that its events contain."""
     folder.mkdir()
     lines: list[tuple[int, str]] = []
 

@@ -172,7 +172,8 @@ def assert_encrypted(cluster: Cluster) -> None:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> Iterator[Cluster]:
-    """A cluster of three of the lab's hosts, running the version of the test's parameter, with encrypted stores."""
+    """A cluster of three of the lab's hosts, with the nats-server version that the test selects, and with encrypted
+    stores."""
     shared_controller.lab.renew()
     made = Cluster(shared_controller)
     made.host_variables = {host: made.host_variables[host] for host in HOSTS}

@@ -53,7 +53,7 @@ def now() -> str:
 
 
 def lab_command(cluster: Cluster, verb: str, host: str, *arguments: str) -> str:
-    """Return the shell command that does something to a host of the lab."""
+    """Return the shell command that carries out a lab operation on a host."""
     lab = str(Path(__file__).with_name("lab.py"))
     return shlex.join([sys.executable, lab, verb, "--name", cluster.controller.lab.name, host, "--", *arguments])
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: The target of a plan that writes a table: its layer and its name.
+#: Matches the target of a plan that writes a table: the table's layer and name.
 _WRITTEN = re.compile(r"Arguments: \S+?/(silver|gold/_hours|gold|findings|findings/_hours)/(\w+)/run=")
 _ID = "spark.sql.execution.id"
 

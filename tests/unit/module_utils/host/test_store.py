@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests files as a server leaves them in its store after an accident; tests/integration/test_rescue.py reads the stores
-of real servers."""
+"""Reads files that a server leaves in its store after an accident; tests/integration/test_rescue.py reads the stores of
+real servers."""
 
 from __future__ import annotations
 
