@@ -274,7 +274,8 @@ def risen(
 
 
 def changed_lines() -> dict[str, set[int]]:
-    """Return the lines of each file that the last commit or an uncommitted change wrote: the likely places of new findings."""
+    """Return the lines of each file that the last commit or an uncommitted change has written, where new findings are
+    most likely."""
     command = ["git", "diff", "--unified=0", "--no-color", "HEAD~1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lines: dict[str, set[int]] = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Problems: of a cluster with its servers, and of a configuration with its option. Pure."""
+"""Problems of a cluster (with the servers at fault) and of a configuration (with the option at fault). Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removal of secrets from data that leaves a site: secrets known by their value, and secrets known by their form.
+"""Removal of secrets from data that leaves a site: secrets with known values, and secrets recognised by their form.
 Pure."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ENVIRONMENT = re.compile(r"(?m)^(\s*Environment=)([\"']?\w+=).*$")
 
 def without_secrets(value: Any) -> Any:
     """Return a value without the keys whose name indicates a secret and without users in URLs. The user of a connection
-    counts as a secret, too: older servers report a token there."""
+    counts as a secret, too: older servers report a token as the user."""
     if isinstance(value, dict):
         return {key: without_secrets(item) for key, item in value.items() if not _speaks_of_a_secret(key)}
     if isinstance(value, list):

@@ -43,8 +43,8 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 def printable(text: str) -> str:
     """Return the text in a form that is safe for a terminal. A stream may have any name, and a server may send any
-    reply: a control character in them would move the cursor, or begin a line that resembles another message. Line
-    breaks and tabs stay."""
+    reply: control characters in such a text could move the cursor, or begin a line that resembles another message. Line
+    breaks and tabs are kept."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -7,7 +7,7 @@ Each table serves four conversions: document to normal form and back, claims to 
 has every field of its table by dotted name, with defaults filled in, lists sorted, and numbers in bytes, nanoseconds
 and seconds since 1970, so equal meanings are equal. In it -1 is unlimited and 0 is none.
 
-In claims an absent number is 0. For most limits that means none, for others unlimited (`zero`). Sources: jwt/v2
+In claims, an absent number is 0. For most limits, 0 means none, for others unlimited (`zero`). Sources: jwt/v2
 account_claims.go, user_claims.go, operator_claims.go, exports.go, imports.go, types.go; server/accounts.go
 updateAccountClaimsWithRefresh."""
 
@@ -296,7 +296,7 @@ def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -
 
 
 def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
-    """Return the problem of a key that the document does not have, with the most similar one."""
+    """Return the problem of a key that the document does not support, with the most similar key that it does."""
     similar = get_close_matches(key, list(known), 1)
     return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
 

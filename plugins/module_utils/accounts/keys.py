@@ -31,7 +31,7 @@ class Signer(Protocol):
 
 
 def key_kind(text: object) -> str | None:
-    """Return the kind of a public key, such as `account`, or None if the text is not one."""
+    """Return the kind of a public key, such as `account`, or None if the text is not a public key."""
     raw = _decoded(text)
     return None if raw is None else _KINDS.get(raw[0])
 

@@ -103,7 +103,8 @@ class Live:
 
 
 def match_signing_keys(desired: Mapping[str, Normal], actual: Mapping[str, Normal]) -> dict[str, Normal]:
-    """Return the desired signing keys by public key, or by their name in the document if the key has yet to be created.
+    """Return the desired signing keys by public key, or by their name in the document if the key has not been created
+    yet.
 
     An entry without a public key is matched with the servers' key of the same role, or with the only key without a
     role.

@@ -81,8 +81,8 @@ def decode(token: str) -> dict[str, Any]:
 def encode(payload: Mapping[str, Any], signer: Signer) -> str:
     """Return the payload as a JWT; `iss` is set to the signer and `jti` to a random value.
 
-    Servers consider two JWTs with the same `jti` equal (dirstore.go saveIfNewer), and the hash that other tools use
-    does not cover the claims under `nats`. Raises InvalidToken.
+    Servers consider two JWTs with the same `jti` equal (dirstore.go saveIfNewer), so `jti` must be unique; the hash
+    that other tools use for it does not cover the claims under `nats`. Raises InvalidToken.
     """
     nats = {**payload["nats"], "version": VERSION}
     _require_keys(nats["type"], payload["sub"], signer.public)

@@ -242,7 +242,7 @@ def records(member: Member) -> Iterator[Record]:
 @dataclass(frozen=True)
 class Index:
     """The content of index.db: the stream's range, each block's first sequence and removed sequences, and the checksum
-    of the last record of the last block, with which a server checks that the index is current."""
+    of the last record of the last block, which a server uses to check that the index is current."""
 
     messages: int
     first_seq: int

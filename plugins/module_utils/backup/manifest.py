@@ -209,7 +209,8 @@ def _consumer_entry(name: str, info: Info | None, archived: Consumer | None, kno
 
 def _redelivered(pending: int, info: Info | None, archived: Consumer | None) -> int:
     """Return the number of messages that a consumer delivers again after a restore. In a cluster, an archive of 2.15
-    only has its ack floor: messages acknowledged above it are also delivered again (observed on 2.15.1)."""
+    contains only the consumer's ack floor, so messages acknowledged above it are also delivered again (observed on
+    2.15.1)."""
     delivered = _pair((info or {}).get("delivered"))["consumer_seq"]
     if archived is None:
         floor = _pair((info or {}).get("ack_floor"))["consumer_seq"]

@@ -103,8 +103,8 @@ class Target:
 #: about the comparison itself; its origins, which would receive requests; `mirror_direct`, which requires a mirror;
 #: republishing; and placement on servers that do not exist.
 _CONNECTIONS = ("subjects", "subject_transform", "mirror", "mirror_direct", "sources", "republish", "placement")
-#: Settings that remove or add messages on their own. `max_bytes` would also be reserved on the disk; the last two need
-#: a removed limit, and servers refuse them or enable the limit again.
+#: Settings that remove or add messages on their own. `max_bytes` would also be reserved on the disk; the last two
+#: settings depend on a limit that is removed, so servers would refuse them or enable the limit again.
 _CHANGES_BY_ITSELF = (
     *("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "retention", "allow_msg_schedules", "allow_msg_ttl"),
     *("subject_delete_marker_ttl", "discard", "discard_new_per_subject"),
@@ -138,8 +138,8 @@ class RestorePlan:
     caveats: tuple[str, ...] = field(default=())
 
 
-#: The remedy after an interrupted restore. When a server gives up an upload, 5 s after the last chunk, the meta leader of 2.10
-#: deletes the stream of that name if it was created less than 5 s ago (server/jetstream_cluster.go
+#: The remedy after an interrupted restore. When a server abandons an upload 5 s after the last chunk, the meta leader
+#: of 2.10 deletes the stream of that name if it was created less than 5 s ago (server/jetstream_cluster.go
 #: processStreamAssignmentResults; observed on 2.10.27: it deleted a completely restored stream).
 RESTORE_AGAIN = "wait until no restore has run for 10 seconds, delete the stream, and restore it again"
 
@@ -317,9 +317,9 @@ def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
 def skips_pending(entry: Config) -> bool:
     """Return whether a server before 2.15 would restore a consumer behind its pending messages.
 
-    An archive has no position for a consumer that was created on an empty stream and has not delivered a message. Its
-    leader then starts again by the delivery policy, at the end of the restored stream (server/consumer.go
-    readStoredState; observed on 2.10.27)."""
+    An archive has no position for a consumer that was created on an empty stream and has not delivered a message. After
+    a restore, its leader applies the delivery policy again, so it starts at the end of the restored stream
+    (server/consumer.go readStoredState; observed on 2.10.27)."""
     delivered = entry.get("delivered") or {}
     return _starts_at_the_end(entry["config"]) and not any(delivered.get(key) for key in ("consumer_seq", "stream_seq"))
 
@@ -437,8 +437,8 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the existing stream is the result of this restore: `unfinished` if it does not contain
-    its backup, as after an interrupted restore, otherwise `exists`."""
+    """Raise Refusal unless the existing stream is the result of this restore, with code `unfinished` if the stream does
+    not contain its backup, as after an interrupted restore, otherwise with `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:

@@ -191,11 +191,11 @@ def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def chunks(file: BinaryIO) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the position, kind and content, without the identifier, of each chunk of a compressed file. Raises
+    """Yield the position, kind and content of each chunk of a compressed file, except the stream identifier. Raises
     ArchiveError.
 
     Only the kinds that servers write are accepted: a reader that skips others, as servers do, would not detect a
-    flipped bit that turns a chunk of messages into one of them.
+    flipped bit that turns a chunk of messages into a chunk of a skipped kind.
     """
     position = 0
     while True:
@@ -236,7 +236,8 @@ def _plain(where: str, kind: int, body: bytes) -> bytes:
 
 
 def splice(file: BinaryIO, start: int, end: int | None, replacement: bytes) -> Iterator[bytes]:
-    """Yield a compressed file whose plain bytes from `start` to `end` (None: to the end) are replaced.
+    """Yield a compressed file in which the plain bytes from `start` to `end` (None for the end of the file) are
+    replaced.
 
     Only the chunks at the edges are decompressed. Raises ArchiveError.
     """

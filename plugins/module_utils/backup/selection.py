@@ -87,8 +87,8 @@ def by_age(taken: str | None, now: datetime) -> tuple[bool, datetime]:
 
 
 def next_taken(newest: str | None, now: datetime) -> datetime:
-    """Return the time of a new backup: now, or just after the newest one if the clock has been set back since. An older time
-    would make the older backup the one to restore."""
+    """Return the time of a new backup: now, or just after the newest one if the clock has been set back since. With an
+    older time, a restore would choose the older backup."""
     return now if is_future(newest, now) else max(now, _moment(newest) + timedelta(milliseconds=1))
 
 

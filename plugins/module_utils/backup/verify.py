@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the content of an archive and verifies that the archive is complete, without a server.
 
-Both formats give the same digest for the same messages, so a stream can be compared with its copy on another
+Both formats give the same digest for the same messages, so a stream can be compared with its copy on a different server
 version."""
 
 from __future__ import annotations

@@ -678,8 +678,8 @@ def _judge_origin_error(result: Result, origin: Mapping[str, Any], kind: str) ->
 def check_consumer(
     options: Options, info: Mapping[str, Any], stream_config: Mapping[str, Any], now: datetime
 ) -> Result:
-    """Check one consumer by its CONSUMER.INFO (consumer.go). `now`: for servers that do not report their time
-    (before 2.10)."""
+    """Check one consumer by its CONSUMER.INFO (consumer.go). `now`: used if a server does not report its time (before
+    2.10)."""
     result = Result("consumer", result_name("consumer", options))
     config = info.get("config") or {}
     options = with_metadata(result, options, config.get("metadata") or {})
@@ -920,7 +920,7 @@ def check_credential(options: Options, claims: Mapping[str, Any], now: datetime)
 
 
 def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Result:
-    """Check the age of the backup and of the last proven restore of each stream in a backup directory.
+    """Check the age of the backup and of the last successful drill for each stream in a backup directory.
 
     The worst stream counts. `age` counts from the last run that saved the stream or found it unchanged, `proof` from
     the last successful drill.

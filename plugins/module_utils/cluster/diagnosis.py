@@ -210,11 +210,12 @@ def diagnose(
     hosts: Sequence[Mapping[str, Any]] = (),
     pinned_accounts: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the diagnosis: schema, verdict, causes and findings (worst first), checks, next_steps, servers, logs.
+    """Return the diagnosis with the keys schema, verdict, causes and findings (worst first), checks, next_steps,
+    servers and logs.
 
-    `info` and `server_info` are results of nats_cluster_info and nats_server_info, also failed ones. `hosts`: for each
-    managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount,
-    maintenance (None: in none), closed_ports (None: not read).
+    `info` and `server_info` are results of nats_cluster_info and nats_server_info, including failed ones. `hosts`: for
+    each managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent,
+    disk_mount, maintenance (None: in none), closed_ports (None: not read).
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):

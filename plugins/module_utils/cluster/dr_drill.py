@@ -114,7 +114,7 @@ def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) ->
 
 
 def sample(first: int, last: int, count: int) -> list[int]:
-    """Return at most `count` sequences, evenly spread, with the first and the last."""
+    """Return at most `count` sequences, evenly spread, including the first and the last."""
     total = last - first + 1
     if total <= count:
         return list(range(first, last + 1))

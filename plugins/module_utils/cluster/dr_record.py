@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The records at a stream's second site: the last checkpoint of the origin, and the progress of a failover. Pure.
 
-They are stored in the metadata of one stream. Metadata needs no permissions beyond those for managing streams, is
-stored next to the copies, and outlives the controller. Servers accept 128 KiB of metadata (stream.go
+The records are stored in the metadata of one stream. Metadata needs no permissions beyond those for managing streams,
+is stored next to the copies, and outlives the controller. Servers accept 128 KiB of metadata (stream.go
 JSMaxMetadataLen).
 """
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Leaders spread as evenly as their groups allow, with as few step-downs as possible. Pure: no I/O.
 
-The assignment is exact: it minimizes the sum of squared numbers of leaders per server, then the same sum per zone, then the
-number of changed leaders. That is a minimum-cost flow with convex costs (group → server → zone), and a flow is optimal when
-its residual graph has no negative cycle (Klein 1967), so cycles are cancelled until none is left. Groups never leave their
-cluster, and each cluster is solved separately.
+The assignment is exact: it minimizes the sum of squared numbers of leaders per server, then the same sum per zone, then
+the number of changed leaders. This is a minimum-cost flow problem with convex costs (group → server → zone), and a flow
+is optimal if its residual graph has no negative cycle (Klein 1967), so cycles are cancelled until none is left. Groups
+never leave their cluster, and each cluster is solved separately.
 
 Among equal assignments, the groups that change are then chosen by their write rates, to even out the servers' write rates, too.
 """
@@ -211,7 +211,7 @@ class _Assignment:
 def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
     """Return the nodes of a cycle with negative total cost, in order; empty if there is none.
 
-    Bellman-Ford labels from a source before all nodes; any cycle among the predecessors is a negative one.
+    Bellman-Ford labels from a source before all nodes; any cycle among the predecessors has a negative cost.
     """
     distance: dict[str, int] = defaultdict(int)
     before: dict[str, str] = {}

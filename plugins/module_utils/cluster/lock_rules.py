@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lock of a cluster: one operation at a time.
 
-Each host keeps one lock. An operation needs the locks of more than half of a cluster's hosts, so two can never run at
-the same time. A lock is valid until it expires, or until the run that took it is proven to have ended.
+Each host keeps one lock. An operation needs the locks of more than half of a cluster's hosts, so two operations can
+never run at the same time. A lock is valid until it expires, or until the run that took it is proven to have ended.
 """
 
 from __future__ import annotations

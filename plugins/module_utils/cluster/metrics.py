@@ -282,8 +282,8 @@ class _Seen:
 class FaultList:
     """The faulty streams and consumers that have separate series, at most `limit`.
 
-    An asset is added when two samples in a row show the fault, so an election or a restart creates no series, and
-    stays for `linger` seconds after its repair, so its series ends with a good value."""
+    An asset is added if two consecutive samples show the fault, so an election or a restart creates no series. It stays
+    for `linger` seconds after its repair, so its series ends with a good value."""
 
     def __init__(self, limit: int, linger: float = 600.0) -> None:
         self.limit = limit
@@ -580,7 +580,7 @@ def _selected(out: Exposition, reading: Reading, limit: int) -> None:
     _list_metrics(out, SELECTED, min(limit, len(rows)), max(0, len(rows) - limit), limit)
 
 
-# --- Data besides the cluster -----------------------------------------------------------------------------------------
+# --- Data from other sources ------------------------------------------------------------------------------------------
 
 
 def journal_metrics(out: Exposition, journal: Journal, now: float) -> None:

@@ -278,7 +278,7 @@ def _unique_prefix(policy: JetStreamSummary, need: ReplicaRequirements) -> str:
 
 
 def _tag_with(server: Server, prefix: str) -> str | None:
-    """Return the server's first tag with the prefix; nats-server ignores further ones."""
+    """Return the server's first tag with the prefix; nats-server ignores further tags with it."""
     if not prefix:
         return None
     return next((tag.lower() for tag in server.tags if tag.lower().startswith(prefix.lower())), None)

@@ -5,8 +5,8 @@
 reach the peers.
 
 Some versions occasionally start in this state (`server_versions.RAFT_SILENT`), most likely on busy processors: all Raft
-messages of such a server are dropped until its process ends. It counts in no quorum and may report itself as healthy;
-only the leaders of its groups miss it, and only a restart helps.
+messages of such a server are dropped until its process ends. Such a server counts in no quorum and may report itself as
+healthy; only the leaders of its groups miss it, and only a restart helps.
 """
 
 from __future__ import annotations

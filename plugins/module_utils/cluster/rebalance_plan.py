@@ -4,9 +4,9 @@
 """A rebalance plan as a document: it runs exactly as approved, or not at all if the cluster has changed. Pure: no I/O.
 
 The fingerprint covers the input of the plan: the servers with their tags, the meta leader's limits, and the replicated
-streams with their servers, replicas and placement. It omits sizes, which change all the time and are checked again when
-a move starts, and streams with one replica, which stay. Moves of the plan that are done or in progress are ignored, so
-an interrupted run resumes its plan.
+streams with their servers, replicas and placement. The fingerprint omits sizes, because they change all the time and
+are checked again when a move starts, and streams with one replica, because they are not moved. Moves of the plan that
+are done or in progress are ignored, so an interrupted run resumes its plan.
 """
 
 from __future__ import annotations

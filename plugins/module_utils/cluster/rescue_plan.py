@@ -91,7 +91,7 @@ class Host:
 @dataclass(frozen=True)
 class Request:
     """The options of a rescue. `dead`: servers that will not return. `lost`: patterns of ACCOUNT/STREAM and
-    ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue; it may already have
+    ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue, which may already have
     removed some of them. `copies`: the directory for the transferred copies of stores."""
 
     dead: frozenset[str]

@@ -9,7 +9,7 @@ up:
 1. Each stream and consumer group has at most `max_unavailable_replicas` members down and keeps its quorum; of two members, one
    stays up.
 2. The meta group has its quorum, and `meta_headroom` further members if the batch has more than one of its members.
-3. Each cluster has less than half of its servers down (one, if there are only one or two).
+3. Each cluster has less than half of its servers down (one server if it has only one or two).
 4. Within a cluster, all servers of the batch are in the same zone.
 
 Groups of one or two replicas cannot keep a quorum while a member restarts: they are reported, or refused on request.
@@ -175,7 +175,7 @@ def plan_lines(
 
 
 def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
-    """Return the servers whose disk is too full for a start. `free`: bytes by server, None if unknown."""
+    """Return the servers whose disk is too full for a start. `free`: server → free bytes, None if unknown."""
     return [
         Problem(
             "disk_full",
@@ -233,8 +233,8 @@ def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Probl
 
 
 def lost_messages(cluster: Cluster, running: Sequence[str], rules: RollRules) -> list[Problem]:
-    """Return the streams that lose messages, and the consumers that lose their positions, when these servers restart:
-    errors, unless accepted by name."""
+    """Return the streams that lose messages, and the consumers that lose their positions, when these servers restart.
+    The problems are errors unless the operator accepted the loss by name."""
     return [
         *_lost_with_memory(cluster, running, rules),
         *_lost_positions(cluster, running, rules),

@@ -110,7 +110,7 @@ def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()
     gateway, existing connections continue without TLS.
 
     `servers`: entries of nats_server_info with endpoints varz and gatewayz. `clusters`: names of expected clusters in
-    addition to those that the servers are configured with.
+    addition to those in the servers' configurations.
     """
     problems = []
     for server in servers:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The properties of each version of nats-server: its series, its maintenance by upstream, and its defects. Pure.
+"""The properties of each version of nats-server: its series, whether upstream still maintains it, and its defects.
+Pure.
 
 This is the only place for facts about versions. The preflight and the restart plan derive warnings from it, the upgrade
 rules and the root causes read it, and `make docs` generates docs/reference/server_versions.md from it. Each entry needs

@@ -54,8 +54,8 @@ _SYSCTLS = (
 @dataclass(frozen=True)
 class Subject:
     """The server to collect evidence for. `unit` is empty if systemd does not run the server, `pid` 0 if it is not
-    running. `since`: seconds of the logs. `files`: configuration files, which are redacted. `left_out`: files that
-    must not be read, with the reason."""
+    running. `since`: the period of the logs in seconds. `files`: configuration files, which are redacted. `left_out`:
+    files that must not be read, with the reason."""
 
     unit: str = ""
     pid: int = 0
@@ -150,7 +150,8 @@ _JOURNAL = ("--no-pager", "--quiet", "--output=short-iso-precise")
 
 
 def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
-    """Run a command for at most this long and return the last `limit` bytes of its output; its children end with it."""
+    """Run a command for at most this long and return the last `limit` bytes of its output; its child processes end with
+    the command."""
     if shutil.which(argv[0]) is None:
         return Output(b"", f"{argv[0]} is not installed")
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
@@ -228,7 +229,7 @@ class Collector:
         self.evidence = Evidence()
 
     def collect(self, subject: Subject) -> Evidence:
-        """Collect all parts and return the existing and the missing ones."""
+        """Collect all parts; return those that were collected and those that are missing."""
         disks = find_disks(subject.store_dir)
         for path in subject.files:
             name = f"configuration/{os.path.basename(path)}"

@@ -52,7 +52,8 @@ def source_digest(install_dir: str, version: str) -> str:
 
 
 def is_installed(install_dir: str, version: str, digest: str = "") -> bool:
-    """Return whether the executable exists, runs, has that version and, if a digest is given, came from that source."""
+    """Return whether the executable exists, can be run, has that version and, if a digest is given, was installed from
+    that source."""
     path = binary_path(install_dir, version)
     if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
         return False

@@ -4,9 +4,9 @@
 
 """The steps that tune a host for a store on SSDs, and those that undo them.
 
-Each part of `host.tunings` is set twice: in the running kernel, and in a file for the next boot. A record on the host keeps
-the value that each setting had before the first run; undoing a part restores it. A setting that no longer has the role's value
-was changed by the operator and stays.
+Each part of `host.tunings` is set twice: in the running kernel, and in a file for the next boot. A record on the host
+keeps the value that each setting had before the first run; undoing a part restores it. A setting that no longer has the
+role's value was changed by the operator, so it is left unchanged.
 """
 
 from __future__ import annotations

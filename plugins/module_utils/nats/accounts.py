@@ -142,8 +142,9 @@ def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) 
     """Return the connection options of each account's user, by the account's identity: the options of the task's own
     user, with different credentials.
 
-    An entry may specify its account by name or public key; with a .creds file, the issuer of its JWT is the account.
-    Raises NatsFailure invalid_option for a public key of a different account, and for two users of one account.
+    An entry may specify its account by name or public key; if it has a .creds file, the issuer of the file's JWT is the
+    account. Raises NatsFailure invalid_option for a public key of a different account, and for two users of one
+    account.
     """
     users: dict[str, AccountUser] = {}
     for entry in entries:

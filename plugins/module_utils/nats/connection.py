@@ -82,8 +82,8 @@ class MissingLibrary(Exception):
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The servers and the login. At most one kind of credentials is used: the first one set in the order
-    credentials, nkey_seed, user, token. `timeout` is in seconds and bounds each connection attempt and each request.
+    """The servers and the login. At most one kind of credentials is used: the first one set in the order credentials,
+    nkey_seed, user, token. `timeout`: the limit for each connection attempt and each request, in seconds.
     `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
     servers: tuple[str, ...]
@@ -133,8 +133,8 @@ class Announcement:
 class _NatsPy(NatsPyClient):
     """nats-py's client, changed to insist on TLS if the caller requested TLS, and to report a lost connection.
 
-    nats-py upgrades to TLS only if the server requires TLS, and would otherwise send the password in plain text. A
-    server with `allow_non_tls` only reports that TLS is available."""
+    nats-py upgrades to TLS only if the server requires TLS, and otherwise sends the password in plain text. A server
+    with `allow_non_tls` only reports that TLS is available."""
 
     def __init__(self, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         super().__init__()

@@ -328,7 +328,7 @@ class JetStreamApi(_Api):
         """Make the meta group write the assignment of a stream again, unchanged, before its replicas move.
 
         In 2.15 the assignment of a restored stream may keep the state of a restore in progress, and the server that
-        restored it ignores all membership changes derived from it. An update replaces it
+        restored it ignores all membership changes derived from it. An update replaces the assignment
         (server/jetstream_cluster.go streamAssignment.clone, processClusterCreateStream; observed on 2.15.1)."""
         self.update_stream(config)
 

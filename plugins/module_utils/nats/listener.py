@@ -84,7 +84,7 @@ class Listener(Session):
             if self._waiting.empty():
                 message = await connection.complete(self._waiting.get(), None, None)
             else:
-                message = self._waiting.get_nowait()  # also messages from before the connection was lost
+                message = self._waiting.get_nowait()  # including messages from before the connection was lost
             await on_message(Message(message.subject, message.data))
 
     async def pull(

@@ -28,7 +28,7 @@ META, STREAM, CONSUMER = "meta", "stream", "consumer"
 INBOX_PREFIX = "_INBOX.natsops"
 
 #: The JetStream API level by release (JSApiLevel in jetstream_versioning.go of their tags; ADR-44). Servers before 2.11
-#: report none, which counts as 0.
+#: report no level, which counts as 0.
 LEVEL_2_15 = 5
 API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), LEVEL_2_15))
 

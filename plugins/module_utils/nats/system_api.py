@@ -205,7 +205,8 @@ class SystemApi:
     def stored_accounts(self, servers: Sequence[Server]) -> dict[str, Answer | tuple[str, ...]]:
         """Return the public keys of the accounts whose claims each server stores, by server ID, or the failure.
 
-        Servers whose resolver is not a directory do not reply (accounts.go: full and cache do), and are left out.
+        Servers whose resolver is not a directory do not reply and are omitted (accounts.go: only full and cache
+        resolvers reply).
         """
         stored: dict[str, Answer | tuple[str, ...]] = {}
         known = {server.id: server for server in servers}
@@ -271,8 +272,8 @@ class SystemApi:
     def gather_account_statistics(
         self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
     ) -> None:
-        """Like `account_statistics`, passing on each server's reply as it arrives, and at the end a failure for each
-        server that did not reply.
+        """Query the same as `account_statistics`, but pass on each server's reply as it arrives and, at the end, a
+        failure for each server that did not reply.
 
         There is no subject for a single server, so all are queried at once.
         """

@@ -221,8 +221,9 @@ def own_account_api(connections: Connections, account: str | None) -> JetStreamA
 def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
     """Return the streams that the options select, or their consumers if kind is `consumer`.
 
-    With `account_users` they are read as a user of each account (or of `account`). Otherwise the task's own user reads
-    them, in the account view or, for a user of the system account, in the system view. Raises NatsFailure.
+    If `account_users` is set, the assets are read as a user of each account (or only of `account`). Otherwise, the
+    task's own user reads them, in the account view or, for a user of the system account, in the system view. Raises
+    NatsFailure.
     """
     stream, consumer = params["stream"], params.get("consumer")
     for option, name in (("stream", stream), ("consumer", consumer)):

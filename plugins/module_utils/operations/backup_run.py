@@ -223,7 +223,7 @@ def chosen_streams(
     labels: Mapping[Optional[str], Optional[str]] | None = None,
 ) -> list[Stream]:
     """Return the selected streams. `labels`: display names of accounts, by identity. Raises NatsFailure invalid_option
-    for a pattern without a match, unless the streams of some account could not be listed."""
+    if a pattern matches nothing, unless the streams of some account could not be listed."""
     chosen = [pair for pair in found if matches(*pair, streams) and not matches(*pair, exclude)]
     unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
     if unknown and list(streams) != ["*"] and not some_unlisted:

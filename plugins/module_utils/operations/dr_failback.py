@@ -228,7 +228,7 @@ class _Run:
             self._origin.update_stream(returning)
 
     def _forget_ids(self, window: int) -> None:
-        """Make the origin drop the message ids that are older than `window` nanoseconds; otherwise it would reject
+        """Make the origin drop the message IDs that are older than `window` nanoseconds; otherwise it would reject
         messages that producers sent again to the site.
 
         Changing the window starts a purge, but the purge may still use the previous window and so take effect only

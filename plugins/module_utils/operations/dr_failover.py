@@ -474,7 +474,7 @@ def last_at_or_before(
 
 
 def sequence_in(api: JetStreamApi, stream: str, sequence: int) -> int:
-    """Return the sequence in a stream of the last message whose sequence at its source was at most this one."""
+    """Return the stream's sequence of the last message that had at most this sequence at its source."""
     if not sequence:
         return 0
     state = api.stream(stream)["state"]

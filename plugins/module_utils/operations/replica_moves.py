@@ -376,7 +376,7 @@ class Mover:
         wait: bool = True,
         progress: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Start the moves and watch them; see the function of the same name."""
+        """Start the moves and watch them; see the module's function `carry_out`."""
         return carry_out([(self, job) for job in jobs], timeout, concurrency, wait, progress)
 
     def begin(self) -> None:

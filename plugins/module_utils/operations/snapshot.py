@@ -183,7 +183,7 @@ class SnapshotWriter:
     """Writes one snapshot: rows are written to a directory that no reader opens, and everything is moved into place at
     the end.
 
-    The manifest comes last: files without a manifest do not count. `form`: JSON lines, or typed columns in Parquet.
+    The manifest is written last: files without a manifest are ignored. `form`: JSON lines, or typed columns in Parquet.
     Raises NatsFailure LAKE if writing fails, and MissingLibrary."""
 
     def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:

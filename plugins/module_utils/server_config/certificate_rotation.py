@@ -208,7 +208,7 @@ def files_after(step: str, host: HostCertificates, hosts: Sequence[HostCertifica
 
 
 def _expiry(hosts: Mapping[str, HostCertificates]) -> list[str]:
-    """Return when the certificate of each host and each authority that a host trusts expire."""
+    """Return the expiry of each host's certificate, and of each authority that a host trusts."""
     lines = [
         f"{name}: the certificate expires {host.presented.not_after}" for name, host in hosts.items() if host.presented
     ]

@@ -470,8 +470,8 @@ def route_plan(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[st
 def route_steps(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the remaining steps of servers with these plans, in order; every server takes each of them.
 
-    `open_routes` accepts every route and disturbs none; `renew_routes` reconnects the routes with the new credentials,
-    server by server; `close_routes` requires the new credentials, which every route now has.
+    `open_routes` accepts every route and disconnects none; `renew_routes` reconnects the routes with the new
+    credentials, server by server; `close_routes` requires the new credentials, which every route now has.
     """
     steps = []
     if any(plan["credentials"] == "other" for plan in plans):

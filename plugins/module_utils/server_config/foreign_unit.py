@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The options of an existing systemd unit that the role replaces with its own unit. Pure.
 
-The role decides how the server is started and stopped, its user and its permissions. Limits, resource shares, logs and
-dependencies belong to the host, so they are carried over unchanged. All other options are reported, because they would
-be lost.
+The role determines how the server is started and stopped, its user and its permissions. Limits, resource shares, logs
+and dependencies belong to the host, so they are carried over unchanged. All other options are reported, because they
+would be lost.
 """
 
 from __future__ import annotations

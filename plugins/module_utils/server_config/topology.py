@@ -82,7 +82,7 @@ class Around:
 def topology(
     names: Sequence[str], hostvars: Mapping[str, Any], host: str, seen: Mapping[str, Any], around: Around
 ) -> Topology:
-    """Return the servers that `host` connects to; `names` are the hosts of its cluster. Raises ValueError as `members`
+    """Return the servers to which `host` connects; `names` are the hosts of its cluster. Raises ValueError as `members`
     does.
 
     A server that leaves keeps its gateways, because no reload can change them; the others omit a cluster whose servers
