@@ -6,9 +6,9 @@
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
     python tools/matrix.py document              runs nothing: only writes the tables of SUPPORT again
 
-The table keeps the results of other slices, so it can be filled in several runs. It also shows the slices that have not
-run. An ansible-core that needs a newer Python than this machine has runs on a newer Debian release, in a separate root
-file system with fresh environments (root only).
+The table keeps the results of other slices, so it can be completed in several runs. It also lists the slices that have
+not run. An ansible-core that needs a newer Python than this machine has runs on a newer Debian release, in a separate
+root file system with fresh environments (root only).
 """
 
 from __future__ import annotations

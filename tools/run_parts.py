@@ -1,29 +1,29 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run make targets and close with one line of totals.
+"""Runs make targets and prints a final line with the totals.
 
     python3 tools/run_parts.py [PART…] [--together PART…] [--lab PART…]
     python3 tools/run_parts.py --slowest N [PART…]
 
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
-Every part runs, even after failures: first those before a flag, one after the other, then the others, two at a time in
-the order given. A part's output is shown when it has ended. Both flags may be repeated. The parts after --lab need the
-lab of systemd hosts: if `tests/lab/lab.py check` reports that it cannot be built, they are announced loudly and count
-as skipped. With CI=true a part without any run test is a failure: a machine that should run everything must not pass by
-skipping.
+Every part runs, even after failures: first the parts before any flag, one after the other, then the others, two at a
+time in the order given. A part's output is shown when it has ended. Both flags may be repeated. The parts after --lab
+need the lab of systemd hosts: if `tests/lab/lab.py check` reports that it cannot be built, these parts are announced
+prominently and count as skipped. With CI=true, a part in which no test ran is a failure: a machine that should run
+everything must not pass by skipping.
 
 After everything else, the failed tests of each part run once more, one after the other, by the same make target. A test
 that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
-counts as passed. More than three flaky tests count as failed. Nothing is rerun of a part without a JUnit file (lint,
-sanity, molecule), of a pytest that ended before its last test, of a file that cannot be collected, or if more than
-twenty tests failed. tests/flaky.txt lists the flaky tests.
+counts as passed. More than three flaky tests count as failed. Tests are not rerun if the part has no JUnit file (lint,
+sanity, molecule), if pytest ended before its last test, if a file cannot be collected, or if more than twenty tests
+failed. tests/flaky.txt lists the flaky tests.
 
-The duration of each test is in .cache/results/durations.json; `--slowest` prints the longest, of the named parts or of
-all.
+The duration of each test is in .cache/results/durations.json; `--slowest` prints the longest durations, either of the
+named parts or of all parts.
 
-SIGINT and SIGTERM end it in order: each running part is interrupted, so pytest cleans up, no other one begins, and the
-totals report the interrupt. A second signal ends the parts at once.
+SIGINT and SIGTERM end the run cleanly: each running part is interrupted, so pytest cleans up, no further part begins,
+and the totals report the interruption. A second signal ends the parts at once.
 """
 
 from __future__ import annotations

@@ -203,8 +203,8 @@ def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn
 
 
 def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) -> ConnectionOptions:
-    """Return the connection options. Each value comes from the first source that has it: option, environment, nats CLI
-    context.
+    """Return the connection options. Each value comes from the first source that has it, in the order option,
+    environment, nats CLI context.
 
     Credentials are never mixed: the first source with any credentials determines the kind (password, token, nkey,
     .creds file), so an option is not combined with a remnant of the environment. Raises NatsFailure with code

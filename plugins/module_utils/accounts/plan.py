@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The difference between a document of accounts and the servers' copies, with the cost of each change. Pure.
 
-The source for the connections that a server closes after a change is server/accounts.go updateAccountClaimsWithRefresh.
-A change to a role closes the connections of all its users, who then reconnect; a new signing key or new default
+Which connections a server closes after a change is defined by updateAccountClaimsWithRefresh in server/accounts.go. A
+change to a role closes the connections of all its users, who then reconnect; a new signing key or new default
 permissions close no connection."""
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Protection:
     `excluded`: the last run omitted the stream on request. `saved`: when its newest backup was last seen to be up to
     date. `problem`: why the last run did not save it. `drilled`: the last drill, `drill_problem`: why it failed,
     `proven`: the last drill that succeeded, `restore_seconds`: how long its restore took. `future_backup`: the path of
-    a backup that is dated in the future. Texts are empty if they have no value.
+    a backup that is dated in the future. All texts are empty if there is nothing to report.
     """
 
     account: str

@@ -114,8 +114,9 @@ class Finding:
 class Evidence:
     """The evidence for a finding besides the cluster's state. `failure`: why there is none.
 
-    For a consumer: its configuration, the stream's retention, first and last sequence, its highest ack floor (None
-    if unknown), and the highest delivered sequence. For a stream: the reason not to move the replica (`refused`)."""
+    For a consumer: its configuration, the stream's retention, first and last sequence, the consumer's highest ack floor
+    (None if unknown), and the highest delivered sequence. For a stream: the reason not to move the replica (`refused`).
+    """
 
     config: Mapping[str, Any] = field(default_factory=dict)
     retention: str = ""

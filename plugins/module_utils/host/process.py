@@ -274,7 +274,7 @@ def launch(command: list[str], output: IO[bytes], environment: dict[str, str], *
     `output`: where its standard output and error are written `identity`: `user`, `group` and `extra_groups` of
     :class:`subprocess.Popen`
     """
-    return subprocess.Popen(  # pylint: disable=ansible-bad-function # run_command would wait for its end
+    return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command would wait for its end
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,

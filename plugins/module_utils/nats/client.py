@@ -156,7 +156,7 @@ class Client(Session):
     The client connects on first use, and reconnects if the connection was lost between two calls, so a long wait
     survives a restart of the connected server. If the connection is lost during a call, an idempotent request is sent
     again over a new connection within its timeout. All other calls fail with code `connection_lost`: only the caller
-    can decide whether to repeat them."""
+    can determine whether to repeat them."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         super().__init__(options)

@@ -138,7 +138,7 @@ def _write_config(directory: Path, config: Mapping[str, Any]) -> None:
 def _start(binary: str, directory: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("xb") as output:
         try:
-            return subprocess.Popen(  # pylint: disable=ansible-bad-function # run_command would wait for its end
+            return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command would wait for its end
                 [os.path.abspath(binary), "-c", "server.conf"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

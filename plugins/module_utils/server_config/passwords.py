@@ -140,7 +140,7 @@ def verify_password(password: str, hashed: str) -> bool:
 def hash_passwords(
     config: Mapping[str, Any], previous: str = "", cost: int = 11, reloadable: str = ""
 ) -> dict[str, Any]:
-    """Return the normalised configuration with a hash for every plaintext password that nats-server itself compares.
+    """Return the normalised configuration with a hash for every plaintext password that nats-server itself verifies.
 
     `previous` is the text of the secrets file on the host: a hash in it that verifies and has the same cost is kept, so
     a second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay unchanged.
