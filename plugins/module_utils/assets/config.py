@@ -704,9 +704,9 @@ def owner(name: str, old: Config | None, desired: Config) -> str:
 
 
 def unsettled(group: RaftGroup, short: bool = False) -> str:
-    """Return why a group must not be changed now, or "" if nothing prevents it. `short`: permits missing replicas,
-    because scaling restores them, and one replica too many for consumers (up to 2.14 they keep it after a peer was
-    removed)."""
+    """Return why a group must not be changed now, or "" if nothing prevents it. `short`: whether missing replicas are
+    permitted, because scaling restores them. Consumers may always have one replica too many (up to 2.14 they keep it
+    after a peer was removed)."""
     surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
     problems = group_problems(group)
     return "; ".join(

@@ -970,7 +970,7 @@ def _judge_oldest(
 
 
 def info_time(info: Mapping[str, Any], otherwise: datetime) -> datetime:
-    """Return the time at which a leader reported an info (2.10+), otherwise `otherwise`."""
+    """Return the time at which a leader reported an info (2.10+), or the value `otherwise` if it did not report one."""
     return parse_time(info["ts"]) if info.get("ts") else otherwise
 
 

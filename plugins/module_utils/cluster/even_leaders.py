@@ -8,7 +8,8 @@ the number of changed leaders. This is a minimum-cost flow problem with convex c
 is optimal if its residual graph has no negative cycle (Klein 1967), so cycles are cancelled until none is left. Groups
 never leave their cluster, and each cluster is solved separately.
 
-Among equal assignments, the groups that change are then chosen by their write rates, to even out the servers' write rates, too.
+Among equally good assignments, the groups whose leader changes are chosen by their write rates, to even out the
+servers' write rates, too.
 """
 
 from __future__ import annotations

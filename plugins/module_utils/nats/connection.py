@@ -247,7 +247,7 @@ class Connection:
 
     async def request(self, call: Call, timeout: float) -> Any:
         """Return the reply. Raises NatsFailure."""
-        # The library's own timeout only has to be later than this one.
+        # The library's own timeout only has to be longer than this one.
         work = self._library.request(call.subject, call.payload, timeout=timeout + 1, headers=_headers(call))
         return await self.complete(work, call.subject, timeout)
 
