@@ -66,7 +66,7 @@ def further_lines(text: str) -> list[str]:
     """Return as many of the lines after a failure's first line as fit."""
     lines = [cut(line) for line in text.splitlines()[1:]]
     if len(lines) > MAX_LINES:
-        lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines, with -v all of them"]
+        lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines; use -v to see all of them"]
     return lines
 
 
@@ -76,7 +76,7 @@ def listed(reasons: Sequence[str]) -> str:
     if len(reasons) < MAX_FAIL_LINES:
         return printable("\n".join(reasons))
     shown = reasons[: MAX_FAIL_LINES - 2]
-    return printable("\n".join([*shown, f"and {len(reasons) - len(shown)} more, with -v all of them"]))
+    return printable("\n".join([*shown, f"and {len(reasons) - len(shown)} more; use -v to see all of them"]))
 
 
 def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def test_invalid_departures_are_refused(cluster: RoleCluster) -> None:
         reasons = refused(cluster, "scale_in", "-v", **leave)
     finally:
         cluster.hosts["n3"] = host
-    assert "more, with -v all of them" in reasons
+    assert "more; use -v to see all of them" in reasons
     assert "n9 is unknown to the inventory and the cluster" in reasons
     assert "n3 runs on a host that is unreachable" in reasons
     assert "nats_server_cluster_size is 3, but 2 servers stay" in reasons

@@ -293,7 +293,7 @@ def _problems(
     elif state == MISSING:
         found.append(f"there is no stream {protected.copy} at the site; create it with `mirror` or `sources`")
     elif state == UNRELATED:
-        found.append(f"stream {protected.copy} at the site does not copy only {protected.stream}")
+        found.append(f"stream {protected.copy} at the site is not a copy of {protected.stream} alone")
     elif state == DIVERGED:
         found.append(
             f"stream {protected.copy} has messages up to sequence {site.position}, the origin up to {origin.last_seq}: the "

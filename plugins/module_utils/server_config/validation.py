@@ -820,10 +820,9 @@ def _quorum(option: str, servers: int) -> Iterator[ConfigProblem]:
     elif servers % 2 == 0:
         yield warning(
             option,
-            f"{servers} JetStream servers need {quorum} for a quorum and survive the loss of {servers - quorum}, no more than "
-            f"{servers - 1} would; if a network partition splits them in half, neither half has a quorum. Add one (a "
-            "small arbiter that holds no "
-            "streams is enough: nats_server_arbiter) or leave one out",
+            f"{servers} JetStream servers need {quorum} for a quorum and survive the loss of only {servers - quorum}, as "
+            f"{servers - 1} servers would; if a network partition splits them in half, neither half has a quorum. Add one "
+            "(a small arbiter that holds no streams is enough: nats_server_arbiter) or leave one out",
         )
 
 

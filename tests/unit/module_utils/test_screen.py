@@ -51,14 +51,17 @@ def test_message_names_the_refusal_and_its_first_reason(text: str, message: str)
 def test_hidden_lines_are_counted() -> None:
     text = "\n".join(["3 leaders stay", *(f"- {number}" for number in range(MAX_LINES))])
     assert further_lines(text) == [f"- {number}" for number in range(MAX_LINES)]
-    assert further_lines(f"{text}\n- more")[-2:] == [f"- {MAX_LINES - 2}", "and 2 more lines, with -v all of them"]
+    assert further_lines(f"{text}\n- more")[-2:] == [
+        f"- {MAX_LINES - 2}",
+        "and 2 more lines; use -v to see all of them",
+    ]
 
 
 def test_reasons_that_do_not_fit_are_counted_and_none_is_cut() -> None:
     reasons = [f"{number}: {'why ' * 99}" for number in range(MAX_FAIL_LINES)]
     assert listed([]) == ""
     assert listed(reasons[1:]).splitlines() == reasons[1:]
-    assert listed(reasons).splitlines() == [*reasons[:-2], "and 2 more, with -v all of them"]
+    assert listed(reasons).splitlines() == [*reasons[:-2], "and 2 more; use -v to see all of them"]
     assert len(f"head\n{listed(reasons)}".splitlines()) == MAX_FAIL_LINES
 
 
