@@ -211,7 +211,7 @@ def origin(name: str = "O", lag: int = 0, active: float = 1.0, **more: Any) -> d
 
 EXTERNAL: dict[str, Any] = {"external": {"api": "$JS.far.API", "deliver": ""}}
 #: The origins in two snapshots an hour apart, the last sequences of the stream, and the seconds behind at the second
-#: one. The origin O stores 3,600 messages an hour; the stream's last message is 1,000 seconds old.
+#: snapshot. The origin O stores 3,600 messages an hour; the stream's last message is 1,000 seconds old.
 CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float | None]] = {
     "in_step": ("mirror", [[origin()], [origin()]], (0, 3600), 1.0),
     "behind": ("mirror", [[origin()], [origin(lag=600)]], (0, 3000), 600.0),

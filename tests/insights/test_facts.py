@@ -169,7 +169,7 @@ def test_hours_without_silver_keep_their_facts(
     while maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet) != Maintained():
         pass
     assert {path.name for path in (tmp_path / FACTS / "usage").iterdir()} == {f"run={run}" for run in second.values()}
-    # A day without silver cannot be computed again. These runs are also long past.
+    # A day without silver cannot be computed again, so even its current runs are deleted once they are old enough.
     while maintain(made.lake, hour(24) + timedelta(days=36525), keep, quiet) != Maintained():
         pass
     assert made.runs() == {} and not list((tmp_path / FACTS / "usage").glob("run=*"))

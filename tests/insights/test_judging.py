@@ -98,10 +98,10 @@ def test_findings_and_report_of_a_recorded_cluster(
     content = json.loads((output / "report.json").read_text())
     assert content["notes"] == ["There is no gold of 2026-11-21: run the job gold first."]
     assert content["tables"]["findings"]["total"] == len(content["tables"]["findings"]["rows"])
-    # HOST_102 of n1; for the others it is unknown, with one row for each reason.
+    # HOST_102 has a result for n1 only; for the other servers it is unknown, with one row for each reason.
     assert (verdict["findings"], verdict["unknown"]) == (content["tables"]["findings"]["total"], unknown)
     assert len(content["tables"]["unknown"]["rows"]) == len(reasons) < unknown
-    # HOST_102 is a warning; a script that requests findings of lower severity receives it.
+    # HOST_102 is a warning, so a script that requests warnings or findings of lower severity receives it.
     assert verdict["worst"] == "warning"
     for severity, status in (("critical", DONE), ("warning", FOUND), ("info", FOUND)):
         assert main(["report", *span, "--output", str(output), "--fail-on", severity]) == status

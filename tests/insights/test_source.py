@@ -276,7 +276,7 @@ def test_available_now_admission_and_a_recreated_stream(source: SparkSession, si
     assert run_query(source, tmp_path, reported) == [30]
     rows = source.read.parquet(str(tmp_path / "rows")).select("seq").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 281))
-    # Batches are limited by bytes: each sequence has this many on average.
+    # Batches are limited by bytes: each sequence has this many bytes on average.
     size = site.api("STREAM.INFO.FLOW")["state"]["bytes"]
     by_bytes = options(site, "FLOW", max_bytes_per_trigger=size // 4 + 1)
     assert run_query(source, tmp_path / "bytes", by_bytes) == [70, 70, 70, 70]

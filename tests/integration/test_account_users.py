@@ -79,8 +79,8 @@ def subjects_seen(client: Client, act: Callable[[], object]) -> set[str]:
 def test_applications_see_an_operator_work_unless_they_are_denied_it(
     version: str, tmp_path: Path, guarded: bool
 ) -> None:
-    """See docs/security.md: applications receive the operator's requests, to which they could reply, and the
-    replies."""
+    """Applications receive the operator's requests, to which they could reply, and also the replies
+    (docs/security.md)."""
     denied = {"default_permissions": {"subscribe": {"deny": ["$JS.API.>", f"{INBOX_PREFIX}.>"]}}}
     accounts = {**ACCOUNTS, "APP": {**ACCOUNTS["APP"], **(denied if guarded else {})}}
     config = {

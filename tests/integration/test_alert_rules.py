@@ -107,7 +107,7 @@ FIRES: dict[str, dict[str, Any]] = {
 }
 #: A certificate that expires in three days also expires in less than thirty, so both alerts fire.
 ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
-#: The time at which the alerts are evaluated, after the longest `for`, and the distance between two samples.
+#: The time at which the alerts are evaluated, which is after the longest `for`, and the interval between two samples.
 MINUTES, STEP = 8 * 60, 10
 
 

@@ -113,8 +113,8 @@ def test_killed_server_pages_with_its_runbook(
             }
         )
     )
-    # Alertmanager reads its templates from /usr/share, where nothing of the package is installed: in a mount namespace,
-    # its own folder is there.
+    # Alertmanager reads its templates from /usr/share, but its package is only unpacked elsewhere. A mount namespace
+    # puts the package's folder there.
     share = binaries.programs("prometheus-alertmanager", SUITE) / "usr/share"
     alertmanager = [
         "unshare",

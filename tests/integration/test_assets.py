@@ -95,7 +95,7 @@ def refused(run: Run) -> Run:
 
 
 def publish(api: JetStreamApi, subject: str, count: int = 1) -> None:
-    """Store messages, each only once; not all servers may have the interest of a stream that was just created."""
+    """Store messages, each only once. Retry, because the interest of a new stream may not have reached all servers."""
     for _number in range(count):
         call = Call(subject, b"x" * 100, {"Nats-Msg-Id": uuid.uuid4().hex})
         assert wait_until(partial(api._client.request, call), lambda reply: b'"seq"' in reply.body, 60).done

@@ -541,8 +541,8 @@ def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> 
 
 
 def test_a_server_that_is_down_takes_only_its_own_streams_along(accounts: Accounts, cluster: NatsProcesses) -> None:
-    """Streams with other replicas elect a leader, for which the run waits; the other streams are reported without a
-    timeout for each."""
+    """Streams that have other replicas elect a leader, and the run waits for the election; the other streams are
+    reported without waiting for a timeout on each of them."""
     app = accounts.sites["APP"]
     lone = [f"LONE{number}" for number in range(6)]
     for stream in lone:

@@ -63,7 +63,7 @@ def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
 
 
 def publish(api: JetStreamApi, subject: str, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
-    """Store a message only once; not all servers may have the interest of a stream that was just created."""
+    """Store a message only once. Retry, because the interest of a new stream may not have reached all servers."""
     call = Call(subject, body, {**(headers or {}), "Nats-Msg-Id": uuid.uuid4().hex})
     stored = wait_until(lambda: json.loads(api._client.request(call).body), lambda reply: "seq" in reply, 60)
     assert stored.done, stored.value

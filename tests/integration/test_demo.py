@@ -47,7 +47,7 @@ HERE = Controller()
 
 @pytest.fixture
 def without_network() -> Iterator[tuple[str, ...]]:
-    """Yield a command prefix that leaves a command only the loopback network; without root, an empty prefix."""
+    """Yield a prefix that restricts a command to the loopback network; without root privileges, the prefix is empty."""
     if os.geteuid() != 0:
         yield ()
         return

@@ -113,7 +113,7 @@ def test_a_trial_has_the_environment_which_no_output_shows(site: Site) -> None:
     given = {**trial, "environment": json.dumps({"MOST": 4711, "TOKEN": "one-secret"})}
     done = site.write(extra=extra, trial=given)
     assert done["tried"] and "one-secret" not in json.dumps(done)
-    # The files are on the host, as when `diagnose` tests them.
+    # The files are already on the host, as they are when `diagnose` tests them.
     nothing: dict[str, Any] = {"directories": [], "secret_files": [], "files": []}
     assert site.write(check=True, trial=given, **nothing)["digest"] == done["digest"]
     for wrong in ('{"A\\nB": 1}', '{"A B": 1}', "[1]", "one-secret"):

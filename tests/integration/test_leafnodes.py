@@ -146,7 +146,8 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     try:
         branch.jetstream_options = "domain: branch"
         branch.start()
-        # An observing server cannot become leader, so without contact it does not wait for an election.
+        # A server in observer mode cannot become leader, so the branch elects none while it has no contact with its
+        # hub.
         until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
         until(lambda: names_in(branch) == set(branch.names), lambda: names_in(branch))
         assert leader(branch) is None

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.playbook
 
 GROUPS = {"hub": ["h1", "h2", "h3"], "branch1": ["b1"], "branch2": ["b2"], "edge": ["e1"]}
 HUB = GROUPS["hub"]
-#: The ports that the page uses; on this machine each host of the hub needs its own.
+#: The ports that the page uses; on this machine, each host of the hub needs separate ports.
 WEBSOCKET, MQTT, LEAFNODES = "8443", "8883", "7422"
 MESSAGE = b"confidential" * 20
 #: Settings on the page that nats-server 2.10 lacks, with the first version that has each of them.

@@ -279,7 +279,8 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
     for name in names:
         tagged.cluster.add_stream(name, 3)
     tagged.cluster.add_consumer(names[0], "worker")
-    # ALONE starts on a server that other replicas can leave, and may also be moved.
+    # ALONE starts on a server that also has replicas of other streams, and has no placement afterwards, so it can be
+    # moved.
     beside = {"tags": [f"node:{members(tagged.cluster, names[0])[0]}"]}
     alone = tagged.cluster.add_stream("ALONE", 1, placement=beside)["config"]
     tagged.cluster.app_request("$JS.API.STREAM.UPDATE.ALONE", {**alone, "placement": None})

@@ -147,8 +147,8 @@ def let_no_member_win(cluster: NatsProcesses, groups: list[str]) -> None:
         cluster.stop(name)
         for group in groups:
             state = cluster.directory / name / "jetstream" / "$SYS" / "_js_" / group / "tav.idx"
-            # Servers write the file a moment after they receive the term, and not at all if they stop first; the file
-            # then has no vote.
+            # Servers write the file a moment after they receive the term. A server that stops before that leaves no
+            # file, so there is no vote to keep.
             vote = state.read_bytes()[8:] if state.exists() else b""
             state.write_bytes(struct.pack("<Q", 2**64 - 1) + vote)
     cluster.start()

@@ -67,7 +67,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
 
 
 async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[Run, set[int]]:
-    """Run the work with thirty clients, each configured with a single server; return also those that received a lame
+    """Run the work with thirty clients, each configured with a single server; also return those that received a lame
     duck notice."""
     told: set[int] = set()
 
@@ -247,8 +247,8 @@ def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -
 
 
 def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_path: Path) -> None:
-    """A second server is refused, a forgotten one is reported, nothing starts the server, and a killed return is
-    completed by the next run."""
+    """A second server is refused, a forgotten one is reported, nothing starts the server, and a return that was killed
+    is completed by the next run."""
     create(cluster, "ALONE", 1, placement={"tags": ["node:n3"]})
     create(cluster, "THREE", 3)
     before = cluster.pids()

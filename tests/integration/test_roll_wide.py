@@ -29,8 +29,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
 
 @pytest.mark.chaos
 def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluster, tmp_path: Path) -> None:
-    """There is one stream with three replicas, and two servers have none: five servers need only three batches, with
-    four gates instead of six."""
+    """There is only one stream, with three replicas, so two of the five servers have none: five servers need only three
+    batches, with four gates instead of six."""
     before = cluster.pids()
     journal = tmp_path / "C1.jsonl"
     outputs: list[str] = []

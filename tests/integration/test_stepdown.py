@@ -362,7 +362,7 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
 
 
 def until(module: Callable[[], dict[str, Any]], message: str) -> None:
-    """Run a module that must fail until it refuses with this reason, for at most 30 s.
+    """Run a module, which must fail, until it refuses with this reason, for at most 30 s.
 
     Until the last server notices that the others are down, a forced step-down is attempted and fails.
     """

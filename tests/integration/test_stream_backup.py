@@ -575,7 +575,7 @@ def test_nats_cli_restores_our_backups(site: Site, save: Callable[..., Path], re
     assert asyncio.run(natscli.restore(site.connect, path))["messages"] == 120
     assert site.stored(name) == record.messages
     told = {entry["name"]: entry for entry in read_manifest(path)["consumers"]}
-    if told["worker"]["in_archive"]:  # otherwise only this collection creates it again
+    if told["worker"]["in_archive"]:  # otherwise only this collection would recreate it
         assert wait_until(lambda: site.api.consumers(name).rows, bool, 20).done
         record.assert_positions(list(site.api.consumers(name).rows))
 

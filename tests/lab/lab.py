@@ -168,7 +168,7 @@ class Lab:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def link(self, one: str, other: str, delay: float | None) -> None:
-        """Set the delay of the link between two sites, ``delay`` seconds each way, at once; None cuts the link."""
+        """Set the delay of the link between two sites to ``delay`` seconds each way; None cuts the link."""
         for site in (one, other):
             if site not in self.sites:
                 raise LabError(f"lab {self.name} has no site {site!r}; it has {', '.join(self.sites) or 'none'}")

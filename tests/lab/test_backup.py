@@ -121,7 +121,7 @@ class Books:
 
 
 async def load_differences(client: Client, ledgers: Sequence[Ledger], before: Sequence[int]) -> list[str]:
-    """Return the differences for a stream of a load that continued during its backup. The restored stream may end at
+    """Return the differences for a stream to which a load was writing during the backup. The restored stream may end at
     any message after those that were recorded `before`, and must equal the beginning of each producer's record."""
     wrong = []
     for ledger, count in zip(ledgers, before):

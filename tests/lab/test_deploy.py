@@ -141,8 +141,8 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
     gates = [result for result in run.results if result.task.endswith(": Wait for the health gate")]
-    # One gate runs before the first host; for each host, there are the sample after draining and the gate that is also
-    # the next host's.
+    # One gate runs before the first host. For each host, there are the sample after draining and the gate after the
+    # restart, which is also the gate before the next host.
     assert len(gates) == 2 * len(HOSTS) + 1
 
     async def stored() -> list[str]:

@@ -97,11 +97,11 @@ def listens(port: int) -> bool:
 
 
 class NatsProcesses:
-    """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
-    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` the servers
-    form no cluster. `jetstream_options` is text for the block jetstream, `account_limits` for that of an account. With
-    an `operator` the accounts are its JWTs, and users log in with .creds files; `resolver`: where servers keep these
-    JWTs, MEMORY, full or cache."""
+    """The servers of one cluster. `extra` is configuration text that every server gets; servers that are not named in
+    `jetstream` (default: all are) run without JetStream. `plain_accounts` (account to user) have no JetStream. With an
+    empty `cluster` the servers form no cluster. `jetstream_options` is text for the block jetstream, `account_limits`
+    for that of an account. With an `operator` the accounts are its JWTs, and users log in with .creds files;
+    `resolver`: where servers keep these JWTs, MEMORY, full or cache."""
 
     def __init__(
         self,

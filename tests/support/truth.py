@@ -200,8 +200,8 @@ def _read_sealed(data: Data, _age: float) -> None:
         data[place].update({"stream_seq": 1000, "consumer_seq": 1000, "last_active": timestamp(START)})
 
 
-#: Messages per second that match a consumer's filter and that it has acknowledged since an hour before the first
-#: snapshot.
+#: A consumer's messages per second: those that match its filter, and those that it acknowledges. Both rates begin this
+#: many seconds before the first snapshot.
 _MATCHING, _ACKNOWLEDGED, _BEFORE = 1.0, 0.5, 3600.0
 
 

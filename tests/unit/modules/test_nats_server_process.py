@@ -23,7 +23,7 @@ esac
 
 
 class Unit:
-    """A unit of the replaced systemctl, in a fixed state."""
+    """A unit that the fake systemctl reports in a fixed state."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

@@ -384,7 +384,7 @@ def test_skipped():
 
 
 def test_soak_reports_which_line_can_be_removed(tree: Tree) -> None:
-    """A line can be removed after twenty runs with each parameter, next to four busy processes, without a failure."""
+    """A line can be removed after twenty runs per parameter without a failure, while four other processes are busy."""
     tree.write("test-small", "")
     names = ["test_stable[0]", "test_stable[1]", "test_flaky[0]", "test_flaky[1]"]
     cases = "".join(

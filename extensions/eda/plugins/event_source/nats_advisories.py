@@ -235,7 +235,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
                 "deliver_policy": params["deliver_policy"],
                 "ack_policy": "explicit",
                 "ack_wait": int(ACK_WAIT * 1e9),
-                # Only one message at a time, so a redelivered message keeps its position.
+                # Only one message is delivered at a time, so a redelivered message keeps its position.
                 "max_ack_pending": 1,
                 **({"filter_subject": subjects[0]} if len(subjects) == 1 else {"filter_subjects": subjects}),
             },

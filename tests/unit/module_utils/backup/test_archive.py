@@ -235,8 +235,8 @@ def test_tar_with_unexpected_members(name: str, content: bytes, reason: str) -> 
 
 
 def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configurations are kept in memory completely; a consumer's state, which grows with its pending messages, only in
-    part."""
+    """The reader keeps complete configurations in memory, but only a part of a consumer's state, which grows with the
+    pending messages."""
     head, end = plain("2.10.27")[:-1024], plain("2.10.27")[-1024:]
     state = bytes([22, 2, 5, 5, 9, 9, 2]) + b"pending " * 100_000
     monkeypatch.setattr(verify, "_LARGEST_CONFIGURATIONS", 100_000)
@@ -267,7 +267,8 @@ def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
 
 
 def test_a_record_that_was_damaged_before_the_backup() -> None:
-    """The server reads blocks as files: the checksum that it adds is correct, that of the message is not."""
+    """The server reads blocks as plain files: its checksum of the file is correct, but the message's own checksum is
+    not."""
     data = bytearray(plain("2.10.27"))
     data[data.index(b"message 20 ")] ^= 1
     assert contents(packed(bytes(data))).messages == 57
@@ -428,7 +429,7 @@ def test_the_state_of_a_consumer() -> None:
 
 
 def test_an_index_of_each_version() -> None:
-    """Versions differ in the fields of a subject and a block (2.10, 2.11, 2.12, 2.14)."""
+    """The versions 2.10, 2.11, 2.12 and 2.14 store different fields for a subject and a block."""
     removed = bytes([22, 2, 1, 0, 0, 0, 1, 0, 0, 0]) + (4096).to_bytes(8, "little") + b"\x06" + bytes(255) + b"\x01\x00"
     for version, last_block, per_block in ((1, b"", b""), (2, b"", b"\0"), (3, b"", b"\0\0"), (4, b"\x01", b"\0\0")):
         head = bytes([11, version, 3, 90, 1, 2, 9, 4])

@@ -311,7 +311,7 @@ def test_a_replica_that_its_own_server_calls_unhealthy_is_not_counted_for_a_stop
     ]
     assert stop_problems(live, ["n4"], StopPolicy()) == stop_problems(live, ["n3"], StopPolicy()) == []
     assert lasting_asset_faults(live) == ["stream APP/ORDERS"]
-    # The stream's state can be tolerated by naming the stream, but not the effect of a stop.
+    # Naming the stream as tolerated excuses its state, but not the effect of stopping a server.
     problems = [*health_problems(live, Expectations()), *refused]
     remaining, tolerated = split_tolerated(problems, ["stream APP/ORDERS"])
     assert [problem.code for problem in remaining] == ["stop_breaks_quorum"]

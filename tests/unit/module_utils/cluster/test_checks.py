@@ -241,7 +241,7 @@ def test_a_bad_meta_group(cluster: Cluster, reason: str) -> None:
 
 
 def test_a_good_meta_group() -> None:
-    behind = Peer("n3", current=False, lag=3, active=0.2)  # as under load
+    behind = Peer("n3", current=False, lag=3, active=0.2)  # as happens under load
     result = checks.check_meta(options("meta", expect=3), meta([GOOD[0], behind]))
     assert result.nagios == (
         "OK JetStream Meta Cluster OK:3 peers led by n1"
@@ -324,7 +324,7 @@ def test_an_accounts_streams(info: dict[str, Any], counter: str, reason: str) ->
 
 
 def test_a_stream_that_no_server_reported_is_not_overlooked() -> None:
-    stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # when all its servers are unavailable
+    stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # as if all its servers were unavailable
     for told in ([stream(TWO)], [stream(TWO), stub]):
         result = checks.check_jetstream(
             options("jetstream"), account(0, 100), told, {"LOST": "no leader reported its state"}

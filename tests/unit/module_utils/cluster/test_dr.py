@@ -391,7 +391,7 @@ def test_an_origin_that_is_watched_must_not_take_a_message() -> None:
 
 
 def first_from(ours: dict[int, int], number: int) -> tuple[int, int] | None:
-    """Return the site's first sequence from this one on, and the sequence that the same message had at the origin."""
+    """Return the first sequence at the site that is not below `number`, and that message's sequence at the origin."""
     return next(((seq, ours[seq]) for seq in sorted(ours) if seq >= number), None)
 
 

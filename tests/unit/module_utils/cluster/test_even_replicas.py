@@ -160,7 +160,7 @@ def refused(
     assets: dict[str, float],
     step: Step,
 ) -> str:
-    """Return which hard goal the step violates, judged from the definitions alone; "" if none."""
+    """Return the hard goal that the step violates, judged from the definitions alone; "" if it violates none."""
     by_name = {item.name: item for item in hosts}
     group, mine, target = groups[step.group], members[step.group], by_name[step.target]
     later = mine - {step.source} | {step.target}
@@ -234,7 +234,7 @@ def test_each_step_keeps_the_hard_goals_and_helps_and_none_is_left_that_would(
 
 def test_the_goals_come_in_their_order_and_within_the_tolerance() -> None:
     names = ["n1", "n2"]
-    # Bytes are balanced, writes and assets are not: within 10 % of the bytes, one replica may be moved.
+    # Bytes are balanced, but writes and assets are not. A tolerance of 10 % of the bytes lets one replica move.
     groups = [placed(["n1"], names, 10, 100), *(placed(["n1"], names, 100, 5) for _number in range(4))]
     groups += [placed(["n2"], names, 410, 0)]
     hosts = [host(name) for name in names]

@@ -236,7 +236,7 @@ class TestHealth:
         ("members", "counted", "found"), [(3, 2, []), (5, 4, []), (4, 3, ["meta_size"]), (5, 2, ["meta_size"])]
     )
     def test_a_leader_that_counts_too_few_members(self, members: int, counted: int, found: list[str]) -> None:
-        """A leader that counts too few members is harmless while the same number of members must agree."""
+        """A leader that counts too few members is harmless if the quorum has the same size for both numbers."""
         names = [f"n{number}" for number in range(members)]
         wrong = cluster(names)
         assert wrong.meta is not None

@@ -42,18 +42,18 @@ def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
             {"owner": ONE, "purpose": "restart", "since": 10, "expires": 110},
         ),
         (held_by(ONE), LockRequest(ONE, release=True), None),
-        # The lock of another run is kept, ...
+        # The lock of another run is kept.
         (held_by(TWO), LockRequest(ONE, ttl=60), held_by(TWO)),
         (held_by(TEXT), LockRequest(ONE, ttl=60), held_by(TEXT)),
         (held_by(TWO), LockRequest(ONE, release=True), held_by(TWO)),
-        # ... unless it is broken, ...
+        # A lock can be broken.
         (
             held_by(TWO),
             LockRequest(ONE, "restart", 60, break_foreign=True),
             {**held_by(ONE, 50, 110), "purpose": "restart"},
         ),
         (held_by(TWO), LockRequest(ONE, release=True, break_foreign=True), None),
-        # ... or its owner, and no other, is known to have ended.
+        # A lock is taken over only if its own owner is known to have ended.
         (
             held_by(TWO),
             LockRequest(ONE, "restart", 60, take_over_from=TWO),

@@ -361,11 +361,11 @@ def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> No
         ("2.10.27", "", 1000, {"first_seq": 1000}, ERROR),
         ("2.10.27", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
         ("2.11.1", "", 1000, {"first_seq": 1000}, ERROR),
-        # The version that starts the server does not have the defect, or does have it.
+        # The version that will start the server determines whether messages are lost.
         ("2.10.27", "2.15.1", 1000, {"first_seq": 1000}, ""),
         ("2.15.1", "", 1000, {"first_seq": 1000}, ""),
         ("2.15.1", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
-        # A different message is the first one, or first_seq is not set.
+        # The stream's first message is not the one at first_seq, or first_seq is not set.
         ("2.10.27", "", 1001, {"first_seq": 1000}, ""),
         ("2.10.27", "", 1, {}, ""),
     ],

@@ -69,7 +69,7 @@ def test_an_endpoint_that_does_not_answer_as_it_should_is_empty(
     "module", ["nats_server_host_info", "nats_host_lock", "nats_server_process", "nats_cluster_health"]
 )
 def test_a_module_imports_nothing_heavy_that_it_may_not_need(module: str) -> None:
-    """Each of these imports took a third of the time of a module that only reads."""
+    """Each of these imports took a third of the run time of a module that only reads."""
     code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     code += f"import ansible_collections.natsops.jetstream.plugins.modules.{module}; print(*sys.modules)"
     done = subprocess.run(

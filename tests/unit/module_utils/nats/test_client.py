@@ -27,7 +27,8 @@ def test_a_compressed_reply_that_is_damaged(damage: Callable[[bytes], bytes]) ->
 
 
 def test_a_compressed_reply_that_grows_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few megabytes can expand to gigabytes, and the first reply counts, which any client of the account may send."""
+    """A few megabytes can expand to gigabytes, and any client of the account may send the first reply, the one that
+    counts."""
     monkeypatch.setattr(client, "LARGEST_REPLY", 1 << 20)
 
     class Message:

@@ -223,7 +223,7 @@ def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
     return {"name": "w", "config": {"name": "ORDERS"}, "state": {"messages": messages}, "cluster": view}
 
 
-#: The view of n3, which has just started, before and after it has a leader (both were seen on 2.10.27).
+#: The views of n3 shortly after its start: before and after it has a leader (both were seen on 2.10.27).
 MEMBER_REPLIES = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
 LEADER_REPLY = _info(20, "n1", "n2", "n3")
 

@@ -279,8 +279,8 @@ def test_results_are_json(replies: dict[str, Any]) -> None:
 
 
 def test_a_server_without_jetstream(replies: dict[str, Any]) -> None:
-    """A server that lost JetStream also counts as one without it: JSZ counts, not the announcement that the server made
-    at its start."""
+    """A server that has lost JetStream counts as a server without JetStream: its JSZ reply counts, not the announcement
+    that it made at its start."""
     assert parse_summary({"disabled": True, "server_id": "N"}) is None
     server_id = replies["statsz"][0]["server"]["id"]
     replies["jsz"][server_id] = {"disabled": True, "server_id": server_id}

@@ -81,7 +81,7 @@ def test_there_and_back(identity: Any, tmp_path: Path, size: int) -> None:
         unseal(sealed, replace(keys, identity_file=identity_file(tmp_path, pyrage.x25519.Identity.generate(), other)))
         == data
     )
-    assert pyrage.decrypt(sealed, [identity]) == data  # as any other program for this format
+    assert pyrage.decrypt(sealed, [identity]) == data  # as any other age program would
 
 
 def test_archive_with_an_ephemeral_key_is_read_by_this_process(identity: Any, tmp_path: Path) -> None:

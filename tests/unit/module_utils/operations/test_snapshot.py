@@ -294,7 +294,7 @@ def audit_archive(target: Path, version: str, broken: str = "") -> Path:
 
         for item in recorded["statsz"]:
             server = item["server"]
-            for page in (1, 2):  # the second one repeats the accounts of the first, as 2.10 may
+            for page in (1, 2):  # 2.10 may repeat the accounts of page 1 on page 2
                 add(
                     server,
                     "jetstream_info",

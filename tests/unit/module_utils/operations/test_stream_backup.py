@@ -32,7 +32,7 @@ ELECTING = Listing((), {"worker": "no leader reported its state"})
 
 
 class Api:
-    """Returns the given lists of a stream's consumers, the last one forever."""
+    """Returns the given lists of a stream's consumers in order, then repeats the last one."""
 
     account = "APP"
 
