@@ -333,7 +333,7 @@ ALERTS: tuple[Alert, ...] = (
 
 def _check(check: Check) -> Alert:
     """Return the alert for a check; it fires if the last report has critical findings of the check."""
-    # The metric does not have the values of the row that a remedy contains.
+    # A remedy may refer to values of a finding, which the metric does not contain.
     remedy = re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), check.remedy)
     return Alert(
         f"NatsopsInsights{check.code.replace('_', '').capitalize()}",

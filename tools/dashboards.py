@@ -38,7 +38,7 @@ _SIZES = {NUMBER: (4, 4), LINES: (8, 12), ROWS: (8, 24)}
 @dataclass(frozen=True)
 class Panel:
     """A panel. `queries`: legend → expression. `unit`: a Grafana unit. `bad`: the value from which on the panel is red;
-    `least`: the value below which it is."""
+    `least`: the value below which it is red."""
 
     title: str
     kind: str

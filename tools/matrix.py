@@ -137,7 +137,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
 
 
 class Here:
-    """The variables of the make process that runs this program are removed."""
+    """Runs make targets on this machine."""
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
 

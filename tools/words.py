@@ -46,7 +46,7 @@ PUBLISHED = (
 )
 #: Only contributors read these files, so the glossary does not apply.
 INTERNAL = ("tests", "tools", "changelogs/fragments", "Makefile")
-#: Files that are generated from files that are checked themselves, the rules and their tests, and third-party files.
+#: The rules and their tests, third-party files, and files generated from other files, which are checked themselves.
 GENERATED = (
     "docs/glossary.md",
     "docs/reference/",
@@ -99,7 +99,7 @@ RULES = (
         r"\bof (?:which|whom|what|whose)\b|(?-i:(?:^|[.:!?] )Of )(?!course)",
         "put the noun first, with one 'of'",
     ),
-    # 'There is no stream' states that something does not exist, which is the set phrase.
+    # The pattern excludes 'There is no stream', the set phrase for something that does not exist.
     Rule("is-no", r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more|$)", "write 'is not a'"),
     Rule(
         "connective",

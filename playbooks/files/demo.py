@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The demo's client: find free ports, publish to a replicated stream and read back, once or for a while, and send a
-request to a service in another cluster."""
+"""The demo's client: finds free ports, publishes to a replicated stream and reads the messages back (once or for a
+while), and sends a request to a service in another cluster."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
 async def use(
     servers: list[str], user: str, password: str, stream: str, seconds: float, stop: str
 ) -> dict[str, object]:
-    """Publish to a stream until the file `stop` exists or the time is over, each message until it is acknowledged,
-    while one consumer keeps up and another one acknowledges nothing."""
+    """Publish to a stream until the file `stop` exists or the time is over; each message is repeated until it is
+    acknowledged. One consumer keeps up with the messages, and another one acknowledges none."""
     client = await connect(servers, user, password, max_reconnect_attempts=-1)
     end = time.monotonic() + seconds
     sent = again = 0

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module after removing the secrets from its arguments.
+"""Runs the module with its option `secrets` reduced to the values that are secrets.
 
-Ansible masks secret arguments in all output, but names and sizes are not secrets.
+Ansible masks every value of this option in all output, but the variables passed to it also contain names and sizes,
+which are not secrets.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def page(*lines: str) -> Page:
-    """Return lines that a screen always shows."""
+    """Return a page of lines that a screen always shows completely."""
     return Page(lines, lines)
 
 
@@ -126,7 +126,7 @@ def shown_rows(count: int, worst: Collection[int] = (), most: int = MAX_ROWS) ->
 
 
 def hidden_rest(count: int, shown: Sequence[int], worst: Collection[int] = (), what: str = "line") -> list[str]:
-    """Return the line that follows rows if a screen does not show all of them; nothing if it does."""
+    """Return the line that follows rows if a screen does not show all of them; nothing if all are shown."""
     hidden = count - len(shown)
     bad = len(set(worst).difference(shown))
     return (

@@ -95,7 +95,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def _total(text: str, units: Mapping[str, float]) -> float | None:
-    """Return the seconds of one or more numbers with units; None if it is anything else."""
+    """Return the seconds of one or more numbers with units; None for anything else."""
     parts = re.findall(_PART, text) if _DURATION.fullmatch(text) else []
     if not parts or any(unit not in units for _number, unit in parts):
         return None

@@ -162,7 +162,8 @@ def scoped_user_problems(user: Claims, scope: Mapping[str, Any], account: Claims
 def missing_tags(scope: Mapping[str, Any], user_tags: Sequence[str], account_tags: Sequence[str]) -> list[str]:
     """Return the tags that a role's subjects name and the user or account does not have.
 
-    A server drops such a subject from an allow list without a message, and refuses the login for one in a deny list.
+    A server drops such a subject from an allow list without a message, and refuses the login if such a subject is in a
+    deny list.
     """
     found = []
     for kind, tag in sorted(template_tags(scope)):

@@ -118,8 +118,8 @@ _IMPORT = next(one.fields for one in ACCOUNT_FIELDS if one.name == "imports")
 def encode_claims(claims: Claims, signer: Signer, issued_at: int) -> str:
     """Return the claims as a JWT of the signer. Raises InvalidToken, also if claims would be lost.
 
-    `issued_at`: must be later than that of the replaced JWT, because a server that was stopped in the meantime keeps
-    the newer JWT.
+    `issued_at`: must be later than the issue time of the replaced JWT, because a server that was stopped in the
+    meantime keeps the newer JWT.
     """
     if claims.unknown:
         raise InvalidToken(f"{', '.join(claims.unknown[:5])}: unknown claims would be lost")

@@ -63,8 +63,8 @@ class InvalidDocument(ValueError):
 
 @dataclass(frozen=True)
 class DesiredAccount:
-    """An account of the document. `id`: its public key, empty if the document does not have it. The imports in `fields`
-    refer to their account by its name in the document."""
+    """An account of the document. `id`: its public key, empty if the document does not give the key. The imports in
+    `fields` refer to their account by its name in the document."""
 
     name: str
     id: str

@@ -5,7 +5,8 @@
 
 Each table serves four conversions: document to normal form and back, claims to normal form and back. A *normal form*
 has every field of its table by dotted name, with defaults filled in, lists sorted, and numbers in bytes, nanoseconds
-and seconds since 1970, so equal meanings are equal. In it -1 is unlimited and 0 is none.
+and seconds since 1970, so two configurations with the same meaning are equal. In a normal form, -1 means unlimited and
+0 means none.
 
 In claims, an absent number is 0. For most limits, 0 means none, for others unlimited (`zero`). Sources: jwt/v2
 account_claims.go, user_claims.go, operator_claims.go, exports.go, imports.go, types.go; server/accounts.go
@@ -33,11 +34,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import par
 Normal = dict[str, Any]
 
 UNLIMITED, NONE = "unlimited", "none"
-#: The document's words for these two values, and the values.
+#: The document's words for unlimited and none, with their values in a normal form.
 _WORDS = {UNLIMITED: -1, NONE: 0}
 #: The key that stands for all users in revocations.
 EVERYBODY = "*"
-#: One answer at most, within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
+#: The defaults: at most one response, within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
 _RESPONSES, _RESPONSE_TIME = 1, 120_000_000_000
 
 _SIZES = (("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))

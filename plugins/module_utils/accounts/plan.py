@@ -251,7 +251,7 @@ def exceeded_limits(actual: Claims, desired: Claims, live: Live) -> list[str]:
         mine = [one for one in streams if tier in (FLAT, f"R{one.replicas}")]
         label = f"limits.jetstream.{tier}".rstrip(".")
         for name, is_memory in (("disk", False), ("memory", True)):
-            # A tier counts a stream once, while the limits of all replicas count each replica.
+            # A tier counts the bytes of a stream once; limits without a tier count those of every replica.
             used = sum(one.size * (one.replicas if tier == FLAT else 1) for one in mine if one.is_memory == is_memory)
             if limits[name] != -1 and used > limits[name]:
                 allowed = in_words(_STORAGE, limits[name])

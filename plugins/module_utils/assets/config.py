@@ -5,9 +5,9 @@
 change.
 
 PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the server's
-words and units (bytes, nanoseconds), with defaults filled in, so equal meanings are equal. Sources: server/stream.go
-(StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig, setConsumerConfigDefaults,
-checkNewConsumerConfig), each in versions 2.10 and 2.15."""
+words and units (bytes, nanoseconds), with defaults filled in, so two configurations with the same meaning are equal.
+Sources: server/stream.go (StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig,
+setConsumerConfigDefaults, checkNewConsumerConfig), each in versions 2.10 and 2.15."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def _normal_object(item: Field, value: Optional[Mapping[str, Any]]) -> dict[str,
 
 
 def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
-    """Return a server's complete configuration in normal form."""
+    """Return the complete configuration of a stream or consumer, as a server reports it, in normal form."""
     known = dict(config)
     if known.get("filter_subject"):
         known["filter_subjects"] = [known["filter_subject"]]
@@ -355,7 +355,7 @@ def shown(fields: Iterable[Field], config: Config) -> dict[str, Any]:
 
 
 def clean(config: Config) -> dict[str, Any]:
-    """Return a server's configuration without the metadata that servers write themselves."""
+    """Return the configuration of a stream or consumer without the metadata that servers write themselves."""
     result = dict(config)
     metadata = {
         key: value for key, value in (result.pop("metadata", None) or {}).items() if not key.startswith(SERVER_METADATA)
@@ -690,8 +690,8 @@ def dependents(name: str, configs: Iterable[Config]) -> list[str]:
 def owner(name: str, old: Config | None, desired: Config) -> str:
     """Return the tool that owns a stream or consumer, or "" if it has no mark of another tool.
 
-    `old`, `desired`: configurations in normal form (the latter may have any part). A mark that the task's own metadata
-    contains is not another tool's."""
+    `old`, `desired`: configurations in normal form (`desired` may lack any of the keys). A mark that is also in the
+    task's own metadata does not count as that of another tool."""
     for prefix, what in (("KV_", "a key-value bucket"), ("OBJ_", "an object bucket"), ("$MQTT_", "the servers' MQTT")):
         if name.startswith(prefix):
             return what
@@ -715,8 +715,8 @@ def unsettled(group: RaftGroup, short: bool = False) -> str:
 
 
 def in_progress(group: RaftGroup) -> bool:
-    """Return whether a group is still changing to its configuration; a group that only misses a server that is down is
-    not."""
+    """Return whether a group is still being changed to match its configuration; a group that only misses a server that
+    is down is not."""
     limits = Limits()
     if group.moving or len(group.peers) + 1 < group.size:
         return True

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of a backup directory: the content of each backup, the result of each stream, and the drills. Pure.
 
-Each run reads the rows of backups again from the `backup.json` next to each archive. Only the results of the last runs
-and the drills are stored in the catalogue alone."""
+Each run reads the rows of backups again from the `backup.json` next to each archive. The results of the last runs and
+of the drills are stored nowhere else."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"
-#: The first name is the one written here and read by the nats CLI 0.4.0, which will use the second name for archives of
-#: 2.15.
+#: The collection writes the first name, which the nats CLI 0.4.0 reads. The nats CLI will use the second name for
+#: archives of 2.15.
 PLAIN_ARCHIVES = ("stream.tar.s2", "stream.arc.s2")
 #: The name of an encrypted archive, which `age --decrypt` turns into the first of these names.
 ENCRYPTED_ARCHIVE = f"{PLAIN_ARCHIVES[0]}.age"

@@ -21,8 +21,8 @@ _TTL = re.compile(rb"\r\nNats-TTL:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
 def room_needed(manifest: Manifest, archive_size: int) -> int:
-    """Return the bytes on disk that a drill needs: the stream and a tenth, the second archive, and for an archive up to
-    2.14 the upload, which a server stores until the upload is complete."""
+    """Return the bytes on disk that a drill needs: the size of the stream and a tenth more, the second archive, and,
+    for an archive up to 2.14, the uploaded archive, which a server stores until the upload is complete."""
     held = (manifest.contents or manifest.state).get("bytes") or 0
     return int(held * 1.1) + archive_size * (2 if manifest.format == TAR else 1)
 
@@ -34,7 +34,8 @@ def message_limits(manifest: Manifest) -> dict[str, int]:
 
 
 def unproven(saved: Manifest, restored: Manifest) -> list[str]:
-    """Return the differences between a stream's backup and a backup taken after its restore, with no use in between.
+    """Return the differences between a stream's backup and a backup taken after its restore; no client used the
+    restored stream in between.
 
     The restored stream may have fewer messages if only the server can detect which messages were removed while the
     archive was written, or if some have expired since (`expired_since`). The digest then differs, too.

@@ -103,8 +103,9 @@ class Target:
 #: about the comparison itself; its origins, which would receive requests; `mirror_direct`, which requires a mirror;
 #: republishing; and placement on servers that do not exist.
 _CONNECTIONS = ("subjects", "subject_transform", "mirror", "mirror_direct", "sources", "republish", "placement")
-#: Settings that remove or add messages on their own. `max_bytes` would also be reserved on the disk; the last two
-#: settings depend on a limit that is removed, so servers would refuse them or enable the limit again.
+#: Settings that remove or add messages on their own. `max_bytes` would also reserve space on the disk; the last two
+#: settings of the list depend on a limit that has been removed, so servers would refuse these settings or enable the
+#: limit again.
 _CHANGES_BY_ITSELF = (
     *("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "retention", "allow_msg_schedules", "allow_msg_ttl"),
     *("subject_delete_marker_ttl", "discard", "discard_new_per_subject"),
@@ -129,7 +130,7 @@ class Changes:
 @dataclass(frozen=True)
 class RestorePlan:
     """The content of a restore. `lowered`: consumers whose replicas are reduced to the number of the stream. `strip`:
-    whether the archive is sent without its consumers, and `recreate` has all of them."""
+    whether the archive is sent without its consumers; `recreate` then contains all of them."""
 
     config: dict[str, Any]
     recreate: tuple[dict[str, Any], ...]
@@ -299,8 +300,8 @@ def sources_caveat(again: Mapping[str, int]) -> list[str]:
 
 def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
     """Return the configuration that resets a consumer to its ack floor by means of a different delivery policy. An ack
-    floor of 0 also needs one if the consumer's own policy starts at the end of the stream. A work queue has no messages
-    below the floor, and allows no other policy."""
+    floor of 0 also needs a different policy if the consumer's own policy starts at the end of the stream. A work queue
+    has no messages below the floor, and allows no other policy."""
     config = dict(entry["config"])
     config.setdefault("name", entry["name"])
     floor, delivered = entry["ack_floor"]["stream_seq"], entry.get("delivered") or {}
@@ -437,8 +438,8 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the existing stream is the result of this restore, with code `unfinished` if the stream does
-    not contain its backup, as after an interrupted restore, otherwise with `exists`."""
+    """Raise Refusal unless the existing stream is the result of this restore. Its code is `unfinished` if the stream
+    does not contain its backup, as after an interrupted restore; otherwise the code is `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:
@@ -474,8 +475,8 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
 
 
 def _is_another_stream(manifest: Manifest, last: int, state: Config) -> bool:
-    """Return whether this is a different stream: one that stored, after the backup, a message under a sequence up to
-    `last`, which the backup already contains."""
+    """Return whether this is a different stream: after the backup, it stored a message under a sequence that the backup
+    already contains (up to `last`)."""
     first = state.get("first_seq") or 0
     known = [parse_time(text) for text in (manifest.state.get("last_ts"), manifest.taken) if text]
     if not (state.get("messages") and 0 < first <= last and known and state.get("first_ts")):

@@ -353,8 +353,8 @@ class _Tar:
         self._require_true_block_index(block, first, self.digest.messages - before)
 
     def _require_true_block_index(self, block: int, first: int | None, messages: int) -> None:
-        """Replace the index of a block if a server would rebuild it, because the block ends with a different record
-        (its last message was erased)."""
+        """Replace the index of a block if a server would rebuild it, because the block does not end with the record
+        that the index names (its last message was erased)."""
         index = self.block_indexes.get(block)
         if index is not None and messages and index.checksum != self.checksum:
             self.block_indexes[block] = BlockIndex(messages, first or 0, self.last, array("Q"), self.checksum)

@@ -497,7 +497,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
 
 def _silence(names: Iterable[str], scene: Scene) -> float | None:
     """Return the seconds since the meta leader last received anything from these servers. None if that is unknown or
-    never happened, or if the leader has just been elected, because it counts from its election."""
+    never happened, or if the leader has just been elected, because a leader counts these seconds from its election."""
     known = [scene.silence[name] for name in names if name in scene.silence]
     return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
 

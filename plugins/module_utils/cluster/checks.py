@@ -436,7 +436,7 @@ def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Opt
 
     The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. It never checks
     the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes true some 150
-    s after a crash, so limits are set by default."""
+    s after a crash, so the options `peer_*_critical` have defaults."""
     if not clustered:
         if group.size > 1:
             result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
@@ -823,7 +823,7 @@ def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any
 def check_kv(options: Options, info: Mapping[str, Any], key_message: Mapping[str, Any] | None) -> Result:
     """Check a key-value bucket by the STREAM.INFO of its stream and the newest message of the key (kv.go).
 
-    `values` are the stream's messages: old revisions and deletion markers count.
+    The number of `values` is that of the stream's messages, including old revisions and deletion markers.
     """
     result = Result("kv", result_name("kv", options))
     state = info.get("state") or {}
@@ -862,8 +862,8 @@ def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
 
 
 def check_request(options: Options, body: bytes, headers: Mapping[str, str], seconds: float) -> Result:
-    """Check a service's reply (request.go). The nats CLI sends the headers that it should compare with the reply, and
-    compares none."""
+    """Check a service's reply (request.go). The nats CLI sends the headers that it should compare with those of the
+    reply, and compares none of them."""
     result = Result("request", result_name("request", options))
     _measure_pair(result, options, "response", "time", seconds, "s")
     _judge(result, options, "response", seconds, f"response took {human_seconds(seconds)}")

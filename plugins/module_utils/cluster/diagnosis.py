@@ -215,7 +215,7 @@ def diagnose(
 
     `info` and `server_info` are results of nats_cluster_info and nats_server_info, including failed ones. `hosts`: for
     each managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent,
-    disk_mount, maintenance (None: in none), closed_ports (None: not read).
+    disk_mount, maintenance (None: not in maintenance), closed_ports (None: not read).
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):

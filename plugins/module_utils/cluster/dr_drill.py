@@ -4,7 +4,7 @@
 """A failover drill: the configuration of a throw-away copy of the second site's copy, and the evaluation of the drill.
 Pure.
 
-The drill never queries the origin, as if it were lost.
+The drill treats the origin as lost and never queries it.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def isolated_consumer(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
 
 
 def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) -> str:
-    """Return why the account has no room for another copy, or an empty text if it has. `account`: its JetStream limits
-    and usage."""
+    """Return why the account has no room for another copy, or an empty text if it has room. `account`: its JetStream
+    limits and usage."""
     replicas = config.get("num_replicas") or 1
     tiers = account.get("tiers") or {}
     tier = tiers.get(f"R{replicas}", account)

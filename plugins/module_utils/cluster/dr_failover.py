@@ -33,8 +33,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
-#: How the origin is fenced: its stream gets an unused subject; it is sealed; its clients may not publish; or it is
-#: dead.
+#: How the origin is fenced: its stream gets an unused subject; the stream is sealed; clients may not publish to it; or
+#: the origin is dead.
 SUBJECTS, SEALED, PERMISSIONS, DEAD = "subjects", "sealed", "permissions", "dead"
 FENCES = (SUBJECTS, SEALED, PERMISSIONS, DEAD)
 

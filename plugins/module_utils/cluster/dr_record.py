@@ -63,8 +63,8 @@ def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
 @dataclass(frozen=True)
 class Failover:
     """A failover of a stream to its site. `phase`: the next step. `promised`: the loss that the status predicted.
-    `position`: the origin's sequence of the last copied message; `last_copied`: its sequence in the stream `target`,
-    after which the site's own writes begin. `origin_config`: the origin's configuration before it was fenced.
+    `position`: the origin's sequence of the last copied message; `last_copied`: that message's sequence in the stream
+    `target`, after which the site's own writes begin. `origin_config`: the origin's configuration before it was fenced.
     `complete`: whether the site was observed to have everything that the fenced origin has."""
 
     phase: str
@@ -121,14 +121,15 @@ Record = Union[Checkpoint, Failover, Failback, Drill]
 
 def record_stream(site: str) -> str:
     """Return the name of the stream that contains the records of a site. Raises RecordError if the site's name contains
-    other characters than a stream name may."""
+    characters that stream names may not contain."""
     if not _NAME.fullmatch(site):
         raise RecordError(f"{site!r} is not the name of a site: letters, digits, '_' and '-' only")
     return f"NATS_DR_{site}"
 
 
 def record_config(site: str, copy: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration of that stream: the same number of replicas and placement as a copy, and no messages."""
+    """Return the configuration of the stream for the records: it stores no messages, and has the number of replicas and
+    the placement of a copy."""
     own = {key: copy[key] for key in ("num_replicas", "placement") if copy.get(key)}
     return {
         "name": record_stream(site),
@@ -199,8 +200,8 @@ def next_drill(before: Optional[Drill], drill: Drill) -> Drill:
 def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checkpoint of a consumer.
 
-    In 2.10, a consumer without deliveries has an ack floor of 0, wherever it starts; the delivered sequence that it
-    reports is then that of the message before its start (consumer.go selectStartingSeqNo).
+    In 2.10, a consumer without deliveries has an ack floor of 0, regardless of where it starts; the delivered sequence
+    that it reports is then that of the message before its start (consumer.go selectStartingSeqNo).
     """
     floor, delivered = info["ack_floor"].get("stream_seq", 0), info.get("delivered") or {}
     reached = delivered.get("stream_seq", 0)

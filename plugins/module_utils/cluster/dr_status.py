@@ -344,7 +344,7 @@ def serves_promoted(config: Mapping[str, Any], failover: Failover) -> bool:
 
 
 def _accepting(protected: Protected, origin: Reading, serving: bool) -> str:
-    """Return, as part of a sentence, which side accepts messages. `serving`: whether the site does."""
+    """Return a clause that names the side that accepts messages. `serving`: whether the site accepts messages."""
     if serves(protected, origin):
         return "both sides accept messages" if serving else "the origin accepts messages"
     if serving:
@@ -358,7 +358,7 @@ def _unfinished(protected: Protected, origin: Reading, serving: bool) -> str:
 
 
 def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> list[str]:
-    """Return whether the origin of a stream that the site has taken over accepts messages, too."""
+    """Return whether both sides accept messages: the site has taken over the stream, but the origin still serves it."""
     if not serves(protected, origin):
         return []
     only_there = counted(max(0, origin.last_seq - failover.position), "message")
@@ -373,8 +373,8 @@ def _age(now: Optional[float], stamp: str) -> Optional[float]:
 
 
 def _in_future(age: Optional[float]) -> bool:
-    """Return whether a record is dated in the future because a clock was ahead: no limit of its age would be exceeded
-    for a long time."""
+    """Return whether a record is dated in the future because a clock was ahead: its age would not exceed any limit for
+    a long time."""
     return age is not None and age < -CLOCK_SKEW.total_seconds()
 
 

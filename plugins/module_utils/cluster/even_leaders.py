@@ -19,7 +19,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: How many times the average write rate the busiest server must have before leaders change for its sake alone.
+#: The multiple of the average write rate that the busiest server must exceed before leaders change merely to relieve
+#: it.
 TOLERATED_RATE = 1.1
 #: Minimum gain of exchanging two leaders: the decrease of the sum of squared rates, relative to the square of the
 #: average.
@@ -52,7 +53,8 @@ def even_leaders(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[s
 
 
 def _components(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[list[int]]:
-    """Return the groups' indices in sets: groups of a set share servers, or one of several zones."""
+    """Return the groups' indices in sets that can be solved separately: two groups belong to one set if they share a
+    server or, if there are several zones, a zone."""
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -99,8 +101,8 @@ class _Assignment:
             self._cancel(cycle)
 
     def even_rates(self) -> None:
-        """Exchange leaders in pairs, which keeps the numbers, until no pair helps: all exchanges that cost no further
-        step-down, and others while a server has more than TOLERATED_RATE times the average."""
+        """Exchange leaders in pairs, which keeps the numbers, until no pair helps. Exchanges that cost further
+        step-downs are made only while a server has more than TOLERATED_RATE times the average."""
         rates = dict.fromkeys(self._names, 0.0)
         for group, leader in zip(self._groups, self.leaders):
             if leader in rates:

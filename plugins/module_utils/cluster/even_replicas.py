@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Replicas moved one by one until the load of the servers is even, as far as the hard goals permit. Pure: no I/O.
 
-The optimum is a partition of sizes, which is NP-hard. So the result is not always the optimum, but unless a limit of
-the run ended it early, no further move remains that the hard goals permit, that brings a server nearer to its share,
-and whose gain exceeds the tolerance. So if two servers have equal shares and at least one is outside the tolerance,
-they differ by at most the tolerance plus the smallest replica that may move between them. If neither zones, tags nor
-room forbid a move, such a replica always exists; without a tolerance, the sum of squared loads is then at most n ·
-(largest replica)² / 4 above the optimum, and for replicas of equal size it is the optimum, reached with the fewest
-moves.
+The optimum is a partition of sizes, which is NP-hard. So the result is not always the optimum. But unless a limit of
+the run ended it early, no move remains that the hard goals permit, that brings a server nearer to its share, and that
+gains more than the tolerance. So if two servers have equal shares and at least one is outside the tolerance, they
+differ by at most the tolerance plus the smallest replica that may move between them. If neither zones, tags nor room
+forbid a move, such a replica always exists; without a tolerance, the sum of squared loads is then at most n · (largest
+replica)² / 4 above the optimum, and for replicas of equal size it is the optimum, reached with the fewest moves.
 
 Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica
 that makes neither cross its share, if there is one. Any other plan with the same result has to move these bytes, too.
@@ -211,7 +210,7 @@ class _Placement:
 
     def _fits(self, index: int, most: Sequence[float], source: str, target: str) -> bool:
         """Return whether the replica may move, considering the free room, the goals before this one, and the limits of
-        this run. `most`: the maximum weights that these goals let move."""
+        this run. `most`: the maximum weight of the replica for each goal."""
         group = self._groups[index]
         return (
             all(map(le, group.weights, most))

@@ -121,8 +121,8 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
     """Return every group that would lose its quorum if these servers stopped now.
 
     A replica counts if its leader reports it as in step, its server responded, and that server reports no fault of it:
-    for some seconds after a crash, the leader still counts the replica. A group with an unknown state is also a reason.
-    Groups without a member on these servers are not evaluated."""
+    for some seconds after a crash, the leader still counts the replica. A group whose state is unknown is returned,
+    too. Groups without a member on these servers are not evaluated."""
     stopping = frozenset(server_names)
     problems = [
         _error(
@@ -459,13 +459,13 @@ def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 
 def _only_restored(server: Server, error: AssetError) -> bool:
-    """Return whether this is the error that a server reports for every restored stream; its leader's report on the
-    group still counts."""
+    """Return whether this is the error that a server with that defect reports for every restored stream; the report of
+    the stream's leader on the group still counts."""
     return error.reason == _NOT_MONITORED and RESTORED_UNHEALTHY.affects(server.version)
 
 
 def _restored_streams(mine: Cluster) -> Iterable[Problem]:
-    """Yield the streams whose only fault is explained by that defect."""
+    """Yield the streams that a server reports as unhealthy only because they were restored (see `_only_restored`)."""
     for server in mine.servers:
         for error in server.health.asset_errors if server.health else ():
             if _only_restored(server, error):

@@ -22,7 +22,7 @@ _DONE, _FAILED = "run_done", "run_failed"
 @dataclass(frozen=True)
 class Run:
     """A run of an operation. Times are seconds since 1970. `batch`: the number of the batch that began last, 0 before
-    the first; `batches`: the number of all batches. `took`: the duration in seconds of each completed batch."""
+    the first; `batches`: the total number of batches. `took`: the duration in seconds of each completed batch."""
 
     name: str
     started: float

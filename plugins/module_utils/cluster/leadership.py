@@ -179,7 +179,7 @@ def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leade
 
 
 def leader_by_majority(meta: MetaGroup) -> RaftGroup:
-    """Return the meta group, without its leader unless a majority of the members report the same one."""
+    """Return the meta group; it has a leader only if a majority of the members report the same leader."""
     group = meta.group
     if group.leader is None:
         return group

@@ -58,8 +58,8 @@ def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
 def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
     """Return whether the lock of `holder` is free to take. `running`: whether its process is running, None if unknown.
 
-    The lock is free if the process has ended, or if it was taken under the name of `owner`, which is that of a
-    scheduler that never runs an operation twice at the same time. A running process always keeps its lock.
+    The lock is free if the process has ended; a running process always keeps its lock. If neither is known, the lock is
+    free if both owners have the same name: that of a scheduler, which never runs an operation twice at the same time.
     """
     if running is not None:
         return not running

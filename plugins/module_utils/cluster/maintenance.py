@@ -32,9 +32,9 @@ IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a maintenance. `until`: seconds since 1970. `renew`: whether to replace also the end of a
-    maintenance in progress. `r1`: whether streams and consumers with a single replica are accepted, are an error, or
-    are moved. `accept_loss`: streams (ACCOUNT/STREAM) whose messages may be lost."""
+    """The options of a maintenance. `until`: seconds since 1970. `renew`: whether `until` also replaces the end of a
+    maintenance that is already in progress. `r1`: whether streams and consumers with a single replica are accepted, are
+    an error, or are moved. `accept_loss`: streams (ACCOUNT/STREAM) whose messages may be lost."""
 
     by: str
     until: float

@@ -37,7 +37,8 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Address:
-    """An address advertised to clients. `server`: the server that it led to; if empty, `reason` is why it led to none."""
+    """An address advertised to clients. `server`: the server that a connection to the address reached; if empty,
+    `reason` explains why none was reached."""
 
     address: str
     server: str = ""
@@ -46,8 +47,8 @@ class Address:
 
 @dataclass(frozen=True)
 class StreamTest:
-    """The test of a stream: its `replicas`, 0 if it was skipped because of `reason`; otherwise `reason` is the
-    failure."""
+    """The test of a stream with this number of `replicas`. If it is 0, the test was skipped because of `reason`;
+    otherwise `reason` is the failure, empty if the test passed."""
 
     replicas: int = 0
     reason: str = ""
@@ -104,7 +105,8 @@ def addresses_to_try(announced: Sequence[Announcement], tried: Collection[str]) 
 
 
 def flow_warnings(flow: Flow) -> list[str]:
-    """Return possibly intended deviations: unreachable interface addresses of servers that are reachable otherwise."""
+    """Return possibly intended deviations: unreachable interface addresses of servers that are reachable at other
+    addresses."""
     owners = _owners(flow.announced)
     silent = [one for one in flow.addresses if not one.server and one.address not in owners]
     if not silent or not _all_reached(flow):

@@ -497,8 +497,8 @@ def _classes(out: Exposition, reading: Reading) -> None:
         out.add("natsops_group_members", one.members, **labels)
         out.add("natsops_group_members_in_step", one.in_step, **labels)
         out.add("natsops_group_quorum_margin_min", min(one.margins), **labels)
-        # Groups of one or two replicas cannot have a margin. That is a deliberate choice, and no alert should fire
-        # forever.
+        # Groups of one or two replicas cannot have a margin. So few replicas are a deliberate choice, which must not
+        # make an alert fire forever.
         if size > 2:
             out.add("natsops_groups_without_margin", sum(margin < 1 for margin in one.margins), **labels)
     for (cluster, kind), lag in lags.items():

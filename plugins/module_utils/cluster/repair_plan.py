@@ -205,8 +205,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
 
 
 def matches(finding: Finding, patterns: Sequence[str]) -> bool:
-    """Return whether a finding is selected: a stream's pattern also selects its consumers, and a server that cannot
-    write one of these assets."""
+    """Return whether a finding is selected: the pattern of a stream also selects its consumers, and any server that
+    cannot write one of the selected assets."""
     return finding.code == WRITE_ERROR or _meant(finding.names, bool(finding.consumer), patterns)
 
 

@@ -67,7 +67,8 @@ class ReplicaCountChange:
 
 
 def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list[ReplicaCountChange]:
-    """Return the required changes. Those that free room come first, and each one takes its room from those after it.
+    """Return the required changes. Changes that free room come first; the room that a change takes is not available to
+    later changes.
 
     If several entries match a stream, the first one applies.
     """

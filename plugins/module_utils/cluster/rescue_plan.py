@@ -43,7 +43,7 @@ _SMALLEST = 2
 
 #: The steps.
 RESCUE, REMOVE, WAIT = "rescue", "remove", "wait"
-#: The steps before 2.15, each carried out on hosts.
+#: The steps for servers before 2.15; each is carried out on the hosts.
 STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"
 
 
@@ -208,7 +208,7 @@ class Plan:
 
     @property
     def due(self) -> bool:
-        """Return whether there are steps to take and nothing refuses them."""
+        """Return whether there are steps to take, and no refusals."""
         return bool(self.steps) and not self.refusals
 
 
@@ -644,8 +644,8 @@ def _playbook(name: str, extra: Mapping[str, Any]) -> str:
 
 
 def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
-    """Return the plan of a rescue into a fresh cluster that is already in progress, from the hosts' state while no
-    server responds; None if there is none."""
+    """Return the plan that continues a rescue into a fresh cluster, based only on the state of the hosts, because
+    servers may not respond; None if no such rescue has begun and the servers can be queried instead."""
     left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
     begun = any(host.copied or host.aside for host in left)
     unclear = any(host.running or not host.reached or host.failure for host in left)

@@ -401,8 +401,8 @@ class _Colouring:
                     self._connect((one, other))
 
     def _lower_bound(self) -> int:
-        """Return the highest lower bound of the number of batches: from `max_parallel`, from a limit's members, and
-        from the zones of each cluster, because a batch contains servers of only one zone."""
+        """Return the highest lower bound of the number of batches: from `max_parallel`, from the limits on servers that
+        are down together, and from the zones of each cluster, because a batch contains servers of only one zone."""
         by_place: dict[tuple[str, str | None], set[int]] = {}
         for member, place in enumerate(self._places):
             by_place.setdefault(place, set()).add(member)

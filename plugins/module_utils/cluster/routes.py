@@ -22,8 +22,8 @@ def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
     """Return how many route connections two servers keep between them.
 
     Since 2.10, the number is the pool size plus one for each pinned account, always including $SYS (docs: v2 routes).
-    Without pooling (`pool_size: -1`), or towards a server before 2.10, it is one. If the pool sizes differ, which
-    servers from 2.11.2 on accept, the smaller one counts.
+    Without pooling (`pool_size: -1`), or towards a server before 2.10, there is one connection. If the pool sizes
+    differ, which servers from 2.11.2 on accept, the smaller one counts.
 
     `one`: VARZ data of one server
     `other`: VARZ data of the other

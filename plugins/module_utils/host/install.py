@@ -113,7 +113,8 @@ def store(staged: str, install_dir: str, version: str, digest: str) -> None:
 
 
 def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
-    """Return the versions to remove to keep at most `keep`, including the needed ones. `installed`: newest first."""
+    """Return the versions to remove if at most `keep` versions, including all needed ones, should remain. `installed`:
+    newest first."""
     room = max(keep - len(needed & set(installed)), 0)
     return [version for version in installed if version not in needed][room:]
 

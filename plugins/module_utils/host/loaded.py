@@ -67,7 +67,7 @@ def store_path(config: Mapping[str, Any]) -> str:
 
 
 class _AnyVariable(dict[str, str]):
-    """The variables of an environment, if their values do not matter."""
+    """An environment in which every variable is set, for callers to whom the values do not matter."""
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -192,7 +192,7 @@ def read_mark(path: str | None) -> dict[str, Any] | None:
     """Return the host's maintenance mark, with `held` for whether its hold exists; None if the host is not in
     maintenance.
 
-    An unreadable mark counts as a mark set at the time of its file, and as overdue, because it needs attention."""
+    An unreadable mark needs attention, so it counts as overdue, and as set when its file was last modified."""
     if not path:
         return None
     hold = os.path.splitext(path)[0] + ".hold"

@@ -35,8 +35,8 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class WantedCopy:
-    """The store to copy, and the destination. `reserve`: bytes that must stay free at the destination. `running`:
-    returns whether the server is running."""
+    """The store to copy, and the destination. `reserve`: bytes that must stay free at the destination. `running`: a
+    function that returns whether the server is running."""
 
     store_dir: str
     target: str
@@ -47,7 +47,7 @@ class WantedCopy:
 def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
     """Copy the streams of a stopped server, and return whether a copy had to be made. Raises StoreError.
 
-    The copy is published only after it is complete and synced, so an existing copy is never made again.
+    The copy is published only after it is complete and synced, so an existing copy is complete and never made again.
     """
     source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
     if copy.exists():

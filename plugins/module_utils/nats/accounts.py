@@ -79,11 +79,9 @@ class Connections:
         return {key: user.account_name for key, user in self._users.items()}
 
     def identity(self, account: str) -> str:
-        """Return the identity of an account that is specified by identity or name, or `account` itself if there is
-        none.
-
-        In operator mode, servers are queried for a name that no entry of `account_users` has. Raises NatsFailure
-        account_ambiguous.
+        """Return the identity of an account that is specified by identity or name, or `account` itself if no account
+        matches. In operator mode, the servers are queried if no entry of `account_users` has this name. Raises
+        NatsFailure account_ambiguous.
         """
         names = self.names
         known = account in (*names, *names.values())

@@ -69,7 +69,7 @@ CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
-#: How a server refuses to create a stream, and the cause that resolves itself.
+#: The error of a server that cannot create a stream, and the text of the only cause that resolves itself.
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is disabled for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
@@ -649,7 +649,7 @@ class MetaApi(_Api):
             except (ValueError, RecursionError):
                 answer = None
             answers.append(answer if isinstance(answer, dict) else {"error": {"description": "not a JSON object"}})
-            # One reply more than these would be one too many; the call waits for it.
+            # Any further reply would come from an unexpected server; the call waits for such replies.
             return False if len(answers) < servers else None
 
         self._client.gather(self._call("META.RESCUE", {"quorum_needed": quorum}), on_reply)

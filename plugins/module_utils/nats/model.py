@@ -404,7 +404,7 @@ class Cluster:
         return f"{kind}{space}{account_labels(self.accounts).get(account, account)}{slash}{rest}"
 
     def find_account(self, label: str) -> str:
-        """Return the identity of the account with this display name, or `label` itself if there is none."""
+        """Return the identity of the account with this display name, or `label` itself if no account has this name."""
         return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)
 
     @property
@@ -571,8 +571,8 @@ class AmbiguousAccount(ValueError):
 
 
 def account_named(names: Mapping[str, str], selected: str) -> str:
-    """Return the identity of the account that a user selects by identity or name, or `selected` itself if there is
-    none. `names`: identity → name. Raises AmbiguousAccount."""
+    """Return the identity of the account that a user selects by identity or name, or `selected` itself if no account
+    matches. `names`: identity → name. Raises AmbiguousAccount."""
     found = [selected] if selected in names else sorted(key for key, name in names.items() if name == selected)
     if len(found) > 1:
         raise AmbiguousAccount(
@@ -660,8 +660,8 @@ def build_cluster(
 
     If a server did not reply, or its reply cannot be parsed (see `unreadable`), the value is None: unknown, which is
     not the same as healthy. `expected`: names of servers that may not have responded; a leader that never had contact
-    with a peer reports only the peer's ID, which these names resolve. Raises ValueError if the replies can only be
-    parsed separately."""
+    with a peer reports only the peer's ID, which these names resolve. Raises ValueError if the replies contradict each
+    other: each can be parsed, but not all of them together."""
     expected = frozenset(expected)
     try:
         return _cluster(servers, jsz, healthz, expected)
@@ -748,7 +748,7 @@ def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, st
 def answered_by_leader(info: Mapping[str, Any]) -> bool:
     """Return whether a STREAM.INFO or CONSUMER.INFO comes from its leader, or from a standalone server.
 
-    A follower lists the leader among the other replicas, as does a follower without a leader (jetstream_cluster.go
+    The reply of a follower names no leader, or also lists the leader among the other replicas (jetstream_cluster.go
     clusterInfo)."""
     view = info.get("cluster")
     if not view:

@@ -180,7 +180,8 @@ class SystemApi:
         return self._account_ids[account]
 
     def _account_names(self, servers: Sequence[Server], account: str) -> dict[str, str]:
-        """Return identity → name of the accounts that are JWTs; empty if an account has the identity `account`."""
+        """Return identity → name of the accounts that are JWTs; empty if `account` is already the identity of an
+        account."""
         listing: dict[str, Server] = {}
         for server, answer in zip(servers, self.ask(servers, "ACCOUNTZ").values()):
             if not isinstance(answer, NatsFailure):
@@ -272,7 +273,7 @@ class SystemApi:
     def gather_account_statistics(
         self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
     ) -> None:
-        """Query the same as `account_statistics`, but pass on each server's reply as it arrives and, at the end, a
+        """Send the request of `account_statistics`, but pass on each server's reply as it arrives and, at the end, a
         failure for each server that did not reply.
 
         There is no subject for a single server, so all are queried at once.
@@ -550,7 +551,7 @@ def _with_more(
     size: int,
     totals: dict[str, int],
 ) -> list[Server]:
-    """Return the servers that sent a full first page which reported more rows; an impossible page becomes a failure in
+    """Return the servers whose first page was full and announced more rows; an impossible page becomes a failure in
     `pages`. `keys`: the keys of the rows and of their number. `totals`: the numbers in the first pages."""
     found = []
     for server in servers:

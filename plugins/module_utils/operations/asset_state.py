@@ -67,7 +67,7 @@ class Asset(ABC):
     fields: tuple[rules.Field, ...]
     #: Keys that require a separate update, in this order, after all others.
     own_steps: tuple[str, ...]
-    #: The name, with the owner of the asset if that matters.
+    #: The asset's name if the name may show which tool owns the asset, otherwise empty.
     reserved_name = ""
 
     def __init__(self, api: JetStreamApi, name: str, label: str) -> None:
@@ -82,7 +82,7 @@ class Asset(ABC):
 
     @abstractmethod
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
-        """Return the configuration that the server will make of it. Raises OptionError."""
+        """Return the effective configuration that the server will derive from `config`. Raises OptionError."""
 
     @abstractmethod
     def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -290,7 +290,7 @@ def _enveloped(server: Server, data: Any) -> dict[str, Any]:
     return {"server": {key: value for key, value in info.items() if value not in ("", [])}, "data": data}
 
 
-#: For artifacts with levels of arbitrary names above the keys: the number of these levels.
+#: The number of levels of arbitrary names above the keys, for each artifact that has such levels.
 _NAMED = {"account_raftz": 2, "account_ipqueues": 1}
 
 

@@ -317,8 +317,8 @@ class _DrillRun(FailoverRun):
         return isolated_consumer(super()._consumer_config(record, entry, replicas), self._protected.stream)
 
     def _mapped(self, record: Failover, sequence: int) -> int:
-        """Return the sequence in the throw-away copy for a sequence of the origin. The site's copy has different
-        sequences unless it is a mirror, and so has the throw-away copy."""
+        """Return the sequence in the throw-away copy for a sequence of the origin. Unless the site's copy is a mirror,
+        its sequences and those of the throw-away copy differ from the origin's."""
         name = self._protected.copy
         if copy_kind(self._copy["config"], self._protected.stream) != MIRROR:
             sequence = sequence_in(self._site, name, sequence)

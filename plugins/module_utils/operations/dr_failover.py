@@ -144,7 +144,8 @@ def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
     if plan.protected.stream in others and wanted.fence in (SUBJECTS, DEAD):
-        others.discard(plan.protected.stream)  # if both are in one JetStream, the fence removes its subjects
+        # If both sides are in one JetStream, the fence removes the subjects of this stream.
+        others.discard(plan.protected.stream)
     if others:
         raise Refusal("overlap", f"subjects of {plan.target} belong to {', '.join(sorted(others))} at the site")
     if plan.method == TAKE_OVER:

@@ -131,8 +131,8 @@ class Sweeper:
         self._stop.set()
 
     def current(self) -> Exposition:
-        """Return the result of the last sweep, or that it is missing or too old, so a hanging sweep does not show a
-        healthy cluster."""
+        """Return the result of the last sweep. If it is missing or too old, return that fact instead, so a hanging
+        sweep does not show a healthy cluster."""
         limit = 2 * self._wanted.interval + self._wanted.deadline
         if self._last is not None and time.monotonic() - self._ended <= limit:
             return self._last

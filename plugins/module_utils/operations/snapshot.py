@@ -130,7 +130,8 @@ def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> It
 
 
 def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return the stored part of an account's details, with only the limits and the expiry from its JWT."""
+    """Return the part of an account's details that a snapshot stores; the JWT is reduced to the limits and the
+    expiry."""
     claim = detail.pop("decoded_jwt", None) or {}
     if claim:
         detail["expires"] = claim.get("exp")
@@ -163,7 +164,7 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
 
 
 def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
-    """Yield the same rows as `_account_rows`, from an account's `stream_detail` as text."""
+    """Yield the same rows as `_account_rows`, from the unparsed text of an account's `stream_detail`."""
     keys = {"account": account}
     for stream in json_text.list_of_members(streams):
         groups = json_text.read(stream.pop("consumer_raft_groups", b"null")) or ()
@@ -258,7 +259,7 @@ class SnapshotWriter:
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
-                # This also shows that the lines contain it; the lines of older collectors do not.
+                # This key also shows that the lines contain the domain; the lines of older collectors do not.
                 "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
@@ -328,9 +329,9 @@ def servers_summary(
 ) -> dict[str, Any]:
     """Return the manifest's summary of the servers: how many responded, which are missing, their versions and clocks,
     and whether any data is missing. Clock offsets and round trips are in seconds; an offset is how far a server's clock
-    is ahead of the collector's. A restarted server may also be listed as its killed process, so the number of servers
-    is not conclusive if some have just started; the names of the `members` that the meta leaders report are compared,
-    too."""
+    is ahead of the collector's. After a restart, the killed process of a server may still be listed, so the number of
+    servers is not conclusive if some have just started. Therefore the names of the `members` that the meta leaders
+    report are compared, too."""
     offsets = [server.clock_offset for server in servers] or [0.0]
     young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
     named = {server.name for server in servers}

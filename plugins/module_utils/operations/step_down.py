@@ -57,7 +57,7 @@ REPEAT_SECONDS = 2.0
 POLL_SECONDS = 0.1
 
 #: Maximum number of step-down requests: with a preferred successor, and, if the successor is random, for each other
-#: member. With four members, one of them is then missed once in 100,000 times.
+#: member. With four members, the chance that one of them is never chosen is then 1 in 100,000.
 MOST_HANDOVERS, MOST_ATTEMPTS_PER_MEMBER = 3, 10
 
 #: The server no longer leads, or has no successor now, so the leader is read again.

@@ -230,7 +230,7 @@ class _Scope:
         return dict(sorted(found.items(), key=lambda item: item[0].order))
 
     def means(self, reading: Reading, constraints: LeaderConstraints) -> bool:
-        """Return whether this asset is selected; an asset whose leader is unknown may be."""
+        """Return whether this asset is selected; an asset whose leader is unknown counts as selected."""
         if self.named or isinstance(reading, NatsFailure) or reading.leader is None:
             return True
         return reading.leader in constraints.away_from

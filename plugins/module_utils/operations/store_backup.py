@@ -191,7 +191,7 @@ def _require_readable(wanted: WantedCopies, version: str) -> None:
 
 
 def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
-    """Raise NatsFailure incomplete unless a copy contains each stream as far as any store had it."""
+    """Raise NatsFailure incomplete unless some copy contains each stream up to the last sequence that any store had."""
     missing = {}
     for item in wanted.held:
         key, last_seq = (item["account"], item["name"]), item["last_seq"] or 0

@@ -39,8 +39,8 @@ def has_jetstream(account: Mapping[str, Any]) -> bool:
 def with_operators(
     accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """Return the accounts with an operator user in each that has JetStream, except `without`; unchanged if there is no
-    password."""
+    """Return the accounts with an operator user added to each that has JetStream, except to those in `without`. If
+    there is no password, the accounts are returned unchanged."""
     result = {name: dict(account) for name, account in accounts.items()}
     for name in _operated(accounts, password, without):
         user = {"user": operator_name(name, prefix), "password": password, "permissions": PERMISSIONS}

@@ -143,9 +143,9 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
     """Return the plan of a run for the certificates of a cluster.
 
     Its keys: `refusals`, the reasons not to start, and `refusal`, as many of them as fit a screen; `steps`, in order;
-    `left`, the steps until the end wherever this run stops; `expiry` and `lines`, the certificates' expiry and the
-    plan, for operators; and `hosts`, by host and step, its `ca` (`current`, `both` or `new`) and `certificate`
-    (`current` or `new`); the step `keep` leaves each host unchanged 
+    `left`, all steps until the rotation is complete, even if this run stops earlier; `expiry` and `lines`, the
+    certificates' expiry and the plan, for operators; and `hosts`, by host and step, its `ca` (`current`, `both` or
+    `new`) and `certificate` (`current` or `new`); the step `keep` leaves each host unchanged 
     """
     left = remaining_steps(list(hosts.values()))
     last = ORDER[-1] if options.stop_after == "auto" else options.stop_after
