@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   identity_file:
     description:
-      - File on the host that runs the module, which contains the identities that decrypt encrypted archives, as written
-        by C(age-keygen), or an SSH key without a passphrase. Needs pyrage.
+      - File, on the host that runs the module, with the identities that decrypt archives. The file is either written by
+        C(age-keygen) or an SSH key without a passphrase. Needs pyrage.
     type: path
 """

@@ -76,8 +76,8 @@ options:
           only entry in its C(sources). Defaults to the name of the stream, for sites with a separate JetStream.
         type: str
       promoted:
-        description: Name of the stream that replaces the origin before nats-server 2.12, which cannot turn a mirror
-          into a stream. Defaults to O(streams[].stream), unless the copy has that name.
+        description: Name of the stream that replaces the origin on servers before 2.12, which cannot turn a mirror into
+          a stream. Defaults to O(streams[].stream), unless the copy has that name.
         type: str
       subjects:
         description: Subjects of the stream at the site. Defaults to its subjects at the origin.

@@ -27,7 +27,7 @@ options:
   cluster:
     description:
       - Check only the servers and assets of the cluster with exactly this name. The meta group of a supercluster spans
-        all its clusters, so all of it is checked, except for its size.
+        all its clusters, so the complete meta group is checked, except for its size.
     type: str
   assets:
     description:

@@ -28,7 +28,7 @@ options:
         description: Name of the leader's cluster.
         type: str
       tags:
-        description: Tags (C(server_tags)) that the leader must have, all of them. Tags are compared in lower case, as
+        description: Tags (C(server_tags)). The leader must have every listed tag. Tags are compared in lower case, as
           in nats-server.
         type: list
         elements: str

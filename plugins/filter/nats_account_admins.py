@@ -47,8 +47,8 @@ RETURN = r"""
 _value:
   description:
     - C(accounts), including the users, and C(users), each with C(account), C(user) and C(password), in the form of the
-      modules' option C(account_users). C(clients) contains, in the same form, the existing users of the accounts that
-      have a plaintext password.
+      modules' option C(account_users). C(clients) contains, in the same form, the accounts' existing users with a
+      plaintext password.
   type: dict
   sample:
     accounts:

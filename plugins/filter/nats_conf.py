@@ -14,8 +14,8 @@ description:
   - Nulls are dropped, keys are written with their main names and in a fixed order, and values are converted to the type
     that nats-server requires for their key. Strings are always quoted and escaped, so characters such as C($) and C(#)
     have no special meaning.
-  - A value that nats-server's syntax or the key's type does not allow is an error, which includes the path of the
-    value.
+  - A value that nats-server's syntax or the key's type does not allow is an error. The error message includes the path
+    of the value.
 positional: _input
 options:
   _input:

@@ -37,8 +37,8 @@ RETURN = r"""
 _value:
   description:
     - C(java) and C(venv), names of packages; C(hold), the command that keeps O(package) from being updated;
-      C(reboot_command), which exits with 1 if earlier updates require a reboot; C(updates) and C(updates_package),
-      whether O(output) lists any update, and whether it lists one of O(package).
+      C(reboot_command), which exits with 1 if earlier updates require a reboot; C(updates), whether O(output) lists any
+      update; and C(updates_package), whether O(output) lists an update of O(package).
   type: dict
   sample:
     java: default-jre-headless

@@ -17,7 +17,7 @@ description:
   - For each account, the module returns the limits, keys, exports and imports in words and units, whether all servers
     have the same JWT, whether their operator signed the JWT, when the JWT expires, and which of its claims servers
     reject or ignore.
-  - A server stores every JWT that it is sent without checking the signer. If it does not trust the signer, it
+  - A server stores every JWT that it receives and does not check who signed it. If it does not trust the signer, it
     continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and
     those in force.
   - The JWTs themselves are not returned. RV(accounts[].copies) identifies each copy by a digest.

@@ -16,9 +16,9 @@ description:
     user cannot read are null.
   - A user of an account (view V(account)) gets the JetStream usage, limits, tiers and API level of the account from
     the JetStream API.
-  - A user of the system account (view V(system)) gets the connections, traffic, JetStream usage and reservations of
-    all accounts. Usage and reservations are returned twice, with each stream counted once and with every replica
-    counted.
+  - A user of the system account (view V(system)) gets the connections, traffic, JetStream usage and reservations of all
+    accounts. Usage and reservations are returned in two forms, one that counts each stream once and one that counts
+    every replica.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -103,8 +103,8 @@ accounts:
                  memory_max_stream_bytes: null, storage_max_stream_bytes: null, max_bytes_required: null}
         tiers: null
 incomplete:
-  description: Servers that did not answer a request. If there are any, the figures are too low. Empty in the view
-    V(account).
+  description: Servers that did not answer a request. If any server is listed, the figures are too low. Empty in the
+    view V(account).
   returned: success
   type: list
   elements: dict

@@ -71,7 +71,7 @@ plan:
     - C(operator) lists the differences between the operator in the document and that of the servers. Changing the
       operator requires a restart of every server.
     - C(problems) lists the reasons why the plan cannot be carried out. C(incomplete) lists the servers that did not
-      report their connections, so it is unknown which of those would be closed.
+      report their connections, so it is unknown which connections to these servers would be closed.
   returned: success
   type: dict
   sample:

@@ -76,7 +76,7 @@ refusals:
   elements: str
   returned: always
 changed_paths:
-  description: The files that were written, or would be in check mode, because their contents differed.
+  description: The files that were written or, in check mode, would be written, because their contents differed.
   type: list
   elements: str
   returned: when the cluster can be adopted

@@ -14,12 +14,12 @@ author:
 description:
   - Saves streams, key-value buckets and object buckets of one or more accounts, one at a time, into
     C(<directory>/<account>/<stream>@<time>), each in the format of M(natsops.jetstream.nats_stream_backup).
-  - A stream that has not changed since its newest backup is not saved again, so the next run resumes an interrupted
-    one. If a stream cannot be saved, the others are still saved; the module then fails and names the stream, and the
+  - A stream that has not changed since its newest backup is not saved again, so the next run continues an interrupted
+    run. If a stream cannot be saved, the others are still saved; the module then fails and names the stream, and the
     catalogue records its problem.
   - Removes old backups of the saved streams according to O(keep), and writes C(<directory>/catalogue.json). The
-    catalogue lists every backup and records, for each stream, when it was last found unchanged and when a restore was
-    last proven.
+    catalogue lists every backup and records, for each stream, when the stream was last found unchanged and when a
+    restore of it was last proven.
   - Only one run at a time can write to a directory.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
@@ -96,8 +96,8 @@ options:
     choices: [checksum, contents, records]
     default: contents
 notes:
-  - "Failure codes before anything is saved: V(locked), V(invalid_option) and V(damaged) (the catalogue cannot be
-    read)."
+  - "Failures before anything is saved have the codes V(locked), V(invalid_option) and V(damaged) (the catalogue cannot
+    be read)."
 seealso:
   - module: natsops.jetstream.nats_restore
   - module: natsops.jetstream.nats_stream_backup
@@ -163,7 +163,7 @@ streams:
       description: Size of the archive in bytes.
       type: int
     caveats:
-      description: Possible defects of a snapshot taken with the servers' version.
+      description: Possible side effects of taking a snapshot with the servers' version of nats-server.
       type: list
       elements: str
     diff:

@@ -47,7 +47,7 @@ options:
     description:
       - The stream whose newest backup is tested, as C(ACCOUNT/STREAM). C(ACCOUNT/STREAM@time) selects the newest
         backup taken up to that time.
-      - Defaults to a stream that has never been proven or, if there is none, the stream with the oldest proof.
+      - Defaults to a stream without a proof or, if every stream has a proof, to the stream whose proof is the oldest.
     type: str
   binary:
     description:
@@ -75,13 +75,14 @@ requirements:
   - nats-py >= 2.9
   - nats-server
 notes:
-  - "Failure codes before a server is started: V(locked), V(invalid_option), V(damaged), V(unsupported) and
-    V(disk_full). V(not_started) shows the last lines of the server's log. V(not_proven) lists the differences after
-    the restore."
+  - "Failures before a server is started have the codes V(locked), V(invalid_option), V(damaged), V(unsupported) and
+    V(disk_full). The failure V(not_started) includes the last lines of the server's log. The failure V(not_proven)
+    lists the differences after the restore."
   - Failures of the backup itself are recorded as a failed proof, so the next run tests a different stream. Failures
     of the host, such as a full disk or a missing nats-server, are not recorded.
-  - From nats-server 2.15 on, a restore omits messages whose individual time to live has expired since the backup. If
-    a stream that allows such messages is restored with fewer messages, the drill compares it message by message.
+  - From nats-server 2.15 on, a restore omits messages whose individual time to live has expired since the backup. If a
+    stream that allows such a time to live is restored with fewer messages, the drill compares the stream message by
+    message.
 seealso:
   - module: natsops.jetstream.nats_backup_info
   - module: natsops.jetstream.nats_stream_backup
@@ -104,7 +105,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stream:
-  description: The stream whose backup was tested, or would be in check mode.
+  description: The stream whose backup was tested or, in check mode, would be tested.
   returned: success
   type: str
   sample: APP/ORDERS

@@ -86,8 +86,9 @@ backups:
       sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
 catalogue:
   description:
-    - The catalogue of the directory, for the report V(backups) of P(natsops.jetstream.nats_report#filter). Null if
-      there is none or it cannot be read; in the latter case it is listed in RV(backups) with the reason.
+    - The catalogue of the directory, for the report V(backups) of P(natsops.jetstream.nats_report#filter). Null if the
+      directory has no catalogue or the catalogue cannot be read. RV(backups) lists an unreadable catalogue with the
+      reason.
   returned: success
   type: dict
   sample:

@@ -206,12 +206,12 @@ options:
             type: int
           subjects_warn:
             description:
-              - Warning when there are this many subjects or more. If O(checks[].stream.subjects_critical) is lower
-                than this, warning when there are this many or fewer.
+              - Warning when there are this many subjects or more. If O(checks[].stream.subjects_critical) is lower than
+                this threshold, warning when there are this many or fewer.
             type: int
           subjects_critical:
             description:
-              - Critical when there are this many subjects or more. If this is lower than
+              - Critical when there are this many subjects or more. If this threshold is lower than
                 O(checks[].stream.subjects_warn), critical when there are this many or fewer.
             type: int
       consumer:
@@ -300,8 +300,8 @@ options:
             type: str
           body_timestamp:
             description:
-              - Whether the age is computed from the content of the message, which must be a number of seconds since
-                1970, instead of the time when the message was stored.
+              - Whether to compute the age from the content of the message instead of the time when the message was
+                stored. The content must then be a number of seconds since 1970.
             type: bool
             default: false
       server:
@@ -327,20 +327,20 @@ options:
             type: str
           conn_warn:
             description:
-              - Warning when there are this many connections or more. If O(checks[].server.conn_critical) is lower
-                than this, warning when there are this many or fewer.
+              - Warning when there are this many connections or more. If O(checks[].server.conn_critical) is lower than
+                this threshold, warning when there are this many or fewer.
             type: int
           conn_critical:
-            description: Critical when there are this many connections or more. If this is lower than
+            description: Critical when there are this many connections or more. If this threshold is lower than
               O(checks[].server.conn_warn), critical when there are this many or fewer.
             type: int
           subs_warn:
             description:
               - Warning when there are this many subscriptions or more. If O(checks[].server.subs_critical) is lower
-                than this, warning when there are this many or fewer.
+                than this threshold, warning when there are this many or fewer.
             type: int
           subs_critical:
-            description: Critical when there are this many subscriptions or more. If this is lower than
+            description: Critical when there are this many subscriptions or more. If this threshold is lower than
               O(checks[].server.subs_warn), critical when there are this many or fewer.
             type: int
           uptime_warn:
@@ -384,12 +384,12 @@ options:
             type: str
           values_warn:
             description:
-              - Warning when there are this many values or more. If O(checks[].kv.values_critical) is lower than this,
-                warning when there are this many or fewer.
+              - Warning when there are this many values or more. If O(checks[].kv.values_critical) is lower than this
+                threshold, warning when there are this many or fewer.
               - Old revisions and delete markers are counted as well, as in the nats CLI.
             type: int
           values_critical:
-            description: Critical when there are this many values or more. If this is lower than
+            description: Critical when there are this many values or more. If this threshold is lower than
               O(checks[].kv.values_warn), critical when there are this many or fewer.
             type: int
           key:
@@ -493,13 +493,13 @@ options:
             elements: str
             default: ["*"]
           age_warn:
-            description: Warning when more than this time has passed since a stream was last saved, or found unchanged
-              since its backup.
+            description: Warning when more than this time has passed since a stream was last saved or was last found to
+              match its newest backup.
             type: str
             default: 26h
           age_critical:
-            description: Critical when more than this time has passed since a stream was last saved, or found
-              unchanged since its backup.
+            description: Critical when more than this time has passed since a stream was last saved or was last found to
+              match its newest backup.
             type: str
             default: 50h
           proof_warn:

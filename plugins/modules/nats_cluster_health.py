@@ -19,8 +19,8 @@ description:
     replicas present and in step).
   - It finds faults that the servers' own /healthz misses, such as a stream that has no leader because it has no
     quorum.
-  - The cluster is healthy after O(samples) good samples in a row that span at least O(span) seconds. A single good
-    sample is not enough, because a server takes up to ten seconds to notice that it has lost its peers.
+  - The cluster counts as healthy after O(samples) good samples in a row that span at least O(span) seconds. A single
+    good sample is not enough, because a server takes up to ten seconds to notice that it has lost its peers.
   - Streams and consumers whose replicas are all on servers that do not answer are invisible. Set O(expected_servers)
     to have such servers reported as missing.
 extends_documentation_fragment:
@@ -96,9 +96,9 @@ options:
   maintenance:
     description:
       - The servers in maintenance, each in the form of C(maintenance) of M(natsops.jetstream.nats_server_host_info).
-        Problems that only these servers cause are returned in RV(tolerated). RV(warnings_found) lists each server
-        with the code V(maintenance), or V(maintenance_overdue) after its end time. For O(stop_servers), these servers
-        count as down.
+        Problems that only these servers cause are returned in RV(tolerated). RV(warnings_found) lists each server with
+        the code V(maintenance), or V(maintenance_overdue) after its end time. When the module checks the effect of
+        stopping O(stop_servers), these servers count as down.
     type: list
     elements: dict
     default: []
@@ -123,8 +123,8 @@ options:
         state is acceptable, named as C(subject) in RV(problems), such as V(consumer APP/ORDERS/worker). The account
         may also be its public key.
       - Problems caused by stopping O(stop_servers) can only be tolerated by their code.
-      - A server's name covers the problems that only this server causes, but never a group without a leader or
-        without a quorum. For O(stop_servers), the server counts as down.
+      - A server's name covers the problems that only this server causes, but never a group without a leader or without
+        a quorum. When the module checks the effect of stopping O(stop_servers), a tolerated server counts as down.
     type: list
     elements: str
     default: []
@@ -182,12 +182,11 @@ problems:
       server whose own store does not list it as a member, for example after it was renamed), V(meta_group_foreign)
       (servers of a different meta group answer) and V(meta_leader_changed) (the leader differs from that of the
       previous sample).
-    - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum),
-      V(stream_replica_count), V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports that
-      its replica is unhealthy), V(stream_api_level) (a member's version lacks a feature that the stream uses) and
-      V(stream_leader_changed) (the leader differs from that of the previous sample), and the same for consumers with
-      C(consumer). V(stream_replica_differs) means that a replica lacks messages and receives none, although its
-      leader relies on it.
+    - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum), V(stream_replica_count),
+      V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports that its replica is unhealthy),
+      V(stream_api_level) (a member's version lacks a feature that the stream uses) and V(stream_leader_changed) (the
+      leader differs from that of the previous sample). Codes of consumers begin with C(consumer) instead of C(stream).
+      V(stream_replica_differs) means that a replica lacks messages and receives none, although its leader relies on it.
     - Codes of O(stop_servers) are V(stop_breaks_quorum), V(stop_r1) and V(stop_unknown_server).
     - C(absent) lists the unavailable members of the group, which explain the problem.
   returned: always
@@ -373,8 +372,8 @@ class Outcome:
 
 
 class Streaks:
-    """For how many samples and how long the cluster has been healthy, and how long its problems have not changed, up to
-    the last sample.
+    """Records for how many samples and how long the cluster has been healthy, and for how long its problems have not
+    changed, up to the last sample.
 
     `started`: when the wait began, in seconds of a monotonic clock.
     """

@@ -23,8 +23,7 @@ description:
   - The test opens one connection to each server and one to each further address. Nothing is left behind, even after a
     failure.
   - If a server listens on all its interfaces, an address that cannot be reached from the module's host only causes a
-    warning. An address that is configured, as C(client_advertise) or as the host to listen on, must lead to a server
-    of the cluster.
+    warning. A configured address (C(client_advertise) or the host to listen on) must lead to a server of the cluster.
   - Every user in O(required_users) must be able to log in.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -153,8 +152,8 @@ pairs:
   sample: {tested: 6, broken: []}
 addresses:
   description:
-    - The addresses advertised to clients beyond those of O(servers), each with the C(server) to which it led. If it
-      led to none, C(server) is empty and C(reason) contains the reason.
+    - The addresses advertised to clients beyond those of O(servers), each with the C(server) that the module reached
+      through it. If the module reached no server, C(server) is empty and C(reason) contains the reason.
   returned: when a server answered
   type: list
   elements: dict

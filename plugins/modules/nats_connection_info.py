@@ -31,8 +31,8 @@ options:
     default: [client, leafnode]
   state:
     description:
-      - Whether to return open connections, closed ones, or both. A server keeps the last 10000 closed connections,
-        with the time and the reason.
+      - Whether to return open connections, closed ones, or both. A server keeps the last 10000 closed connections, each
+        with the time and the reason of its end.
     type: str
     choices: [open, closed, any]
     default: open

@@ -43,10 +43,10 @@ options:
     default: [client]
   balance:
     description:
-      - Close only those matching connections that a server has above the even share of its cluster. The even share is
-        the number of matching connections in the cluster divided by the number of its servers, rounded up. All
-        servers of the cluster are counted, so use this option only after all of them are back. Connections with the
-        least pending data are closed first and, among those, the ones that have been idle longest.
+      - For each server, close only the matching connections above the even share of its cluster. The even share is the
+        number of matching connections in the cluster divided by the number of its servers, rounded up. All servers of
+        the cluster are counted, so use this option only after all of them are back. Connections with the least pending
+        data are closed first and, among those, the ones that have been idle longest.
     type: bool
     default: false
   max_kicks:
@@ -140,8 +140,8 @@ left:
   sample: 0
 servers:
   description:
-    - The servers, each with the number of its matching connections that may be closed, counted before the first was
-      closed. C(share) is the even share, and null without O(balance).
+    - The servers, each with the number of its matching connections that may be closed, counted before the first
+      connection was closed. C(share) is the even share, and null without O(balance).
   returned: success
   type: list
   elements: dict
@@ -242,8 +242,8 @@ def check_options(params: Mapping[str, Any]) -> None:
 
 
 def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float, notice: float) -> set[Key]:
-    """Close the connections one by one, each `notice` seconds after its client was notified, and return those that
-    still existed. Raises NatsFailure with the number of connections closed before the failure."""
+    """Close the connections one by one, each `notice` seconds after its client was notified, and return those that had
+    not ended by themselves. Raises NatsFailure with the number of connections closed before the failure."""
     closed: set[Key] = set()
     ends = [(number / rate + notice, False, row) for number, row in enumerate(chosen)]
     notices = [(end - notice, True, row) for end, _tell, row in ends] if notice else []
@@ -328,8 +328,8 @@ def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
 
 
 def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], params: Mapping[str, Any]) -> list[Row]:
-    """Close these connections, wait until they are gone, and return those that still existed, with the server's reason
-    for their end."""
+    """Close these connections, wait until they are gone, and return those that had not ended by themselves, with the
+    server's reason for their end."""
     closed = kick(api, {server.id: server for server in servers}, chosen, params["rate"], params["notice"])
     wait_until_gone(api, chosen, params)
     reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}

@@ -12,19 +12,19 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a durable pull or push consumer of a stream to the desired configuration, then reads the consumer again to
-    verify that the servers have this configuration and that its Raft group is complete and in step. Supports the keys
-    of the server's consumer configuration up to nats-server 2.15, except those of the servers' own consumers
-    (C(direct), C(sourcing)).
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An omitted option is left unchanged on an existing consumer, and gets the server's default on a new one, except
-    that O(ack_policy) then defaults to V(explicit), as in every client.
+  - Brings a durable pull or push consumer of a stream to the desired configuration, then reads the configuration back
+    to verify that the servers have applied it and that all replicas exist and are in step. Supports the keys of the
+    server's consumer configuration up to nats-server 2.15, except those of the servers' own consumers (C(direct),
+    C(sourcing)).
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
+  - An omitted option remains unchanged on an existing consumer, and gets the server's default on a new one. Only
+    O(ack_policy) defaults to V(explicit) on a new consumer, as in every client.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's
     default. A dictionary or list replaces the old value completely.
-  - Changes that a consumer does not allow, such as a different starting point, are refused with the old and new
-    values before anything is done.
-  - Dangerous changes are refused unless O(allow) names them, and options that the servers do not support are refused
-    with the version that they need, before anything is done.
+  - Changes that are impossible for an existing consumer, such as a change of its starting point, are refused before
+    anything is done. The message contains the old and new values.
+  - Dangerous changes are refused before anything is done, unless O(allow) permits them. An option that the servers do
+    not support is also refused before anything is done, and the message contains the version that the option needs.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -35,11 +35,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers check the combination of options only in a real run.
+      - The servers validate the combination of options only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys that differ, with the server's names and units.
+      - Shows which settings differ, with the names and units that the server uses.
   idempotent:
     support: full
 options:
@@ -63,7 +63,7 @@ options:
     description: Purpose of the consumer.
     type: str
   deliver_policy:
-    description: Where the consumer starts. Cannot be changed.
+    description: Where the consumer starts. This setting of an existing consumer cannot be changed.
     type: str
     choices: [all, last, new, by_start_sequence, by_start_time, last_per_subject]
   opt_start_seq:
@@ -75,7 +75,8 @@ options:
       changed.
     type: str
   ack_policy:
-    description: Which messages must be acknowledged. V(flow_control) needs 2.14. Cannot be changed.
+    description: Which messages must be acknowledged. V(flow_control) needs 2.14. The policy of an existing consumer
+      cannot be changed.
     type: str
     choices: [none, all, explicit, flow_control]
   ack_wait:
@@ -84,10 +85,10 @@ options:
       - If O(backoff) is set, the server uses the first value of O(backoff) instead.
     type: str
   max_deliver:
-    description: Maximum number of deliveries of a message, V(-1) for no limit.
+    description: Maximum number of deliveries of a message; V(-1) for no limit.
     type: int
   backoff:
-    description: Time to wait for an acknowledgement after the first, second and each further delivery; units as in
+    description: Time to wait for an acknowledgement after the first, second and each further delivery, in the units of
       O(ack_wait).
     type: list
     elements: str
@@ -102,7 +103,7 @@ options:
     type: str
     choices: [instant, original]
   rate_limit_bps:
-    description: Maximum rate of a push consumer in bits per second, V(0) for no limit.
+    description: Maximum rate of a push consumer in bits per second; V(0) for no limit.
     type: int
   sample_freq:
     description: Share of acknowledgements that are sampled, in percent.
@@ -112,7 +113,7 @@ options:
     type: int
   max_ack_pending:
     description:
-      - Maximum number of delivered messages without an acknowledgement, V(-1) for no limit, V(0) for the server's
+      - Maximum number of delivered messages that have not been acknowledged; V(-1) for no limit, V(0) for the server's
         default.
     type: int
   flow_control:
@@ -122,16 +123,16 @@ options:
     description: Whether messages are delivered without their data.
     type: bool
   max_batch:
-    description: Maximum number of messages in one pull request, V(0) for no limit.
+    description: Maximum number of messages in one pull request; V(0) for no limit.
     type: int
   max_expires:
-    description: Maximum time that one pull request may wait, V(0) for no limit; units as in O(ack_wait).
+    description: Maximum time that one pull request may wait, in the units of O(ack_wait); V(0) for no limit.
     type: str
   max_bytes:
     description:
-      - Maximum size of the messages of one pull request, V(0) for no limit, such as V(512KB) or V(1MiB). A bare
+      - Maximum total size of the messages of one pull request, such as V(512KB) or V(1MiB); V(0) for no limit. A bare
         number is in bytes.
-      - C(KB), C(MB) and C(KiB), C(MiB) are powers of 1024, as in nats-server's configuration.
+      - As in nats-server's configuration, C(KB), C(MB), C(KiB) and C(MiB) are powers of 1024.
     type: str
   deliver_subject:
     description: Subject to which a push consumer delivers. A consumer without a deliver subject is a pull consumer,
@@ -142,37 +143,39 @@ options:
     type: str
   idle_heartbeat:
     description:
-      - Time without messages after which a push consumer sends a heartbeat; units as in O(ack_wait).
-        Cannot be changed.
+      - Time without messages after which a push consumer sends a heartbeat, in the units of O(ack_wait). Cannot be
+        changed.
     type: str
   inactive_threshold:
-    description: Time without use after which the consumer is removed, V(0) for never; units as in O(ack_wait).
+    description: Time after which an unused consumer is removed, in the units of O(ack_wait); V(0) for never.
     type: str
   num_replicas:
-    description: Number of replicas, V(0) for as many as the stream has.
+    description: Number of replicas; V(0) for as many as the stream has.
     type: int
   mem_storage:
     description: Whether the consumer's state is kept in memory. Cannot be changed.
     type: bool
   pause_until:
     description:
-      - Time (RFC 3339) until which nothing is delivered (2.11). An empty string or a time in the past ends a pause.
+      - Time (RFC 3339) until which nothing is delivered (2.11 and later). An empty string or a time in the past ends a
+        pause.
     type: str
   priority_groups:
-    description: Names of the consumer's priority groups (2.11).
+    description: Names of the consumer's priority groups (2.11 and later).
     type: list
     elements: str
   priority_policy:
-    description: How messages are distributed to the clients of a priority group (2.11, V(prioritized) 2.12).
+    description: How messages are distributed to the clients of a priority group (2.11 and later; V(prioritized) needs
+      2.12).
     type: str
     choices: [none, overflow, pinned_client, prioritized]
   priority_timeout:
-    description: Time after which a pinned client that sends no more requests is replaced (2.11); units as in
-      O(ack_wait).
+    description: Time after which a pinned client that sends no more requests is replaced (2.11 and later), in the units
+      of O(ack_wait).
     type: str
   metadata:
     description:
-      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) are reserved for the server and remain unchanged.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -235,7 +238,7 @@ after:
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 200}
 dangers:
-  description: Dangers of the change that were allowed.
+  description: Dangers of the change that O(allow) permitted.
   returned: success
   type: list
   elements: dict

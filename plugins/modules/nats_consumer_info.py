@@ -116,8 +116,8 @@ problems:
 unread_accounts:
   description:
     - Accounts with JetStream that were not read, because O(account_users) has no user for them.
-    - Null if not applicable, that is, if O(account_users) is not set, if O(account) is set, or if the task's own user
-      does not belong to the system account.
+    - Null if O(account_users) is not set, if O(account) is set, or if the task's own user does not belong to the system
+      account.
   returned: success
   type: list
   elements: str

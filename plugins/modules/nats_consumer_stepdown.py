@@ -13,17 +13,17 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Makes the leaders of consumers step down unless they already run on suitable servers, and waits until a suitable
-    server leads each consumer. If only O(away_from) is set, the module moves the leadership of all consumers off
-    these servers, for example before they are stopped.
+    server leads each consumer. If only O(away_from) is set, the module moves the leaders of all consumers off these
+    servers, for example before the servers are stopped.
   - A consumer may have fewer replicas than its stream, and is led by one of its own replicas. An ephemeral consumer
     often has a single replica.
   - While the replicas of a consumer elect a leader, no messages are delivered. Messages may be delivered again if
     their acknowledgement was in transit.
   - Needs a user of the owning account, or a user of the system account together with O(account_users) and either
     O(account) or O(all_accounts).
-  - All consumers are checked first. If one of them has no leader, no other replica in step, or no suitable replica,
-    none is changed.
-  - From nats-server 2.11 on, the new leaders are spread over the suitable servers.
+  - All consumers are checked first. If any consumer has no leader, no other replica in step, or no suitable replica, no
+    leader is moved.
+  - From nats-server 2.11 on, the new leaders are spread across the suitable servers.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -43,8 +43,8 @@ options:
   consumers:
     description:
       - Names of several consumers of O(stream).
-      - Without O(consumer) and O(consumers), this applies to all consumers (of O(stream), if given) whose leader is
-        one of O(away_from).
+      - Without O(consumer) and O(consumers), the module moves the leaders of all consumers (of O(stream), if it is set)
+        whose leader is one of O(away_from).
     type: list
     elements: str
 seealso:
@@ -101,7 +101,7 @@ results:
       type: str
       sample: worker
     changed:
-      description: Whether the leader of the consumer stepped down, or would in check mode.
+      description: Whether the consumer's leader stepped down or, in check mode, would step down.
       type: bool
       sample: true
     before:
@@ -109,8 +109,8 @@ results:
       type: dict
       sample: {leader: n1-c1}
     after:
-      description: The leader after the step-down. In check mode, the predicted leader, where V(null) means one of
-        C(candidates).
+      description: The leader after the step-down. In check mode, the predicted leader; V(null) means that any of
+        C(candidates) may be elected.
       type: dict
       sample: {leader: n2-c1}
     candidates:
@@ -131,11 +131,11 @@ results:
       type: str
       sample: null
     refused:
-      description: Why the consumer must not be changed. In this case, no other consumer is changed either.
+      description: Why the leader must not be moved. In that case, no other leader is moved either.
       type: str
       sample: null
     failed:
-      description: The state that was observed because no suitable leader took over.
+      description: The observed state, if no suitable leader took over.
       type: str
       sample: null
 totals:

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - A mirror copies messages, but neither consumers nor the configuration on which clients rely. This module saves
-    both at the site, for a failover after the loss of the origin. Run it about once a minute, because after a
-    failover, every message acknowledged since the last run is delivered again.
+  - A mirror copies messages, but neither consumers nor the configuration on which clients rely. This module saves the
+    consumers and this configuration at the site, for a failover after the loss of the origin. Run it about once a
+    minute, because after a failover, every message acknowledged since the last run is delivered again.
   - The checkpoint is stored in compressed form in the metadata of the stream C(NATS_DR_<site>) in the streams'
     account. This stream contains no messages.
   - A stream whose origin does not answer keeps its checkpoint, and the module fails at the end.

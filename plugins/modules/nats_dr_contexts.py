@@ -185,8 +185,8 @@ def _saved(path: Path) -> Path:
 
 
 def _read(path: Path, missing: bool = False) -> Optional[dict[str, Any]]:
-    """Return the JSON object in a file. Returns None if the file is missing, or if the file of a context has any other
-    content."""
+    """Return the JSON object in a file. Returns None if the file is missing, or if a context's file contains anything
+    else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -15,8 +15,8 @@ description:
   - Rehearses M(natsops.jetstream.nats_dr_failover) as if the origin were gone, with a throw-away copy of the site's
     stream. The copy is promoted, receives the durable consumers at the ack floors of the last checkpoint, and must
     accept a message.
-  - The throw-away copy is then compared with the site's copy by the number of messages, the contents of O(compare) of
-    them, and the ack floor of each consumer, and is removed afterwards.
+  - The throw-away copy is then compared with the site's copy by the number of messages, the contents of O(compare)
+    messages, and the ack floor of each consumer, and is removed afterwards.
   - The origin is not queried, and neither it nor the site's copy is changed. The throw-away copy
     C(NATS_DR_DRILL_<stream>) has an unused subject, no republishing and no subject transform, and its consumers do
     not deliver to any clients.

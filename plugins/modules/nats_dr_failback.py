@@ -31,8 +31,8 @@ extends_documentation_fragment:
 options:
   wait_timeout:
     description:
-      - Seconds for the origin to catch up, before and after the site is fenced. If the origin does not catch up in
-        this time, the site serves again.
+      - Seconds that the origin may take to catch up, once before and once after the site is fenced. If the origin does
+        not catch up in this time, the site serves again.
     type: float
     default: 60
 attributes:
@@ -75,10 +75,10 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams that were brought back. Empty in check mode. C(returned) is the number of messages written
-    at the site, and C(stranded) is the maximum number of messages that exist only at the origin. C(twice) lists the
-    message ids stored on both sides, among the first 20000 messages after the failover and, at the origin, the 1000
-    before it.
+  description: The streams that were brought back. Empty in check mode. C(returned) is the number of messages written at
+    the site, and C(stranded) is the maximum number of messages that exist only at the origin. C(twice) lists the
+    message ids stored on both sides. It covers the first 20000 messages after the failover and, at the origin, also the
+    last 1000 messages before the failover.
   returned: success
   type: list
   elements: dict

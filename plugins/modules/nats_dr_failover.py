@@ -136,7 +136,7 @@ streams:
       type: str
       sample: APP/ORDERS
     stream:
-      description: Name of the stream at the site that replaces it.
+      description: Name of the stream at the site that replaces the origin's stream.
       type: str
       sample: ORDERS
     changed:

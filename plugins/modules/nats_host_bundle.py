@@ -16,7 +16,7 @@ description:
     sockets, unit, clock and kernel parameters, the configuration without secrets, and a list of the store's files,
     and writes them into a compressed tar archive on the host.
   - Runs on the managed host and needs no connection to NATS. Most of the data can only be read by root. The module
-    changes nothing except that archive.
+    writes only the archive and changes nothing else.
   - Each command and the complete run have a time limit and a size limit. Data that cannot be collected is returned
     with the reason and does not fail the task. Only the end of an oversized log is kept.
   - The secrets of the secrets file, private keys, seeds, JWTs, bcrypt hashes, users in URLs and the values of

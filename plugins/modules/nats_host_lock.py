@@ -27,8 +27,8 @@ options:
   name:
     description:
       - Name of the scheduler that starts this operation and never starts it twice at the same time, such as a job
-        template of AWX. A lock under the same name counts as left behind by a run that has ended, unless its process is
-        known to be running.
+        template of AWX. A lock under the same name counts as left behind by a run that has ended, unless the process
+        that holds the lock is known to be running.
     type: str
     default: ''
   purpose:

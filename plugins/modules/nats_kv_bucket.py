@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a key-value bucket to the desired configuration, then reads the bucket again to verify that the servers
-    have this configuration and that its Raft group is complete and in step. The bucket is the same stream that NATS
-    clients would create (ADR-8), so clients can use it immediately.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An omitted option is left unchanged on an existing bucket, and gets the default on a new one.
+  - Brings a key-value bucket to the desired configuration, then reads the configuration back to verify that the servers
+    have applied it and that all replicas exist and are in step. The bucket is the same stream that NATS clients would
+    create (ADR-8), so clients can use it immediately.
+  - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
+  - An omitted option remains unchanged on an existing bucket, and gets the default on a new one.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
     A dictionary or list replaces the old value completely.
-  - Changes that are impossible, that are dangerous and not named in O(allow), or that the servers do not support yet
-    are refused before anything is done.
+  - A change is refused before anything is done if it is impossible, if it is dangerous and O(allow) does not permit it,
+    or if the servers do not support it yet.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -31,11 +31,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers check the combination of options, available servers and limits only in a real run.
+      - The servers validate the combination of options, the available servers and the limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys of the bucket's stream that differ, with the server's names and units.
+      - Shows which settings of the bucket's stream differ, with the names and units that the server uses.
   idempotent:
     support: full
 options:
@@ -46,8 +46,8 @@ options:
   state:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
-      - V(purged) removes the keys in O(keys) with their history, and requires V(data_loss) in O(allow). Clients that
-        watch the bucket are not notified.
+      - V(purged) removes the keys in O(keys) with their history, and needs V(data_loss) in O(allow). Clients that watch
+        the bucket are not notified.
       - With V(absent) and V(purged), all configuration options except O(metadata) are ignored. O(metadata) may show
         that the task owns the bucket.
     type: str
@@ -65,35 +65,35 @@ options:
     type: int
   ttl:
     description:
-      - How long a value is kept, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
-        in seconds.
+      - How long a value is kept, such as V(90s), V(24h), V(1d), V(2w) or V(1y); V(0) for no limit. A bare number is in
+        seconds.
     type: str
   limit_marker_ttl:
     description:
-      - How long delete markers for expired keys are kept (2.11); units as in O(ttl). Setting this option also allows
-        keys with their own time to live.
+      - How long delete markers for expired keys are kept (2.11 and later), in the units of O(ttl). Setting this option
+        also allows keys with their own time to live.
     type: str
   max_value_size:
-    description: Maximum size of one value, V(-1) for no limit; units as in O(max_bytes).
+    description: Maximum size of one value, in the units of O(max_bytes); V(-1) for no limit.
     type: str
   max_bytes:
     description:
-      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is in bytes.
-      - As in nats-server's configuration, C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and
-        C(K), C(M), C(G) are powers of 1000.
+      - Maximum size of the bucket, such as V(10GiB) or V(512MB); V(-1) for no limit. A bare number is in bytes.
+      - As in nats-server's configuration, C(KB), C(MB), C(GB), C(KiB), C(MiB) and C(GiB) are powers of 1024, and C(K),
+        C(M) and C(G) are powers of 1000.
     type: str
   storage:
-    description: Where messages are kept. Cannot be changed.
+    description: Where messages are stored. The storage of an existing bucket cannot be changed.
     type: str
     choices: [file, memory]
   num_replicas:
     description:
-      - Number of replicas, 1 to 5. A change waits until every replica is in step.
+      - Number of replicas, 1 to 5. After a change, the module waits until every replica is in step.
       - A change is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   placement:
     description:
-      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves the replicas, and the module waits until all of them are in step.
     type: dict
     suboptions:
       cluster:
@@ -108,22 +108,22 @@ options:
     type: str
     choices: [none, s2]
   republish:
-    description: Subject under which stored messages are published again.
+    description: Subject under which stored messages are republished.
     type: dict
     suboptions:
       src:
-        description: Subjects of the messages to publish again. Defaults to all.
+        description: Subjects to republish. By default, all subjects.
         type: str
       dest:
-        description: The subject to publish under. Required.
+        description: The subject under which to republish. Required.
         type: str
       headers_only:
-        description: Whether messages are published without their data.
+        description: Whether messages are republished without their data.
         type: bool
   mirror:
     description:
-      - The bucket that this one mirrors, as a read-only copy. It cannot be changed; from 2.12 on, an empty dictionary ends
-        the mirroring.
+      - The bucket that this bucket mirrors as a read-only copy. The mirrored bucket cannot be changed; from 2.12 on, an
+        empty dictionary ends the mirroring.
     type: dict
     suboptions: &source
       name:
@@ -160,7 +160,7 @@ options:
             description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: An existing durable consumer of the origin through which to copy (2.14).
+        description: An existing durable consumer of the origin from which to copy (2.14 and later).
         type: dict
         suboptions:
           name:
@@ -178,7 +178,7 @@ options:
     suboptions: *source
   metadata:
     description:
-      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) are reserved for the server and remain unchanged.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -222,8 +222,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before the change, with the server's names. Null if there was
-    no such bucket.
+  description: The configuration of the bucket's stream before the change, with the server's names. Null if the bucket
+    did not exist.
   returned: success
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 1}
@@ -234,7 +234,7 @@ after:
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 3}
 dangers:
-  description: Dangers of the change that were allowed.
+  description: Dangers of the change that O(allow) permitted.
   returned: success
   type: list
   elements: dict

@@ -132,8 +132,8 @@ ok:
   type: bool
   sample: true
 refusal:
-  description: Why the maintenance must not begin, as the root causes of the errors in RV(problems). Empty if nothing
-    prevents it.
+  description: The reasons against the maintenance, which are the errors in RV(problems) summarised by root cause. Empty
+    if nothing prevents the maintenance.
   returned: success
   type: str
   sample: ""

@@ -116,8 +116,8 @@ options:
     default: 3
   r1_policy:
     description:
-      - How to treat streams with a single replica on a running server that leaves, before nats-server 2.15. V(fail)
-        refuses the plan. With V(move), these streams are moved and may lose messages published during the move.
+      - How to treat streams with a single replica on a running server that leaves, if nats-server is older than 2.15.
+        V(fail) refuses the plan. With V(move), these streams are moved and may lose messages published during the move.
     type: str
     choices: [fail, move]
     default: fail
@@ -215,8 +215,7 @@ remaining:
   elements: str
   sample: [n1-c1, n2-c1, n3-c1, n4-c1]
 moves:
-  description: The replicas that leave each server, and for each of them the server that the meta leader would
-    prefer.
+  description: The replicas that leave each server, each with the server that the meta leader would choose for it.
   returned: success
   type: list
   elements: dict

@@ -14,8 +14,9 @@ author:
 description:
   - A stopped server that does not come back counts towards the quorum of the meta group until it is removed. This
     module removes it, and waits until the leader and a majority of the members report one member fewer.
-  - The module refuses to remove a server that answers or that streams or consumers still list as a member, and
-    refuses any removal that would leave the meta group without a quorum. The last refusal cannot be overridden.
+  - The module refuses to remove a server that answers or that streams or consumers still list as a member, and refuses
+    any removal that would leave the meta group without a quorum. The refusal because of the quorum cannot be
+    overridden.
   - If the remaining group cannot tolerate any further failure, the module only warns, because removing a server that
     is down does not reduce the tolerance. A group of 3 members and a group of 2 members both have a quorum of 2.
   - A server that is still running under the removed name rejoins by itself 5 minutes after the removal (2.10.28,

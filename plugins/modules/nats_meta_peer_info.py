@@ -34,7 +34,7 @@ options:
     type: bool
     default: false
   wait_timeout:
-    description: Maximum seconds to wait; V(0) to check once.
+    description: Maximum number of seconds to wait. With V(0), the module checks only once.
     type: float
     default: 40
 seealso:

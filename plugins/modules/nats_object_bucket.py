@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings an object bucket to the desired configuration, then reads it back to verify that the servers have applied it
-    and that all replicas exist and are in step. The bucket is a stream like those that NATS clients create (ADR-20), so
-    clients can use it immediately.
+  - Brings an object bucket to the desired configuration, then reads the configuration back to verify that the servers
+    have applied it and that all replicas exist and are in step. The bucket is a stream like those that NATS clients
+    create (ADR-20), so clients can use it immediately.
   - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
   - An omitted option remains unchanged on an existing bucket, and gets the default on a new one.
   - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
@@ -47,8 +47,8 @@ options:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not notified.
-      - With V(absent) and V(purged), all other configuration options except O(metadata) are ignored. O(metadata) may
-        show that the task owns the bucket.
+      - With V(absent) and V(purged), all configuration options except O(metadata) are ignored. O(metadata) may show
+        that the task owns the bucket.
     type: str
     choices: [present, absent, purged]
     default: present

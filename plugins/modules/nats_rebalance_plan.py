@@ -16,11 +16,11 @@ description:
     example after servers were added. The plan balances, in this order, stored bytes (relative to the servers'
     C(max_file_store)), bytes written per second, and replicated assets (streams and consumers with replicas). Among
     equal servers, the one with the fewest connections receives the replica. Moves for a later goal never take a server
-    out of the O(tolerance) of an earlier one.
+    out of the O(tolerance) of an earlier goal.
   - Each move complies with the meta leader's placement rules (cluster, tags, C(unique_tag), C(max_ha_assets), room) and
     keeps O(spare) storage free, and no stream is in fewer zones afterwards. Room freed by a move is not used by a later
     move of the same plan, so all moves may run at the same time.
-  - Unless an option limits the size of the plan, no further single move that these rules allow would bring a server
+  - Unless an option limits the size of the plan, these rules allow no further single move that would bring a server
     closer to its share. Two servers of equal size therefore differ by at most the smallest replica that may move from
     one to the other, or both are within the tolerance.
   - The plan does not move streams that have a single replica, are not fully replicated or are already being moved, nor

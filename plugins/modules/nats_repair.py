@@ -46,7 +46,7 @@ options:
   fixes:
     description:
       - Fixes that may be applied. V(recreate), V(reset) (nats-server 2.14 and newer) and V(delete) (not for durable
-        consumers) apply to consumers, V(replace_replica), V(refill) and V(cancel_move) to streams.
+        consumers) apply to consumers. V(replace_replica), V(refill) and V(cancel_move) apply to streams.
     type: list
     elements: str
     choices: [recreate, reset, delete, replace_replica, refill, cancel_move]

@@ -16,7 +16,7 @@ description:
     time and one at a time for each stream. The data is copied before a replica is removed, as in
     M(natsops.jetstream.nats_stream_peer) with C(state=moved), and each move is checked again immediately before it
     starts. A move is complete when the stream and its consumers are in step without the former server.
-  - The module skips completed moves and waits for moves in progress, so the next run continues an interrupted one.
+  - The module skips completed moves and waits for moves in progress, so the next run continues an interrupted run.
   - If a move in the first round is impossible, the task fails before anything is changed. After a failure, no further
     moves are started.
   - Needs a user of the system account, and O(account_users) with a user of each account that owns one of the streams.

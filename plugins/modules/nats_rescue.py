@@ -25,9 +25,9 @@ description:
     readable disk of a dead server has later messages than the remaining servers; or if anything would be lost that is
     not listed in O(lost).
   - Which data existed only on the dead servers is known only after a meta leader has been elected. The rescue stops at
-    that point, before anything is removed, unless O(lost) lists that data. Removing the dead servers recreates streams
-    that had replicas only on dead servers as empty streams; a stream that no remaining server may host is left without
-    members.
+    that point, before anything is removed, unless O(lost) lists that data. When the dead servers are removed, streams
+    that had replicas only on these servers are recreated empty; a stream that no remaining server may host is left
+    without members.
   - The rescue request cannot be addressed to individual servers, so every server of the system account that receives it
     acts on it. The run stops if the request was carried out by a server that the module had not seen before.
   - Needs nats-server 2.15 on all servers that respond, a user of the system account, and O(account_users) with a user

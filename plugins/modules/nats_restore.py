@@ -17,8 +17,9 @@ description:
   - Every archive is verified and all conflicts are found before the first stream is created. If any stream cannot be
     restored, for example because its name already exists, none is restored. A damaged backup is an exception; only its
     own stream fails, after the others have been restored.
-  - Sixteen streams are restored at a time, each over its own connection; with O(rate_limit), one at a time. Streams
-    that copy others (mirrors, sources) come last. Each restored stream is compared with its backup.
+  - Sixteen streams are restored at a time, each over its own connection. With O(rate_limit), only one stream is
+    restored at a time. Streams that copy others (mirrors, sources) come last. Each restored stream is compared with its
+    backup.
   - An existing stream is never written to. A stream that is identical to its backup remains unchanged.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
@@ -82,7 +83,7 @@ options:
   max_replicas:
     description:
       - Maximum number of replicas of a stream, such as the number of remaining servers. Streams with fewer replicas
-        keep their number.
+        keep their number of replicas.
     type: int
   placement:
     description:
@@ -101,8 +102,8 @@ options:
       - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created.
         V(skip) leaves the existing stream unchanged; use it to continue a restore after clients have started writing
         again.
-      - In either case, a stream fails with V(unfinished) if its last sequence is below that of its backup, if it has
-        stored different messages under the backup's sequences, or if it lacks a durable consumer of the backup, as
+      - With either choice, a stream fails with V(unfinished) if its last sequence is below that of its backup, if it
+        has stored different messages under the backup's sequences, or if it lacks a durable consumer of the backup, as
         after an interrupted restore.
     type: str
     choices: [refuse, skip]

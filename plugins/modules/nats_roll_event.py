@@ -76,7 +76,7 @@ options:
     default: []
   publish_timeout:
     description:
-      - Maximum number of seconds for connecting to a server, divided equally among O(servers).
+      - Maximum total number of seconds for connecting, divided equally among O(servers).
     type: float
     default: 2
 attributes:
@@ -304,8 +304,8 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 
 def mask_secrets(module: AnsibleModule) -> None:
-    """Mask the connection's secrets from options, contexts and the environment; does nothing if the connection is
-    invalid."""
+    """Mask the connection's secrets, whether they come from options, contexts or the environment. Does nothing if the
+    connection is invalid."""
     try:
         module.no_log_values.update(known_secrets(resolve_connection(module.params, os.environ)))
     except NatsFailure:

@@ -17,8 +17,8 @@ description:
     plan.
   - This module only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch,
     because the state may have changed in the meantime.
-  - Raft-silent servers come first, one at a time, then servers that are down, all together, then the canaries one at
-    a time. The meta leader is in the last batch.
+  - Raft-silent servers come first, one at a time, then servers that are down, all together, and then the canaries, one
+    at a time. The meta leader is in the last batch.
   - With O(target_version), the module also checks the upgrade path from the running versions to that version, and lists
     the streams and consumers that prevent a downgrade.
   - Needs a user of the system account.
@@ -86,15 +86,16 @@ options:
   r1_policy:
     description:
       - How to treat streams and consumers of one or two replicas, which are unavailable while a member restarts.
-        V(fail) makes them an error in RV(problems), V(accept) and V(move) a warning. With V(move), the caller moves
-        single replicas to another server before the batch, so memory streams keep their messages.
+        V(fail) makes them an error in RV(problems); V(accept) and V(move) make them a warning. With V(move), the caller
+        moves single replicas to another server before the batch, so memory streams keep their messages.
     type: str
     choices: [accept, fail, move]
     default: accept
   accept_loss:
     description:
-      - Streams that may lose messages in the restart, each as C(ACCOUNT/STREAM), because of a single replica in
-        memory or a defect of the server. Any other such stream with messages is an error.
+      - Streams, each as C(ACCOUNT/STREAM), that may lose messages in the restart, either because their only replica is
+        in memory or because of a defect of the server. Any other stream that would lose messages in this way is an
+        error.
       - The list may also contain consumers whose position is only in the memory of a single server, each as
         C(ACCOUNT/STREAM/CONSUMER).
     type: list
@@ -109,8 +110,9 @@ options:
   stopped_versions:
     description:
       - The installed version of each server that is not running, by the name of the server; empty for a new server.
-        With O(target_version), its start is checked as well, with the version in O(starts) or else O(target_version). A
-        downgrade of such a server is refused, because its streams and consumers are unknown while it is not running.
+        With O(target_version), the module also checks the start of such a server, with its version in O(starts) or, if
+        it has none there, with O(target_version). A downgrade of such a server is refused, because its streams and
+        consumers are unknown while it is not running.
     type: dict
     default: {}
   stored_groups:
@@ -123,8 +125,7 @@ options:
   maintenance:
     description:
       - The servers in maintenance, each as returned in C(maintenance) by M(natsops.jetstream.nats_server_host_info).
-        These servers count as down. A batch is refused if it would break a quorum that would survive if they were
-        running.
+        These servers count as down. A batch is refused if it would break a quorum only because these servers are down.
     type: list
     elements: dict
     default: []
@@ -209,7 +210,8 @@ lines:
     - "batch 1 of 3: n2 (max_payload changed)"
     - "batch 1 takes 31 streams and consumers to reduced redundancy; 12 need a new leader"
 refusal:
-  description: Why the restart must not begin, as the root causes of RV(errors). Empty if nothing prevents it.
+  description: The reasons against the restart, which are RV(errors) summarised by root cause. Empty if nothing prevents
+    the restart.
   returned: success
   type: str
   sample: ""
@@ -221,9 +223,9 @@ causes:
   sample: []
 asset_faults:
   description:
-    - Streams and consumers (C(consumer APP/ORDERS/worker)) with a fault, other than catching up, that a server has been
-      reporting for a long time. Such a fault is not caused by a restart, so the gates of a roll need not wait for these
-      assets.
+    - Streams and consumers (such as C(consumer APP/ORDERS/worker)) for which a server has been reporting a fault for a
+      long time; catching up does not count as a fault. Such a fault is not caused by a restart, so the gates of a roll
+      need not wait for these assets.
   returned: success
   type: list
   elements: str
@@ -403,8 +405,8 @@ def restart_rules(params: Mapping[str, Any]) -> RollRules:
 
 
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
-    """Return the cluster. Raises NatsFailure, which lists the reasons for the restart if `hosts` is set, or
-    server_missing for unknown servers."""
+    """Return the cluster. Raises NatsFailure if the cluster cannot be read (the message lists the reasons for the
+    restart if `hosts` is set), and NatsFailure server_missing for unknown servers."""
     expected = params["expected_servers"] or ()
     awaited = set(expected) - parse_marks(params["maintenance"]).keys()
     try:

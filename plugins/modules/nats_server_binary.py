@@ -71,7 +71,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Whether the version is installed now (or, in check mode, was before).
+  description: Whether the version is installed now or, in check mode, was installed before the run.
   type: bool
   returned: when state is present
 version:

@@ -110,8 +110,8 @@ options:
         type: bool
         default: false
   unit:
-    description: Name of the systemd unit, without C(.service). If O(files) contains the unit or one of its drop-ins and
-      it differs, unit and drop-ins are first tested with C(systemd-analyze verify).
+    description: Name of the systemd unit, without C(.service). If O(files) contains a change to the unit or to one of
+      its drop-ins, the unit and its drop-ins are first tested with C(systemd-analyze verify).
     type: str
 attributes:
   check_mode:

@@ -10,7 +10,7 @@ short_description: Read the state of a host and of its nats-server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads the state on which a deployment is based in a single run. This state consists of the process, its unit, its
+  - Reads, in a single run, the state on which a deployment is based. This state consists of the process, its unit, its
     C(/varz), the record of its loaded configuration, the installed version, and the host's memory, file systems and
     settings.
   - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads only

@@ -28,8 +28,8 @@ options:
     required: true
   screen:
     description:
-      - The lines to print. By default, up to 20 lines are printed completely; of more than 20 lines, the first ten are
-        printed.
+      - The lines to print. By default, up to 20 lines are printed completely; if there are more, only the first ten
+        lines are printed.
       - Modules that return more RV(ignore:lines) for a larger cluster also return RV(ignore:screen).
     type: list
     elements: str

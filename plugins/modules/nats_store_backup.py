@@ -14,8 +14,8 @@ author:
 description:
   - Reads copies of the stores of stopped servers, made by M(natsops.jetstream.nats_store_copy), and saves each stream
     into C(<directory>/<account>/<stream>@<time>), from which M(natsops.jetstream.nats_restore) restores it. The source
-    is the copy with the highest last sequence; among equal copies, one from a server that was stopped properly, then
-    the one with the most messages.
+    is the copy with the highest last sequence. Among copies with the same last sequence, the module prefers a copy from
+    a server that was stopped properly, and then the copy with the most messages.
   - For each stream, it starts a separate nats-server on loopback, which loads only a duplicate of the copy of this
     stream, isolated from any cluster. Messages are neither added, expired nor sent elsewhere, and the copies remain
     unchanged.
@@ -23,7 +23,7 @@ description:
     back. The backup contains the original configuration of the stream. Consumers get as many replicas as their stream,
     or a single replica if they had only one. A consumer found only in another copy is added, and the restore recreates
     it at its ack floor.
-  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted one.
+  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted run.
     If a stream cannot be saved, the others are still saved; the module then fails and names the stream.
   - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server stops
     when the module ends, even if the module is killed. The next run removes files left by a killed run.

@@ -65,9 +65,9 @@ aside:
   returned: always
 streams:
   description:
-    - The streams. C(num_replicas) is 0, and C(first_seq), C(last_seq) and C(messages) are null if the files cannot be
-      read, as in an encrypted store (C(encrypted)). C(messages) is also null if the index is not up to date, for
-      instance after a crash.
+    - The streams. If the files cannot be read, as in an encrypted store (C(encrypted) is true), C(num_replicas) is 0,
+      and C(first_seq), C(last_seq) and C(messages) are null. C(messages) is also null if the index is not up to date,
+      for instance after a crash.
   type: list
   elements: dict
   returned: always

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a stream to the desired configuration, then reads it back to verify that the servers have applied it and that
-    all replicas exist and are in step. Supports every key of the server's own stream configuration up to nats-server
-    2.15.
+  - Brings a stream to the desired configuration, then reads the configuration back to verify that the servers have
+    applied it and that all replicas exist and are in step. Supports every key of the server's own stream configuration
+    up to nats-server 2.15.
   - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
   - An omitted option remains unchanged on an existing stream, and gets the server's default on a new one. An empty
     value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's default. A
@@ -52,8 +52,8 @@ options:
     description:
       - V(present) creates or changes the stream, V(absent) deletes it with its messages and consumers.
       - V(purged) removes messages of the existing stream (see O(purge)), and needs V(data_loss) in O(allow).
-      - With V(absent) and V(purged), all other configuration options except O(metadata) are ignored. O(metadata) may
-        show that the task owns the stream.
+      - With V(absent) and V(purged), all configuration options except O(metadata) are ignored. O(metadata) may show
+        that the task owns the stream.
     type: str
     choices: [present, absent, purged]
     default: present
@@ -126,7 +126,7 @@ options:
       - A change is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   no_ack:
-    description: Whether the server does not acknowledge published messages.
+    description: Whether published messages are stored without an acknowledgement.
     type: bool
   duplicate_window:
     description:

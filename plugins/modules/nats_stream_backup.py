@@ -125,7 +125,7 @@ bytes:
   type: int
   sample: 1048576
 caveats:
-  description: Possible side effects of a snapshot on the servers' version.
+  description: Possible side effects of taking a snapshot with the servers' version of nats-server.
   returned: success
   type: list
   elements: str

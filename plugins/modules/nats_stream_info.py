@@ -55,8 +55,8 @@ RETURN = r"""
 streams:
   description:
     - The streams by account and name. C(config) and C(state) are returned as reported by the server. C(account) is the
-      identity of the account (its public key in operator mode); it is null if a server before 2.10 did not report it.
-      C(account_name) is its display name.
+      identity of the account, which is its public key in operator mode, and null if a server before 2.10 did not report
+      it. C(account_name) is the display name of the account.
     - C(replicas) includes the leader. C(active) is the number of seconds since the leader last received data from the
       replica, and C(lag) the number of Raft entries by which the replica is behind. C(leader) is null if no server, or
       more than one server, claims to lead. C(leader_since) is reported by 2.11 and later.
@@ -88,14 +88,14 @@ streams:
         - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
       problems: []
 view:
-  description: The view of the assets, V(account) or V(system).
+  description: The view in which the assets were read, V(account) or V(system).
   returned: success
   type: str
   sample: account
 unknown:
   description:
-    - Assets whose state no leader reported, such as those without a leader, with the reason. If a replica of such an
-      asset reported its own state, RV(streams) contains that state.
+    - Assets whose state no leader reported, such as those without a leader, each with the reason. If a replica of such
+      an asset reported its own state, RV(streams) contains that state.
   returned: success
   type: list
   elements: dict
@@ -104,7 +104,7 @@ unknown:
 problems:
   description:
     - The problems of the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown) for
-      a stream that was not reported even by a replica.
+      a stream that not even a replica reported.
   returned: success
   type: list
   elements: dict
@@ -117,8 +117,8 @@ problems:
 unread_accounts:
   description:
     - Accounts with JetStream that were not read, because O(account_users) has no user for them.
-    - Null if not applicable, which means that O(account_users) is not set, O(account) is set, or the task's own user
-      does not belong to the system account.
+    - Null if O(account_users) is not set, if O(account) is set, or if the task's own user does not belong to the system
+      account.
   returned: success
   type: list
   elements: str

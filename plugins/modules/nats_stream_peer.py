@@ -22,7 +22,7 @@ description:
     the replica, by the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A
     refusal gives the reason for each server.
   - A move in progress is never disturbed. The module waits until that move is complete and then makes the remaining
-    changes, so the next run continues an interrupted one.
+    changes, so the next run continues an interrupted run.
   - Connect as a user of the system account. O(account_users) must contain a user of the account that owns the stream,
     with permission to use C($JS.API.>) in that account.
 extends_documentation_fragment:
@@ -34,8 +34,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The predicted new member is the one that the meta leader would prefer now. In a real run, it may choose a
-        different suitable server.
+      - The predicted new member is the server that the meta leader would prefer now. In a real run, the meta leader may
+        choose a different suitable server.
   diff_mode:
     support: full
   idempotent:

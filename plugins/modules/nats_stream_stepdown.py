@@ -13,11 +13,11 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Makes the leaders of streams step down unless they already run on suitable servers, and waits until a suitable
-    server leads each stream. O(away_from) alone moves the leaders of all streams off servers that are about to be
-    stopped.
+    server leads each stream. If only O(away_from) is set, the module moves the leaders of all streams off these
+    servers, for example before the servers are stopped.
   - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or
     receive none and must publish again (with the same message id).
-  - Needs either a user of the owning account, or a user of the system account together with O(account_users) and
+  - Needs a user of the owning account, or a user of the system account together with O(account_users) and either
     O(account) or O(all_accounts).
   - All streams are checked first. If any stream has no leader, no other replica in step, or no suitable replica, no
     leader is moved.
@@ -77,8 +77,8 @@ results:
   elements: dict
   contains:
     account:
-      description: The account's identity (in operator mode, its public key). V(null) for the account of the task's own
-        user.
+      description: Identity of the account, which is its public key in operator mode. V(null) for the account of the
+        task's own user.
       type: str
       sample: APP
     account_name:
@@ -124,7 +124,7 @@ results:
       type: str
       sample: null
     failed:
-      description: The state observed instead of a suitable leader.
+      description: The observed state, if no suitable leader took over.
       type: str
       sample: null
 totals:
