@@ -206,7 +206,7 @@ def test_routes_are_identified_by_their_certificates(version: str, tmp_path: Pat
         while "Authorization Violation" not in (servers[0].directory / "log").read_text():
             assert time.monotonic() < deadline, (servers[0].directory / "log").read_text()
             time.sleep(0.05)
-        # The soliciting server lists its route until it is refused.
+        # The soliciting server lists its route until the route is refused.
         listed = [route for server in servers for route in server.get("routez").get("routes", ())]
         assert all(route["did_solicit"] for route in listed), listed
 

@@ -67,7 +67,7 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
         tmp_path / "c1.nats_cluster.yml",
         servers=cluster.urls,
         user="sys",
-        # The value is a template, as from a vault. The environment would also work, see the broken cluster.
+        # The value is a template, like a value from a vault. The test of a broken cluster uses the environment instead.
         password="{{ lookup('ansible.builtin.env', 'THE_PASSWORD') }}",
         expected_servers=["n9"],
         host_map={"n2": "n2.example.com"},

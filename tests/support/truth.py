@@ -349,13 +349,13 @@ class Asset(Stream):
 class Part(Fleet):
     """A cluster with its own JetStream domain.
 
-    `wrong_servers`, `wrong_streams`: faults and conditions, by the number of the server or stream. Streams that are
-    `recreated` between snapshots, that elect a new leader between two replies (`electing`), and whose consumer reads
-    few messages (`filtered`). Servers that stay down (`dead`), that are up again (`crashed`), and that were restarted
-    as the journal records (`rolled`). Servers with the time of the change: they were restarted without JetStream
-    (`disabled`), report only one account (`partial`), left the cluster (`removed`), or joined it (`added`). Removed and
-    added servers have no streams and are the last servers; a renamed server appears as both. `operator`: accounts have
-    public keys and share one name. `last_snapshots`: the times of the hours' last snapshots.
+    `wrong_servers`, `wrong_streams`: faults and conditions, by the number of the server or stream. Some streams are
+    `recreated` between snapshots, elect a new leader between two replies (`electing`), or have a consumer that reads
+    few messages (`filtered`). Some servers stay down (`dead`), are up again (`crashed`), or were restarted as the
+    journal records (`rolled`). Other servers are listed with the time of a change: they were restarted without
+    JetStream (`disabled`), report only one account (`partial`), left the cluster (`removed`), or joined it (`added`).
+    Removed and added servers have no streams and are the last servers; a renamed server appears as both. `operator`:
+    accounts have public keys and share one name. `last_snapshots`: the times of the hours' last snapshots.
     """
 
     wrong_servers: tuple[tuple[int, Fault], ...] = ()

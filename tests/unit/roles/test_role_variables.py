@@ -265,7 +265,7 @@ def test_every_entry_point_takes_every_variable() -> None:
         # Values that only a caller can provide do not have a default.
         given = set(spec["options"]) - set(defaults)
         assert set(spec["options"]) - given == set(defaults), entry
-        # All roles share the last one, so none of them may set it.
+        # All roles share nats_download_environment, so none of them may give it a default.
         callers = {"nats_server_load_config", "nats_server_mark", "nats_server_tls_step", "nats_download_environment"}
         assert given <= callers, entry
         for name, option in spec["options"].items():

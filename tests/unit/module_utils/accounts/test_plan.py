@@ -69,7 +69,7 @@ def plan(desired: dict[str, Any], *actual: Evaluation, live: Live = IDLE, **more
 
 
 def row(desired: dict[str, Any] | None, actual: dict[str, Any], live: Live = IDLE) -> dict[str, Any]:
-    """Return the plan of the account APP; `desired`: None if it must be absent."""
+    """Return the plan of the account APP; `desired`: None if the account must be absent."""
     wanted = {"state": "absent"} if desired is None else desired
     (found,) = plan({"APP": {"id": APP, **wanted}}, evaluated(actual), live=live)["accounts"]
     return found

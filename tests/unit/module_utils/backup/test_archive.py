@@ -143,7 +143,7 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 @given(st.binary(max_size=3000), st.integers(0, 3000))
 def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: bytes, at: int) -> None:
-    """Altered bytes can reach a reader with correct checksums if a program wrote them that way."""
+    """A program may have written altered bytes with correct checksums, which then reveal nothing to the reader."""
     for version in VERSIONS:
         altered = plain(version)[:at] + data + plain(version)[at + len(data) :]
         _holds(packed(altered))
@@ -256,8 +256,8 @@ def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None
 
 
 def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
-    """A server ignores such an index as well. Tombstones then list the removed messages, and the server finds the
-    others itself."""
+    """A server also ignores such an index. It then finds the messages itself, and the tombstones list those that were
+    removed."""
     data = plain("2.10.27")
     start = member_start(data, "msgs/index.db")
     found = contents(packed(data[:start] + TAR_END))

@@ -70,7 +70,7 @@ def test_addresses_are_tried_once_and_not_again() -> None:
     announced = flow().announced
     assert addresses_to_try(announced, ()) == list(ADVERTISED)
     assert addresses_to_try(announced, ADVERTISED[:2]) == [ADVERTISED[2]]
-    # A reload accepts this change, unless clients should use a single address.
+    # A reload can change the address that n1 announces, unless clients should use a single address.
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222", ADVERTISED)], ADVERTISED) == ["10.9.9.9:4222"]
     assert addresses_to_try([Announcement("n1", "10.9.9.9:4222")], ()) == []
     everywhere = Announcement("n4", "0.0.0.0:4222", ("10.0.0.4:4222", "172.17.0.1:4222"))

@@ -185,8 +185,8 @@ def test_a_listing_with_a_name_that_no_server_gives_is_a_bad_reply(name: Any) ->
 
 
 def test_a_restore_that_created_the_stream_without_its_archive_has_failed() -> None:
-    """The empty stream is then removed. This occurs on 2.10.27 while the server that the meta leader chose for the
-    stream is down."""
+    """The empty stream is then removed. Such restores occur on 2.10.27 while the server that the meta leader chose for
+    the stream is down."""
     api = jetstream_api.JetStreamApi(Server({**STREAM, "did_create": True}))  # type: ignore[arg-type]
     with pytest.raises(jetstream_api.RestoreFailed, match="does not accept its archive") as failure:
         api.restore_stream({"name": "ORDERS"}, {}, [], jetstream_api.TransferPace(1.0))

@@ -47,7 +47,7 @@ def times(tmp_path: Path, clock: dict[str, Any], *moments: str) -> list[str | No
         (BERLIN, "2026-11-21T17:41:00.123456Z"),
         ({"localtime": "UTC", "offset": "+0000"}, "2026-11-21T18:41:00.123456Z"),
         ({"localtime": "/usr/share/zoneinfo/Asia/Kolkata", "offset": "+0530"}, "2026-11-21T13:11:00.123456Z"),
-        # A time zone file that was copied has no name, nor has a zone that does not exist on this machine.
+        # A copied time zone file has no name, and neither does a zone that does not exist on this machine.
         ({"localtime": "/etc/localtime", "offset": "-0330"}, "2026-11-21T22:11:00.123456Z"),
         ({"localtime": "/usr/share/zoneinfo/Mars/Base", "offset": "+0100"}, "2026-11-21T17:41:00.123456Z"),
         ({"localtime": "x"}, None),
