@@ -67,7 +67,7 @@ def trusted(pem: str, authorities: str) -> bool:
 
 def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
     """Return why a server cannot present the first certificate of a text to clients that use one of the names; empty if
-    it can. Without a key, the key is not compared.
+    it can. If no key is given, none is compared.
 
     `mutual`: the server also presents the certificate as a client, as between servers; Go requires the extended key
     usage for each role.

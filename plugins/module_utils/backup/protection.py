@@ -63,9 +63,9 @@ class Protection:
 def protections(
     catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None, now: datetime | None = None
 ) -> list[Protection]:
-    """Return the protection of streams, by account and name: of the streams that the last runs found or, if given, of
-    exactly these. Backups, runs and drills dated in the future, because a clock was ahead, do not count: otherwise no
-    age threshold would ever be exceeded."""
+    """Return the protection of streams, by account and name: of exactly the given streams or, if none are given, of
+    those that the last runs found. Backups, runs and drills dated in the future, because a clock was ahead, do not
+    count: otherwise no age threshold would ever be exceeded."""
     present = now or datetime.now(timezone.utc)
     if streams is None:
         streams = [(name.partition("/")[0], name.partition("/")[2]) for name in catalogue.streams]

@@ -59,8 +59,8 @@ def largest_archive(config: Config, state: Mapping[str, Any], max_payload: int) 
     """Return an upper bound, in bytes, for an archive of this stream.
 
     Up to 2.14, an archive contains entire blocks, including removed messages and a mark for each of these
-    (server/filestore.go streamSnapshot, loadBlock). Each sequence was stored at most once. For a long-lived stream,
-    which has used many sequences, a generous multiple of its bytes is the smaller bound.
+    (server/filestore.go streamSnapshot, loadBlock). Each sequence was stored at most once, which gives one bound. For a
+    long-lived stream, which has used many sequences, a generous multiple of its bytes gives a smaller bound.
     """
     first = max(1, int(config.get("first_seq") or 1))
     stored = max(0, int(state.get("last_seq") or 0) - first + 1)
@@ -69,8 +69,8 @@ def largest_archive(config: Config, state: Mapping[str, Any], max_payload: int) 
 
 
 def longest_archive(state: Mapping[str, Any], rate: float | None) -> float:
-    """Return the seconds within which a server must have sent the archive of a stream: 6 hours, plus 16 times as long
-    as its bytes take at 1 MiB/s, or at the given rate if it is lower."""
+    """Return the seconds within which a server must have sent the archive of a stream: 6 hours, plus 16 times the
+    duration of transferring its bytes at 1 MiB/s, or at the given rate if that is lower."""
     return 6 * 3600 + 16 * int(state.get("bytes") or 0) / min(rate or 1 << 20, 1 << 20)
 
 

@@ -231,7 +231,8 @@ def limit_reached(js: Mapping[str, Any]) -> str:
 
 
 def _confined(groups: Iterable[tuple[str, Collection[str], int]], limits: Mapping[str, str]) -> frozenset[str]:
-    """Return the groups (subject, members, quorum) that lose their quorum to servers at their limit."""
+    """Return the groups (subject, members, quorum) that lose their quorum because members are on servers at their
+    limit."""
     if not limits:
         return frozenset()
     return frozenset(
@@ -687,7 +688,7 @@ def _ghosts(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def _asset(subject: str) -> tuple[str, str, str]:
-    """Return the kind, the account, and the names as arguments of the nats CLI."""
+    """Return the kind and the account of an asset, and its names as arguments of the nats CLI."""
     kind, _space, path = subject.partition(" ")
     account, *names = path.split("/")
     return kind, account, " ".join(names)

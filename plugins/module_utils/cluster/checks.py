@@ -636,7 +636,8 @@ def _judge_sources(result: Result, options: Options, info: Mapping[str, Any]) ->
 
 
 def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> None:
-    """Check a mirror. If the stream copies no other stream, the thresholds are set on the wrong stream: critical."""
+    """Check a mirror. If the stream copies no other stream, the thresholds are set on the wrong stream, so the result
+    is critical."""
     state = info.get("mirror")
     wanted = options["lag_critical"] is not None or options["seen_critical"] is not None
     if not (info.get("config") or {}).get("mirror"):

@@ -169,8 +169,9 @@ class _Placement:
         return None
 
     def _choose(self, goal: int, source: str, target: str, least: float) -> int | None:
-        """Return the group to move: the largest that makes neither server cross its share, or the smallest group above
-        that size, if it is not much larger or is the only choice, and if moving it gains more than the tolerance."""
+        """Return the group whose move gains more, of two candidates: the largest group that makes neither server cross
+        its share, and the smallest group above that size. The latter must gain more than the tolerance and, unless it
+        is the only candidate, must not be much larger."""
         movable, load, fair = self._way(source, target), self._load[goal], self._fair[goal]
         wanted = min(load[source] - fair[source], fair[target] - load[target])
         limit = self._most(goal, source, target)

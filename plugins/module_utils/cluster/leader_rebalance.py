@@ -60,7 +60,7 @@ class ServerLeads:
 @dataclass(frozen=True)
 class LeaderPlan:
     """The moves in order; each move makes the leaders more even. The plan also contains each server's leaders before
-    and after, and the reasons why groups with other members stay: reason → subjects."""
+    and after, and the reasons why groups with other members keep their leader: reason → subjects."""
 
     moves: tuple[LeaderMove, ...]
     before: dict[str, ServerLeads]
@@ -117,7 +117,8 @@ def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[
 
 
 def leader_page(plan: LeaderPlan) -> Page:
-    """Return the plan for operators: the leaders on each server before and after, and the groups that stay."""
+    """Return the plan for operators: the leaders on each server before and after, and the groups that keep their
+    leader."""
     if plan.moves:
         kinds = Counter(_kind(move) for move in plan.moves)
         counts = " and ".join(f"{kinds[kind]} {kind}" for kind in (STREAMS, CONSUMERS) if kinds[kind])

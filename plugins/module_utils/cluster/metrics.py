@@ -465,7 +465,7 @@ class _Class:
 
 
 def _margin(group: RaftGroup, quorum: int, reading: Reading) -> tuple[int, int]:
-    """Return how many members are in step, and how many of them are more than the quorum needs."""
+    """Return how many members are in step, and by how many they exceed the quorum."""
     in_step = len(members_in_step(group, reading.cluster.names, reading.limits) & reading.cluster.names)
     return in_step, in_step - quorum
 

@@ -139,7 +139,7 @@ def _moves_of(document: Mapping[str, Any], name: str) -> list[tuple[ReplicaMove,
 
 
 def _steps_done(stream: Stream | None, key: _Key, way: Sequence[frozenset[str]]) -> int:
-    """Return how many of the stream's moves are done. `way`: its servers before the first move and after each."""
+    """Return how many of the stream's moves are done. `way`: its servers before the first move and after each move."""
     label = "/".join(key)
     if stream is None:
         raise PlanRefused(

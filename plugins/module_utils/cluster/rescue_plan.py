@@ -276,8 +276,8 @@ def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str],
 
 
 def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
-    """Return the members that count. Without a leader, servers before 2.15 report only their number; then the servers
-    listed as dead count as well.
+    """Return the members that count. Without a leader, servers before 2.15 report only the number of members; in that
+    case, the servers listed as dead count as well.
 
     Servers may report fewer members than exist (`MetaGroup.size`), which is harmless if the quorum is the same."""
     members = frozenset(meta.group.members)

@@ -53,9 +53,9 @@ _SYSCTLS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """The server to collect evidence for. `unit` is empty if systemd does not run the server, `pid` 0 if it is not
-    running. `since`: the period of the logs in seconds. `files`: configuration files, which are redacted. `left_out`:
-    files that must not be read, with the reason."""
+    """The server to collect evidence for. `unit` is empty if systemd does not run the server, and `pid` is 0 if the
+    server is not running. `since`: the period of the logs in seconds. `files`: configuration files, which are redacted.
+    `left_out`: files that must not be read, with the reason."""
 
     unit: str = ""
     pid: int = 0

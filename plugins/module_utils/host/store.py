@@ -228,9 +228,9 @@ def undeleted(
     """Return how many deleted messages a server has loaded again, and the store that proves it; 0 if there are none.
 
     A crash loses deletions that have not been written to disk: up to 2.14 a purge that keeps messages changes no block,
-    and the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The first
-    sequence of a stream never decreases, so every index, however old, proves which messages were deleted. `deleted`:
-    sequences that are loaded as deleted.
+    and the index follows within two minutes (observed on 2.10.27: after a purge of 500 messages to 100 and a kill -9,
+    500 were loaded). The first sequence of a stream never decreases, so every index, however old, proves which messages
+    were deleted. `deleted`: sequences that are loaded as deleted.
     """
     gaps = sorted(deleted)
 

@@ -78,7 +78,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds that connecting, a ping, and a message to itself and back take."""
+    """Seconds that connecting, a ping, and a message from the client to itself take."""
 
     connect: float
     rtt: float

@@ -526,7 +526,7 @@ def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, .
 def domains(servers: Sequence[Server]) -> dict[str, str]:
     """Return each server's JetStream domain by the server's ID, empty if it has none. A server without JetStream has
     the domain of its cluster, or else that of the clusters at the other ends of its gateways, which share one
-    JetStream; it is empty if they have several."""
+    JetStream; the domain is empty if these clusters have several."""
     homes = _homes(servers)
     found = {}
     for server in servers:
@@ -836,11 +836,12 @@ def _own_meta_group(
     expected: frozenset[str],
     outsiders: frozenset[str],
 ) -> tuple[frozenset[str], tuple[frozenset[str], ...]]:
-    """Return the servers that report on the meta group in question, and the members of other meta groups.
+    """Return the servers that report on the chosen meta group, and the members of other meta groups.
 
     If routes connect two clusters, all their servers respond, while each server keeps the members recorded in its
-    store; it may even follow a leader that is not among them. The group with the most `expected` servers counts,
-    otherwise the larger one. Each domain has a separate meta group.
+    store; a server may even follow a leader that is not among these members. The meta group with the most `expected`
+    servers is chosen or, if several have equally many, the one from which most servers responded. Each domain has a
+    separate meta group.
     """
     groups: list[tuple[tuple[str, bool], set[str]]] = []
     for server, view in seen:

@@ -239,8 +239,8 @@ class _Run:
             self._update(self._origin, self._stream, {"duplicate_window": shortened})
 
     def _wait_for(self, wanted: int) -> None:
-        """Wait until the origin has the site's message with this sequence, or every message that the site still has up
-        to it."""
+        """Wait until the origin has the site's message with this sequence, or at least every message up to this
+        sequence that the site still has."""
 
         def reached() -> int:
             message = self._origin.last_message(self._stream)

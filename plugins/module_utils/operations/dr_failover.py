@@ -358,7 +358,7 @@ class FailoverRun:
         return self._keep(replace(record, phase=CONSUMERS, position=position, last_copied=last))
 
     def _last_copied(self, record: Failover) -> int:
-        """Return the origin's last sequence that was copied to a stream which an earlier run promoted."""
+        """Return the sequence of the last message from the origin in a stream that an earlier run promoted."""
         if record.method == END_MIRROR:
             return record.position
         return self._mapped(record, record.position)

@@ -384,7 +384,7 @@ class Mover:
         self._answered = time.monotonic()
 
     def advance(self, job: Job, may_start: bool) -> None:
-        """Read the stream again and take its next step, if any."""
+        """Read the stream again and take the next step of its move, if any."""
         try:
             job.state = self.read(*job.key)
         except NatsFailure as failure:

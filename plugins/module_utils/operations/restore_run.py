@@ -99,7 +99,7 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
 
     A damaged backup affects only its own stream, and so does any failure after the stream was created. Raises
     NatsFailure before anything is created: invalid_option, or the code of the first stream that cannot be restored for
-    a different reason.
+    a reason other than a damaged backup.
     """
     backups, damaged = _chosen(wanted, connections.names)
     for account in {_account(connections, wanted, backup) for backup in backups}:

@@ -45,7 +45,7 @@ SCHEME = "s3://"
 PART, _GROWS_EVERY = 8 << 20, 1000
 _MOST_PARTS = 10_000
 #: Number of parts that are sent at the same time; number of parts in transit at which the NATS servers are slowed down;
-#: and the maximum.
+#: and the maximum number in transit.
 _SENDERS, _PENDING, _MOST_PENDING = 2, 3, 6
 #: Bytes per second below which a server before 2.12.5 would give up, because it waits 2 s for an acknowledgement of 256
 #: KB.

@@ -29,10 +29,10 @@ _TIME = re.compile(r"\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{1,6}) ")
 def log_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the last lines of a log: `text`, and `time` if it is known.
 
-    Lines of `journalctl --output=json` have the journal's time. A file begins with a line of JSON about its host's
-    clock: `localtime`, the target of /etc/localtime, and `offset`, the current difference from UTC (`+0100`), for a
-    host whose time zone is unknown on this machine. Without that line, the time zone is unknown, and the lines have no
-    `time`. Raises NatsFailure invalid_option if the file cannot be read.
+    Lines of `journalctl --output=json` have the journal's time. A server's log file begins with a line of JSON about
+    its host's clock: `localtime`, the target of /etc/localtime, and `offset`, the current difference from UTC
+    (`+0100`), which is used if the time zone is unknown on this machine. Without that line, the time zone is unknown,
+    and the lines have no `time`. Raises NatsFailure invalid_option if the file cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -79,8 +79,8 @@ def _of_journal(text: str) -> dict[str, Any]:
 
 
 def _of_file(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
-    """Yield lines with their own times. In the hour that the clock repeats in autumn, a time is the later one once the
-    clock has been set back."""
+    """Yield lines with their own times. In autumn, one hour occurs twice: a time in that hour belongs to its first
+    occurrence until the times of the lines go backwards."""
     latest = ""
     for text in texts:
         found = _TIME.match(text)

@@ -46,8 +46,8 @@ class File:
 
 
 class Table:
-    """The files of one table of a snapshot while they are being written. `folder`: the folder in which they are until
-    then; `place`: their directories and the beginning of their names below bronze."""
+    """The files of one table of a snapshot while they are being written. `folder`: the folder that contains them until
+    they are published; `place`: their directories and the beginning of their names below bronze."""
 
     def __init__(self, folder: Path, name: str, place: str, file_size: int) -> None:
         self.rows = 0

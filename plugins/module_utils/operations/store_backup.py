@@ -131,8 +131,8 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
     binary, version = find_binary(wanted.binary)
     replicas = _replicas(wanted)
     _require_readable(wanted, version)
-    # The server's directory is next to the backups, on a disk with enough room; a directory that is only for backups
-    # must not contain it.
+    # By default, the server's directory is next to the backups, because their disk has enough room. It is not among
+    # them, because their directory must contain only backups.
     beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
     place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
     _require_room(wanted, place, replicas)

@@ -263,9 +263,10 @@ class _Document:
 
 
 class _Left:
-    """Reads the values without a column from objects of a class. `learned`: the JSON before the value of a learned
-    member, and its attribute; `below`: the same for a nested object, its replacement if it is missing, and the reader
-    of its rest; `partly`: the same for a field with members that its type lacks, and its path."""
+    """Reads the values without a column from objects of a class. Each item of the arguments begins with the JSON before
+    a member's value, and the member's attribute. `learned`: the learned members. `below`: the nested objects, each with
+    the value that stands for a missing object, and the reader of its rest. `partly`: the fields with members that their
+    types lack, each with its path."""
 
     def __init__(
         self,
@@ -280,7 +281,8 @@ class _Left:
         self._is_odd = is_odd
 
     def of(self, found: Any) -> tuple[bytes, bool]:
-        """Return the rest of an object as JSON, and whether it contains anything but objects without members."""
+        """Return the rest of an object as JSON, and whether the rest contains any values (objects without members do
+        not count)."""
         parts = []
         for name, attribute in self._learned:
             value = getattr(found, attribute)

@@ -59,8 +59,8 @@ def config_change(
     """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and should run `new`.
 
     `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never contain a value. If
-    `new_version` differs from `version`, a restart is needed. So does every change of a server whose reported version
-    is not known to support reloads. Raises ConfigError.
+    `new_version` differs from `version`, a restart is needed. On a server whose reported version is not known to
+    support reloads, every change needs a restart. Raises ConfigError.
     """
     reasons = []
     restart = bool(new_version) and new_version != version
