@@ -138,7 +138,7 @@ EXCEPTIONS = {
     r"WantedBy|Wants=|^Wants$|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of other programs",
     r"no_body|look ?up|looks? up": "a lookup",
     r"whole-stage": "Spark's term for its code generation",
-    r"slowest_rtt double, asked|asked boolean|array_contains\(asked": "stored columns",
+    r"slowest_rtt double, asked|asked boolean|array_contains\(asked|coalesce\(asked,|(?:hours|before)\.looks": "stored columns",
     r"^Spoke$|is_spoke": "the role of a leaf node",
 }
 _EXCEPTION = re.compile("|".join(EXCEPTIONS))

@@ -978,7 +978,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         tuple(Drop("servers", {"server": name}) for name in SERVERS[2:]),
         {"SERVER_109": ("unknown", {"server": "n1"})},
     ),
-    "a stream that somebody may lead": (
+    "a stream that any server may lead": (
         (change("streams", {"leader": None, "leaders": [], "views": ["n9"], "peers": None}, stream="S"),),
         {code: ("unknown", {"stream": "S"}) for code in ("STREAM_101", "STREAM_104", "STREAM_105", "STREAM_106")},
     ),
@@ -990,7 +990,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         (Drop("servers", {"server": "n1"}),),
         {code: ("unknown", {}) for code in ("META_102", "META_106", "META_107")},
     ),
-    "gateways were never asked for": (
+    "gateways were not queried": (
         (
             change("servers", {"cluster": "C2"}, server="n5"),
             *without("gatewayz"),
@@ -1001,7 +1001,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         (Drop("gateways", {"server": "n1"}),),
         {"CLUSTER_002": ("unknown", {"cluster": "C1"})},
     ),
-    "a busy stream of which servers told one after the other": (
+    "a busy stream whose servers replied one after the other": (
         (
             change("stream_replicas", {"last_seq": 100_000_000, "received": reported(END)}, stream="S"),
             change(
@@ -1144,7 +1144,7 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
 
 #: Other such fleets, with every snapshot.
 OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
-    "a restart that was meant": (
+    "a planned restart": (
         (
             change("servers", lambda step: {"server_id": "IDn1" if step < 3 else "IDnew"}, server="n1"),
             change("restarts", {"maintenance": True}),
@@ -1163,7 +1163,7 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             "CONSUMER_102": ("fail", {"consumer": "worker"}),
         },
     ),
-    "raftz was never asked for": (
+    "raftz was not queried": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {f"RAFT_20{number}": ("unknown", {}) for number in (1, 2, 3)},
     ),
@@ -1279,7 +1279,7 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
         ),
         {"STREAM_212": ("pass", {"stream": "S"}), "STREAM_213": ("pass", {"stream": "MIRROR"})},
     ),
-    "at the end nobody leads, and who tells is behind": (
+    "no leader at the end, and the server that replies is behind": (
         (
             change("streams", lambda step: {"leader": None, "last_seq": 5} if step == LAST else {}, stream="S"),
             change("consumers", lambda step: {"leader": None, "ack_floor_stream_seq": 5} if step == LAST else {}),

@@ -331,7 +331,7 @@ _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META
 
 #: The name that two accounts share in operator mode.
 _TAG = "ORDERS"
-#: The names of short-lived consumers begin with this prefix. The checks know no history of these consumers and report
+#: The names of short-lived consumers begin with this prefix. The checks have no history of these consumers and report
 #: nothing.
 _BRIEF = "brief"
 
