@@ -300,7 +300,7 @@ def test_stuck_redelivering_and_growing_consumers_are_found(gold: Gold) -> None:
 
 
 def test_day_is_recomputed_after_the_previous_day_changed_settings(spark: SparkSession, tmp_path: Path) -> None:
-    """The state at the end of the previous day may then be different. One table suffices to show which days are
+    """Changed settings may change the state at the end of the previous day. One table suffices to show which days are
     computed."""
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):

@@ -421,7 +421,8 @@ _OVER_MIDNIGHT: dict[
 
 
 def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
-    """Two snapshots before midnight and one after it show the difference: with three, it is no longer momentary."""
+    """Two snapshots before midnight and one after it show the difference. A difference in three snapshots is no longer
+    momentary."""
     first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
     second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
     found = {

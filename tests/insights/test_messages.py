@@ -153,7 +153,7 @@ def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pyte
 
 
 def test_server_without_batch_requests(site: Site, streams: dict[str, list[Message]]) -> None:
-    """Some servers may be like this during an upgrade: they return one message for each request."""
+    """During an upgrade, some servers may return only one message for each request."""
     stream, found = state(site, "DIRECT")
     wanted = [message for message in streams["DIRECT"] if message.sequence <= 30]
     assert read(site, stream, replace(found, way=BATCHES), found.first, 30) == wanted

@@ -74,7 +74,7 @@ def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
         site.cluster.add_consumer(stream, "worker", name)
         record = site.produce([*some_messages(stream, 40), (f"{stream}.secret", {}, SECRET_WORDS)])
         site.consume(stream, "worker", record, fetch=10, ack=6)
-        # For archives up to 2.14, this requires a second reading.
+        # A deleted message makes the module read archives up to 2.14 a second time.
         site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
         record.remove(20)
         records[f"{name}/{stream}"] = record

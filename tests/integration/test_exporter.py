@@ -116,7 +116,7 @@ def test_a_wrong_password_is_a_metric(healthy: NatsProcesses, start: Start) -> N
     exporter.until(
         lambda found: found["natsops_sweeps_total", "failure"] > first["natsops_sweeps_total", "failure"] + 20
     )
-    # A connection that it is opening at this moment uses four files.
+    # A connection that the exporter is opening at this moment uses four files.
     assert exporter.open_files < files + 10
     assert exporter.log.count("the cluster cannot be read: ") == 1
     assert "a wrong one" not in exporter.log

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests the load generator of the tests: its records must match the streams after a server dies, and must not match
-once they have been altered."""
+after the records have been altered."""
 
 from __future__ import annotations
 

@@ -851,7 +851,7 @@ def test_a_lone_server_killed_during_a_restore_and_started_again(
         thread.start()
         result = site.run("restore", path=str(path), rate_limit="1MB", idle_timeout=6, wait_timeout=90)
         thread.join()
-        # `unreachable`: the server was not running again when the client reconnected.
+        # `unreachable`: the server had not started again when the client tried to reconnect.
         assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted", "unreachable"), result
         assert "the partial stream has been removed" in result["msg"], result
         assert site.api.stream_names() == []

@@ -109,7 +109,7 @@ class Cluster:
         extra_vars: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run:
-        """Run a playbook of the collection by its name, or any playbook by its path; ``changes`` hold for this run
+        """Run a playbook of the collection by its name, or any playbook by its path; ``changes`` apply to this run
         only."""
         per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
         return self.controller.playbook(

@@ -235,7 +235,7 @@ def test_caveats() -> None:
     assert "duplicate window of 2m" in window
     assert pending == "messages delivered but not acknowledged are delivered again: a (3)"
     assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
-    # A stream that never stored a message has no message ids to lose; a stream whose messages were all deleted does.
+    # A stream that never stored a message has no message ids to lose, unlike a stream whose messages were all deleted.
     for contents, last_seq, expected in ((None, 0, False), (None, 9, True), ({**CONTENTS, "last_seq": 0}, 0, False)):
         empty = replace(
             saved, contents=contents, state={"messages": 0, "first_seq": last_seq + 1, "last_seq": last_seq}

@@ -320,7 +320,7 @@ class TestHealth:
 
     def test_a_quorum_lost_a_moment_ago(self) -> None:
         """The leader still leads, but the other replicas are unavailable; naming the stream as tolerated does not
-        excuse this."""
+        excuse the lost quorum."""
         live = replace(
             cluster(["n1", "n2", "n3", "n4", "n5"], stream("ORDERS", NAMES)),
             servers=(server("n1"), server("n4"), server("n5")),

@@ -536,7 +536,7 @@ def test_long_lists_are_cut() -> None:
 def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
     answer: set[str], dead: set[str], alive: set[str]
 ) -> None:
-    """In every plan, all other servers are named as dead, do not respond, and cannot return."""
+    """In every plan, each silent server is named as dead, and no server named as dead responds or has a reachable host."""
     hosts = {name: Host(name, reached=name in alive) for name in FIVE}
     stream = held("ORDERS", 3, ["n1", "n3", "n4"], sorted(answer & {"n1", "n3", "n4"}))
     made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=Request(frozenset(dead)))
