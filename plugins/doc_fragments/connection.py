@@ -42,7 +42,7 @@ options:
     description:
       - Path of the certificates (PEM) of the authorities trusted to sign the servers' certificates.
       - Defaults to the system's authorities. Environment variable E(NATS_CA), context key C(ca).
-      - If this, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is
+      - If this option, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is
         refused.
     type: path
   tls_cert_file:

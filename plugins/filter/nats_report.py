@@ -12,8 +12,8 @@ author: natsops maintainers (@natsops)
 description:
   - Creates the tables of C(nats server list), C(nats server report), C(nats stream report) and C(nats consumer
     report) from the results of M(natsops.jetstream.nats_cluster_info) and M(natsops.jetstream.nats_server_info).
-  - The labelled totals count each stream once as well as every replica. Servers that did not respond and groups without
-    a leader are included as marked rows.
+  - The labelled totals count each stream once and, separately, every replica. Servers that did not respond and groups
+    without a leader are included as marked rows.
   - The playbook C(natsops.jetstream.report) collects the data and prints the reports.
 positional: _input, server_info, reports
 options:
@@ -27,10 +27,10 @@ options:
     required: true
   server_info:
     description:
-      - The registered result of M(natsops.jetstream.nats_server_info), with the endpoint C(connz) for the reports
-        V(accounts) and V(connections) (with its option C(auth)), C(routez), C(gatewayz), C(leafz) and C(healthz) for
-        the reports of the same names, and C(jsz) with the options C(account) and C(consumers) for V(jetstream) with
-        O(account).
+      - The registered result of M(natsops.jetstream.nats_server_info), which must contain the endpoints of the
+        requested reports. The reports V(accounts) and V(connections) need C(connz) with its option C(auth), V(routes)
+        needs C(routez), V(gateways) needs C(gatewayz), V(leafnodes) needs C(leafz), and V(health) needs C(healthz).
+        With O(account), the report V(jetstream) needs C(jsz) with its options C(account) and C(consumers).
     type: dict
   reports:
     description: The reports to create, in the listed order.

@@ -25,14 +25,14 @@ options:
         loaded, empty if unknown), C(desired) (the configuration in the inventory, with hashed passwords), C(given) (the
         same configuration with the original passwords) and C(restart_pending) (whether the service definition is newer
         than the process).
-      - For V(certificates), C(installed), C(current) and C(new) each contain a C(ca) and a C(certificate) in PEM form,
-        which are those on the host, those in the inventory, and the planned replacements (empty without a different
-        authority); C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is whether
-        the inventory specifies a different authority. C(running) is whether nats-server is running, and C(recorded) is
-        whether its loaded configuration is recorded. C(files_changed_at) and C(config_load_time) (epoch seconds) are
-        when the files changed and when the process loaded them. C(will_change) is whether this run would create
-        different certificates. C(certificate_path), C(problems) and C(missing) describe problems with files that the
-        operator supplied.
+      - For V(certificates), C(installed) describes the certificates on the host, C(current) those in the inventory, and
+        C(new) the planned replacements (empty unless the authority changes). Each contains a C(ca) and a C(certificate)
+        in PEM form. C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is
+        whether the inventory specifies a different authority. C(running) is whether nats-server is running, and
+        C(recorded) is whether its loaded configuration is recorded. C(files_changed_at) and C(config_load_time) (epoch
+        seconds) are when the files changed and when the process loaded them. C(will_change) is whether this run would
+        create different certificates. C(certificate_path), C(problems) and C(missing) describe problems with files that
+        the operator supplied.
     type: dict
     required: true
   subject:

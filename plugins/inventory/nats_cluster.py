@@ -26,8 +26,8 @@ description:
   - The plugin refuses two servers with the same name, and a server with the name of a group or of this machine
     (V(localhost)). If a server has the same name as a host from another inventory source, it overrides that host's
     C(ansible_host), so do not combine this inventory with hosts that are not NATS servers.
-  - If the cluster cannot be reached, the file cannot be parsed. Ansible then continues without the hosts of this
-    inventory, unless E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
+  - If the cluster cannot be reached, Ansible treats the inventory file as unparsed and continues without its hosts,
+    unless E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - constructed

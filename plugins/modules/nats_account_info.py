@@ -185,7 +185,7 @@ def reported_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
 def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the JetStream part, summed from the servers' reports; `details`: the account's JSZ detail on each server.
 
-    A stream is counted with the figures of its leader, and each replica with its own figures, as far as servers
+    A stream is counted with the figures of its leader. Each replica is counted with its own figures, if a server
     reported them.
     """
     streams = [stream for stream in cluster.streams if stream.account == account]

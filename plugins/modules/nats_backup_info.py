@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   path:
     description:
-      - Directory of one backup, or a directory with many backups in subdirectories, on the host that runs the module.
+      - Directory of one backup, or a directory with backups in its subdirectories, on the host that runs the module.
       - Alternatively, a location in object storage, C(s3://BUCKET/PREFIX); see O(s3).
     type: path
     required: true

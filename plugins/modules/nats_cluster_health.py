@@ -49,10 +49,10 @@ options:
     type: float
   stuck_timeout:
     description:
-      - The task fails before O(wait_timeout) if the problems have not changed for this many seconds and waiting alone
-        does not resolve one of the root causes, such as an expected server that does not answer, JetStream that is
-        off for lack of storage, or a raft-silent server. Use this option for a gate before a stop, where an early
-        refusal costs nothing.
+      - The task fails before O(wait_timeout) if the problems have not changed for this many seconds and at least one of
+        the root causes cannot be resolved by waiting. Examples are an expected server that does not answer, JetStream
+        that is off for lack of storage, and a raft-silent server. Use this option for a gate before a stop, where an
+        early refusal costs nothing.
       - The failure has the code V(stuck) instead of V(unhealthy). By default, only O(wait_timeout) ends the wait.
     type: float
   interval:
@@ -79,8 +79,8 @@ options:
     default: []
   stop_policy:
     description:
-      - The reaction if the only remaining problems are those caused by stopping O(stop_servers). V(fail) makes the
-        task fail. V(report) waits for these problems to clear; if they do not, it returns them with
+      - The reaction if the only remaining problems are those caused by stopping O(stop_servers). With V(fail), the task
+        fails. With V(report), the task waits for these problems to clear and, if they do not, returns them with
         RV(healthy=false). Use V(report) for a gate after one batch that also checks the next batch.
     type: str
     choices: [fail, report]

@@ -117,7 +117,8 @@ options:
         default.
     type: int
   flow_control:
-    description: Whether a push consumer waits for its subscriber; requires O(idle_heartbeat). Cannot be changed.
+    description: Whether a push consumer stops delivering while its subscriber cannot keep up; requires
+      O(idle_heartbeat). Cannot be changed.
     type: bool
   headers_only:
     description: Whether messages are delivered without their data.

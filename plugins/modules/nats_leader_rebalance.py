@@ -112,8 +112,8 @@ moves:
   elements: dict
   sample: [{account: APP, account_name: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
 before:
-  description: The number of groups that each server leads, and the bytes per second written to the streams among
-    them.
+  description: The number of groups that each server leads, and the bytes per second that are written to the streams
+    that it leads.
   returned: success, and on failures of a step-down
   type: dict
   sample: {n1-c1: {streams: 48, consumers: 0, bytes_per_second: 8000}, n2-c1: {streams: 0, consumers: 0, bytes_per_second: 0}}

@@ -59,8 +59,8 @@ options:
     default: []
   reachable_hosts:
     description:
-      - The reachable hosts of O(leaving). A server that runs on any other host cannot be stopped, so the plan is
-        refused. By default, all hosts are considered reachable.
+      - The reachable hosts of O(leaving). A leaving server that runs on a host not listed here cannot be stopped, so
+        the plan is refused. By default, all hosts are considered reachable.
     type: list
     elements: str
   replace:

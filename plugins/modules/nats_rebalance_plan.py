@@ -149,8 +149,8 @@ screen:
   type: list
   elements: str
 moves:
-  description: The moves in order; each one makes the load more even. C(bytes) is the size of the stream, C(seconds) the
-    estimated time, C(goal) the purpose of the move.
+  description: The moves in order; each one makes the load more even. C(bytes) is the size of the stream, C(seconds) is
+    the estimated time, and C(goal) is the purpose of the move.
   returned: success
   type: list
   elements: dict

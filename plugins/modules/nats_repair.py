@@ -39,7 +39,7 @@ options:
   assets:
     description:
       - Assets to check, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), where V(*) matches any characters and V(?)
-        exactly one. A stream's pattern includes its consumers. By default, all assets are checked.
+        exactly one. The pattern of a stream also selects its consumers. By default, all assets are checked.
     type: list
     elements: str
     default: []

@@ -79,8 +79,8 @@ bytes_moved:
   type: int
   sample: 420000
 bytes_per_second:
-  description: Bytes per second that one move copied; use it as the option C(throughput) of a plan. V(0) if nothing
-    moved.
+  description: Bytes per second that one move copied; use this value for the option C(throughput) of a plan. V(0) if
+    nothing moved.
   returned: when streams were read
   type: int
   sample: 210000

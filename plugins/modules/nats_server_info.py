@@ -327,7 +327,7 @@ missing:
   elements: str
   sample: []
 incomplete:
-  description: Endpoints that a server did not return although it returned others, with the reason.
+  description: Endpoints that a server did not return although it returned other endpoints, each with the reason.
   returned: always
   type: list
   elements: dict

@@ -29,7 +29,7 @@ options:
     elements: int
     default: []
   timeout:
-    description: Seconds to wait for O(ports). The task does not fail if the ports are not open by that time; see
+    description: Seconds to wait for O(ports). If the ports are not open within this time, the task does not fail; see
       RV(missing_ports).
     type: float
     default: 0

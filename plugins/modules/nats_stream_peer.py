@@ -87,7 +87,8 @@ options:
     default: auto
   accept_loss:
     description:
-      - Whether to continue if data is lost. The server itself reports success in these cases.
+      - Whether to continue although data may be lost in the cases listed here. The server itself reports success in
+        these cases.
       - A removal loses data that only this server has, which means the messages of a stream with a single replica and
         the positions of consumers with a single replica.
       - Before nats-server 2.15, moving a stream with a single replica may lose messages published during the move.

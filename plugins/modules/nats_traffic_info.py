@@ -90,8 +90,8 @@ observed:
   sample: {seconds: 10.0, msgs: 410, bytes: 60200, msgs_per_second: 41.0, bytes_per_second: 6020.0, server: n1-c1, complete: true}
 servers:
   description:
-    - Traffic into and out of each server, per second, over all accounts and including traffic to and from other
-      servers. C(seconds) is the time between the two readings, which includes the time spent counting.
+    - Traffic per second into and out of each server, over all accounts, including traffic between servers. C(seconds)
+      is the time between the two readings, which includes the time spent counting.
     - Rates with C(client) cover only clients. These rates are null for servers that do not count the traffic of clients
       separately, such as 2.10.
   returned: success
