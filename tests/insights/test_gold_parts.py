@@ -762,8 +762,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         [("F", str(number), "n3", minute(number), "connz", "deadline") for number in numbers],
         "fleet string, snapshot string, server string, taken timestamp, endpoint string, code string",
     )
-    # Only the second half of the first minute counts, and nothing of the last minute: one line at each end is just
-    # inside.
+    # Only the lines from minute 4 to minute 15 count, and one line is exactly at each of these limits.
     step = (minute(20) - minute(3.5)) / lines
     times = [*(minute(3.5) + number * step for number in range(lines)), minute(4), minute(15)]
     counted = sum(minute(4) <= time <= minute(15) for time in times)

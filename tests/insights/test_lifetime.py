@@ -85,7 +85,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         # No sample shows that the problem is over.
         "UNSEEN": ("open", "fail", 0, 1),
         "DELETED": ("fixed", "fail", 0, 1),
-        # The last sample of this stream's own fleet.
+        # No later sample of this stream's own fleet exists.
         "S": ("open", "fail", 1, 1),
     }
     texts = {row["stream"]: row["text"] for row in made.collect()}
@@ -98,7 +98,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
         # The last snapshot contains no streams at all, or lacks those of a server.
         (look(3, "unknown", None), "open"),
         (look(3, "unknown", None, server="n2", kind="server"), "open"),
-        # The result of another stream is unknown, which does not affect this one.
+        # The unknown result of another stream or check does not affect this finding.
         (look(3, "unknown", "OTHER"), "fixed"),
         (look(3, "unknown", None, check="SERVER_101"), "fixed"),
     ],

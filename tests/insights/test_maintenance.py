@@ -90,7 +90,7 @@ def test_small_files_are_joined_and_old_ones_removed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
-    for module in (silver_job, compaction):  # as if the jobs ran at that time
+    for module in (silver_job, compaction):  # as if the jobs ran at START
         monkeypatch.setattr(
             module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}"
         )

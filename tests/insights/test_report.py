@@ -632,7 +632,7 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     content = json.loads((tmp_path / "report.json").read_text())
     (cause,) = [cause for cause in dicts(content, "causes") if cause["kind"] == "snapshots_stopped"]
     assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T01:00:00Z")
-    # A snapshot after 60 s, another one after 3,540 s.
+    # The intervals between the snapshots are 60 s and 3,540 s.
     assert usual_intervals(Lake(spark, str(golden.path))) == {cause["fleet"]: 1800.0}
     main([*command, "--retired", cause["fleet"]])
     retired = json.loads((tmp_path / "report.json").read_text())

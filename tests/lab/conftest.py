@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @contextmanager
 def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Iterator[labs.Lab]:
-    """Yield the lab that was named on the command line, or a new one for this session with that name and these hosts.
+    """Yield the lab that was named on the command line, or a new lab for this session with the given name and hosts.
 
     If no lab can be built, tests that need it are skipped; with CI=true, they fail.
     """

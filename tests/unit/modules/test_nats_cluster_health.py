@@ -141,7 +141,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def behind(lag: int, silent: int = 0) -> Sample:
-    """Return a sample in which n3 is `lag` entries behind, and the message contains a time that grows by itself."""
+    """Return a sample in which n3 is `lag` entries behind; `silent` is the growing time in the message."""
     problem = Problem(
         "stream_replica_behind",
         ERROR,
