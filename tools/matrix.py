@@ -6,9 +6,9 @@
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
     python tools/matrix.py document              runs nothing: only writes the tables of SUPPORT again
 
-The table keeps the results of other slices, so it can be completed in several runs. It also lists the slices that have
-not run. An ansible-core that needs a newer Python than this machine has runs on a newer Debian release, in a separate
-root file system with fresh environments (root only).
+The table keeps the results of other slices, so it can be completed in several runs. The table also lists the slices
+that have not run. An ansible-core that needs a newer Python than this machine has runs on a newer Debian release, in a
+separate root file system with fresh environments (root only).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Here:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
-        """Make targets; return the exit status, and the path of pytest's counts, if there are any."""
+        """Run make targets; return the exit status, and the path of pytest's counts, if there are any."""
         COUNTS.parent.mkdir(parents=True, exist_ok=True)
         COUNTS.unlink(missing_ok=True)
         # The variables of the make process that runs this program are removed.
@@ -211,7 +211,7 @@ class Debian:
         return subprocess.call(words, env={**passed, **own, "NATSOPS_CACHE": str(cache_dir()), **(environment or {})})
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
-        """Make targets in the root file system; arguments and result as for Here.make."""
+        """Run make targets in the root file system; the arguments and the result are those of Here.make."""
         report = self.root / "tmp/junit.xml"
         report.unlink(missing_ok=True)
         return self._call(

@@ -283,7 +283,7 @@ def run_alone(parts: Sequence[str]) -> Iterator[Outcome]:
 
 
 def run_together(parts: Sequence[str]) -> Iterator[Outcome]:
-    """Make the parts two at a time, for two cores; yield and show each part when it has ended."""
+    """Run the parts two at a time, for two cores; yield and show each part when it has ended."""
     printing = threading.Lock()
 
     def captured(part: str) -> tuple[Outcome, str]:

@@ -67,8 +67,8 @@ HEADING = f"{'rate':>6} {'failed':>6} {'runs':>5} {'longest':>8}  test"
 
 @contextlib.contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Keep processes of normal priority busy. They run in separate sessions, so Ctrl-C in a terminal ends the part
-    first."""
+    """Keep processes of normal priority busy. The processes run in separate sessions, so Ctrl-C in a terminal ends the
+    part first."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for _number in range(number):

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The code that all modules share.
 
-It defines the connection arguments and their sources, the format of a failure, and the frame in which a module runs.
+The code defines the connection arguments and their sources, the format of a failure, and the frame in which a module
+runs.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def table_page(
     cells: Callable[[Sequence[Item]], Sequence[Sequence[Any]]] = _as_they_are,
     most: int = MAX_ROWS,
 ) -> Page:
-    """Return a table. Its screen shows the `worst` rows, given by their positions, then the first ones, and the totals.
+    """Return a table. A screen shows the `worst` rows, given by their positions, then the first rows, and the totals.
 
     `cells`: formats the rows that are shown
     """

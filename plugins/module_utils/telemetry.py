@@ -122,8 +122,8 @@ CONFIG_HASH, EFFECTIVE_HASH, CONFIG_FIELDS = "config_hash", "effective_hash", "c
 #: level.
 _IDLE = r'"(?:[a-z_]+":(?:false|0|""|null|\[\]|\{\}|"none")|_nats\.[a-z.]+":"[^"\\]*")'
 #: Patterns that remove fields without effect. All servers write the fields in the same order, but newer ones write more
-#: fields without effect, and the name of a durable twice. The patterns are applied twice, because a field may have no
-#: effect once those in it are removed. Quotation marks in a text are escaped with a backslash.
+#: fields without effect, and the name of a durable twice. The patterns are applied twice, because an outer field may
+#: have no effect once its inner fields are removed. Quotation marks in a text are escaped with a backslash.
 IDLE_FIELDS = (
     (r'("durable_name":"[^"\\]*"),"name":"[^"\\]*"', 1),
     *((rf"(?<=[{{,]){_IDLE},", 0), (rf"(?:,|(?<=\{{)){_IDLE}(?=\}})", 0)) * 2,

@@ -43,7 +43,7 @@ def duration_seconds(text: str | int | float) -> float:
     """Return the seconds of a duration of nats-server's configuration, such as 1m30s; a number without a unit is in
     seconds.
 
-    Both may be negative. Raises ValueError for anything else.
+    Durations and plain numbers may be negative. Raises ValueError for anything else.
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         return float(text)

@@ -460,7 +460,7 @@ def has_wildcards(subject: str) -> bool:
 
 
 def is_contained(subject: str, other: str) -> bool:
-    """Return whether every subject that the first one matches is matched by the other."""
+    """Return whether every subject that the first pattern matches is also matched by the second one."""
     tokens, others = subject.split("."), other.split(".")
     if len(tokens) < len(others) or (len(tokens) > len(others) and others[-1] != ">"):
         return False

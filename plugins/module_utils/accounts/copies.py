@@ -112,8 +112,8 @@ def read_trust(operators: Mapping[str, Sequence[str]], now: float) -> Trust:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The copies of an account, compared. `claims`: those of the copy that the servers trust and most of them have,
-    None if no copy can be read. `problems`: sentences for operators. `disagreements`: those problems that are
+    """The copies of an account, compared. `claims`: the claims of the copy that the servers trust and most of them
+    have, None if no copy can be read. `problems`: sentences for operators. `disagreements`: the problems that are
     differences between servers."""
 
     copies: Copies

@@ -206,8 +206,8 @@ def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: li
 
 
 def _cross_problems(accounts: Mapping[str, DesiredAccount]) -> list[str]:
-    """Return the problems of accounts that were read without errors: those that a server would find in each account,
-    and those between accounts."""
+    """Return the problems of accounts that were read without errors: the problems that a server would find in each
+    account, and the conflicts between accounts."""
     problems = []
     owners: dict[str, str] = {}
     for account in accounts.values():

@@ -536,7 +536,7 @@ def _page(plan: Mapping[str, Any], most: int) -> Page:
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    """Return those lines about an account that are not in the table."""
+    """Return the lines about an account that the table does not contain."""
     lines = [f"  {change_text(one)}" for one in row["changes"]]
     lines += [f"  closes {counted(one['count'], 'connection')}: {one['reason']}" for one in row["closes"]]
     streams = row["streams"]

@@ -4,9 +4,9 @@
 """The two formats of a stream's archive, each read from start to end with bounded memory. Pure.
 
 `tar` (up to 2.14): meta.inf, meta.sum, msgs/N.blk, msgs/index.db, obs/<consumer>/{meta.inf,meta.sum,o.dat}; the blocks
-are those on disk, but never encrypted or compressed (server/filestore.go streamSnapshot). Before 2.10, each block has
-msgs/N.idx and msgs/N.fss, and there is no msgs/index.db. `entries` (2.15): state.json, consumers/<consumer>, one entry
-for each message, and a last entry without a name or numbers (server/stream_backup.go, server/archive/archive.go).
+are the same as on disk, but never encrypted or compressed (server/filestore.go streamSnapshot). Before 2.10, each block
+has msgs/N.idx and msgs/N.fss, and there is no msgs/index.db. `entries` (2.15): state.json, consumers/<consumer>, one
+entry for each message, and a last entry without a name or numbers (server/stream_backup.go, server/archive/archive.go).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _uvarint(value: int) -> bytes:
 
 @dataclass
 class Member:
-    """A file of the tar; it must be read before the next one. `start`: the position in the tar at which its headers
+    """A file of the tar, which must be read before the next file. `start`: the position in the tar at which its headers
     begin."""
 
     start: int

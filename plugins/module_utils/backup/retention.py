@@ -30,8 +30,8 @@ class Keep:
 def expired(taken: Sequence[datetime], keep: Keep, now: datetime, own: Collection[int] = ()) -> list[int]:
     """Return the paths of the backups of one stream that should be removed.
 
-    The newest backup always stays, and so do those at the paths `own`, which this run has taken. A backup dated in the
-    future was taken while the clock was wrong: it stays and does not count towards the limits.
+    The newest backup always stays, and so do the backups that this run has taken (the paths `own`). A backup dated in
+    the future was taken while the clock was wrong: it stays and does not count towards the limits.
     """
     if keep.everything:
         return []

@@ -372,7 +372,7 @@ class _Tar:
         self._require_true_index()
         dead = _Dead(self.index, array("Q", sorted(self.tombstones)))
         if self.index is not None:
-            # The remaining messages are some of those counted.
+            # If both numbers are equal, nothing was removed: the remaining messages are a part of those counted.
             return None if self.digest.messages == self.index.messages else dead
         return dead if self.tombstones else None
 
@@ -427,7 +427,7 @@ class _Tar:
             if not {f"{folder}/{file}" for file in ("meta.inf", "meta.sum", "o.dat")} <= set(self.meta):
                 raise ArchiveError(f"consumer {name} is incomplete")
             config = self._checked(f"{folder}/meta.inf", f"{folder}/meta.sum", f"{stream}/{name}")
-            # These are the terms of the file, not those of a consumer's configuration.
+            # These keys belong to the file, not to the consumer's configuration.
             config = {key: value for key, value in config.items() if key not in ("Created", "Name")}
             state = read_consumer_state(self.meta[f"{folder}/o.dat"])
             yield Consumer(name, config, state["delivered"], state["ack_floor"], state["pending"])

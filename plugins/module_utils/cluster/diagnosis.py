@@ -92,7 +92,7 @@ _SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
 #: Options that affect only the placement of data.
 _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
 
-#: The next step for findings whose code begins like this; the first match counts.
+#: The next step for findings whose code begins with this text; the first match counts.
 _NEXT = (
     (
         "routes_",
@@ -360,8 +360,8 @@ def _maintenance(evidence: Evidence) -> Check:
 
 
 def _explained(evidence: Evidence, *starts: str) -> bool:
-    """Return whether nats_cluster_info has a problem whose code begins like this, so the root causes explain the
-    finding."""
+    """Return whether nats_cluster_info has a problem whose code begins with one of these texts, so the root causes
+    explain the finding."""
     return any(one["code"].startswith(starts) for one in evidence.info.get("problems") or ())
 
 

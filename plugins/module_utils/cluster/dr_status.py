@@ -45,7 +45,7 @@ SILENCE = 10.0
 class Protected:
     """A stream of the origin and its copy at the site. `account`: None for the account of the task's user. `promoted`:
     the name of the stream that replaces the origin if the copy itself cannot be promoted (before 2.12). `subjects`: the
-    subjects at the site; empty for those of the origin."""
+    subjects at the site; empty for the subjects of the origin."""
 
     account: Optional[str]
     stream: str

@@ -254,8 +254,8 @@ def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list
 
 
 def different_replicas(early: Stream, late: Stream, limits: Limits) -> list[tuple[str, str]]:
-    """Return, with the reason, the servers whose replica of a stream lacks messages in two samples some seconds apart,
-    without progress, although its leader reports it as in step."""
+    """Return the servers whose replica of a stream lacks messages, each with the reason. Such a replica has made no
+    progress between two samples some seconds apart, although the stream's leader reports it as in step."""
     group, leader = late.group, late.group.leader
     if leader is None or early.group.leader != leader or leader not in early.stored or leader not in late.stored:
         return []

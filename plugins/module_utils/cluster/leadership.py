@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers that should, and those that can, lead a Raft group.
+"""Determines which servers should lead a Raft group, and which servers can.
 
 Pure functions of a RaftGroup, as in `health`; no I/O.
 """

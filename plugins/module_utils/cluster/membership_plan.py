@@ -219,7 +219,7 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
 
 
 def _run_refusals(request: Request) -> Iterable[str]:
-    """Yield the reasons why the hosts of the run are not the right ones."""
+    """Yield the reasons why the run has the wrong hosts."""
     leaving = [name for member in request.leaving for name in (member.host, member.server_name) if name]
     if request.cluster_hosts is not None and request.run_hosts is not None:
         missing = [host for host in request.cluster_hosts if host not in request.run_hosts]

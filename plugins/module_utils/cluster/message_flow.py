@@ -62,8 +62,8 @@ class StreamTest:
 class Flow:
     """The observations of a smoke test. `expected`: names of the expected servers. `announced`: the announcements of
     the servers that were reached. `unreached`: URL → the reason. `addresses`: the further addresses advertised to
-    clients. `endpoints`: the connections that exchanged messages; `received`: for each one, the endpoints whose
-    messages arrived."""
+    clients. `endpoints`: the connections that exchanged messages; `received`: for each endpoint, the endpoints whose
+    messages it received."""
 
     expected: frozenset[str] = frozenset()
     announced: tuple[Announcement, ...] = ()

@@ -75,7 +75,7 @@ def server_zones(servers: Iterable[Server], prefix: str) -> dict[str, str]:
 
 
 def carriers(cluster: Cluster, name: str) -> list[Server]:
-    """Return the servers of the cluster with this name that may have its assets, except those that are being drained."""
+    """Return the servers that may have assets of the cluster with this name, except servers that are being drained."""
     return [
         server
         for server in cluster.servers

@@ -246,8 +246,8 @@ def _names_of(cluster: Cluster, label: str) -> tuple[str, str]:
 def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
     """Return the write errors that servers report for streams and consumers, by server and subject.
 
-    Up to 2.12 a failed write stops JetStream; from 2.14 it may stop only the replica. Both last until the server
-    restarts."""
+    Up to 2.12 a failed write stops JetStream; from 2.14 it may stop only the replica. Either state lasts until the
+    server restarts."""
     return {
         (server.name, error.subject): error.reason
         for server in cluster.servers

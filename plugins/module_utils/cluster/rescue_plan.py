@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rescue of a cluster that has lost its majority: the remaining data, the loss, and the steps. Pure.
 
-After a rescue, the remaining servers form a majority without the others. This is safe only if none of the others is
-running or can return, which NATS cannot verify: the operator lists the dead servers, and the state of the hosts, their
-disks and their ports must not contradict the list. Sources: nats-server 2.15, server/raft.go (rescue) and
-server/jetstream_api.go (META.RESCUE, SERVER.REMOVE)."""
+After a rescue, the remaining servers form a majority without the others. Such a rescue is safe only if none of the
+other servers is running or can return, which NATS cannot verify: the operator lists the dead servers, and the state of
+the hosts, their disks and their ports must not contradict the list. Sources: nats-server 2.15, server/raft.go (rescue)
+and server/jetstream_api.go (META.RESCUE, SERVER.REMOVE)."""
 
 from __future__ import annotations
 
@@ -605,8 +605,8 @@ def copy_paths(servers: Iterable[str], request: Request) -> dict[str, str]:
 
 
 def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
-    """Return the commands that transfer the copies to one machine. No module does this, because a store may be larger
-    than Ansible can fetch."""
+    """Return the commands that transfer the copies to one machine. No module transfers them, because a store may be
+    larger than Ansible can fetch."""
     hosts = list(left)
     directories = copy_paths((host.server for host in hosts), request)
     return [
@@ -688,8 +688,8 @@ def _progress(host: Host) -> str:
 
 
 def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection[str], quorum: int) -> list[str]:
-    """Return the problems in the replies to META.RESCUE. This request has no single recipient: every server that
-    receives it executes it.
+    """Return the problems in the replies to META.RESCUE. META.RESCUE has no single recipient: every server that
+    receives the request executes it.
 
     `answers`: for each server, its name as `server`, and `new_quorum` or `error`."""
     took = {

@@ -88,8 +88,8 @@ def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str],
     """Return the batches in which the `chosen` servers are restarted; the same input gives the same plan.
 
     `zones`: server → zone, for servers that have a zone. Raft-silent servers come first, one by one: no quorum depends
-    on them. Then servers that are already down, together: starting them reduces no redundancy. The meta leader is in
-    the last batch."""
+    on them. Servers that are already down follow, all in one batch, because starting them reduces no redundancy. The
+    meta leader is in the last batch."""
     names = sorted(set(chosen), key=lambda name: (zones.get(name, ""), name))
     silent = [name for name in raft_silent_servers(cluster) if name in names]
     down = [name for name in names if name not in cluster.names]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether servers can leave a cluster permanently, and where their replicas will go. Pure: no I/O.
 
-The departure of all servers is planned together, before the first one is changed: replicas of one must not move to the
-next, and those of the last must still find room.
+The departure of all servers is planned together, before the first one is changed: replicas of the first server must not
+move to the next one that leaves, and those of the last server must still find room.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
 """The properties of each version of nats-server: its series, whether upstream still maintains it, and its defects.
 Pure.
 
-This is the only place for facts about versions. The preflight and the restart plan derive warnings from it, the upgrade
-rules and the root causes read it, and `make docs` generates docs/reference/server_versions.md from it. Each entry needs
-a source: a release note, a pull request with its releases from the tags, the server's source, or a test run."""
+This module is the only place for facts about versions. The preflight and the restart plan derive warnings from it, the
+upgrade rules and the root causes read it, and `make docs` generates docs/reference/server_versions.md from it. Each
+entry needs a source: a release note, a pull request with its releases from the tags, the server's source, or a test
+run."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _is_address(source: str) -> bool:
 
 
 def rejected_ports(rules: Iterable[PortRule], ports: Iterable[int], address: str) -> list[int]:
-    """Return those of the given ports to which the rules do not let this address connect."""
+    """Return the given ports to which the rules do not let this address connect."""
     one = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(one, "ipv4_mapped", None) or one
     by_port = {rule.port: rule.networks for rule in rules}
@@ -233,7 +233,7 @@ def firewalld_commands(current: Firewalld, desired: Firewalld) -> list[list[str]
 
 
 def _each(place: str, option: str, values: Iterable[str], others: Iterable[str]) -> list[list[str]]:
-    """Return one command for the values that are not among the others; no command if there are no such values."""
+    """Return one command for the values that `others` lacks; no command if there are no such values."""
     chosen = [f"{option}={value}" for value in values if value not in set(others)]
     return [[place, *chosen]] if chosen else []
 

@@ -45,7 +45,7 @@ class AccountUser:
 
 class Connections:
     """The connections of one run: one for the task's own user, and one for a user of each account in `account_users`.
-    They are established on first use. `users`: by the account's identity."""
+    Each connection is established on first use. `users`: by the account's identity."""
 
     def __init__(self, options: ConnectionOptions, users: Mapping[str, AccountUser]) -> None:
         self._options = options
@@ -75,7 +75,7 @@ class Connections:
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the names of those accounts as they were specified, by identity."""
+        """Return the names of the accounts that have a user, as they were specified, by identity."""
         return {key: user.account_name for key, user in self._users.items()}
 
     def identity(self, account: str) -> str:

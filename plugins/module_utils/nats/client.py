@@ -475,8 +475,8 @@ class Client(Session):
             return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
 
         async def taken(chunk: bytes | None = None) -> None:
-            """Wait until one more chunk is acknowledged. `chunk`: the first one, because other servers may not have its
-            subscription yet."""
+            """Wait until one more chunk is acknowledged. `chunk`: the first chunk, which is sent again while other
+            servers do not have the receiver's subscription yet."""
             message = await reply(transfer.idle)
             while reply_status(message) == "503" and chunk is not None and time.monotonic() < deadline:
                 await asyncio.sleep(_RECONNECT_INTERVAL)

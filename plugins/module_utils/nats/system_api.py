@@ -276,7 +276,7 @@ class SystemApi:
         """Send the request of `account_statistics`, but pass on each server's reply as it arrives and, at the end, a
         failure for each server that did not reply.
 
-        There is no subject for a single server, so all are queried at once.
+        No subject addresses a single server, so all servers are queried at once.
         """
         awaited = {server.id: server for server in servers}
         timeout = self._timeout()
@@ -574,8 +574,8 @@ def _only_account(answer: Answer, account: str) -> Answer:
 
 
 def new_accounts(page: Answer, seen: set[str]) -> Answer:
-    """Return the page without the accounts whose identity is in `seen`, to which those of the page are added. Up to
-    2.10, the first page contains accounts in random order, which a later page may repeat."""
+    """Return the page without the accounts whose identity is in `seen`, and add the accounts of the page to `seen`. Up
+    to 2.10, the first page contains accounts in random order, which a later page may repeat."""
     if not isinstance(page, NatsFailure) and page.get("account_details"):
         page["account_details"] = [item for item in page["account_details"] if account_id(item) not in seen]
         seen.update(map(account_id, page["account_details"]))

@@ -4,8 +4,8 @@
 """Reads streams and consumers for the info modules, in one of two views.
 
 The `account` view uses the JetStream API as a user of the account; the meta leader lists the assets, and each asset's
-leader reports its state. The `system` view uses the servers' own reports, as a user of the system account. Both return
-the same rows.
+leader reports its state. The `system` view uses the servers' own reports, as a user of the system account. Both views
+return the same rows.
 """
 
 from __future__ import annotations

@@ -377,7 +377,7 @@ def _future_lines(future: Sequence[str]) -> list[str]:
 def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
     """Remove the expired backups of the saved streams, and write the catalogue.
 
-    All backups of a stream that could not be saved are kept, and so are those of this run.
+    All backups of a stream that could not be saved are kept, and so are all backups of this run.
     """
     backups, _failures = find_backups(wanted.store)
     now = datetime.now(timezone.utc)

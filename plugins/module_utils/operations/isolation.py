@@ -33,7 +33,7 @@ class Isolation:
 
     def read(self, read: Callable[[], Cluster], expected: Collection[str]) -> Cluster:
         """Return the cluster that was read, completed with the servers that run apart from it; if more of the expected
-        servers are in a different cluster, return that one."""
+        servers are in a different cluster, return that cluster."""
         cluster = self.completed(read(), expected)
         if self.better is not None:
             self._client.prefer(self.better)

@@ -287,7 +287,7 @@ class S3Store(Store):
         self._tidy("", datetime.now(timezone.utc) - _LEFT_BEHIND)
 
     def _tidy(self, prefix: str, before: datetime) -> None:
-        """Remove incomplete uploads, and folders that are not backups, if they are older than this."""
+        """Remove incomplete uploads, and folders that are not backups, if they are from before this time."""
         for upload in self._bucket.entries("list_multipart_uploads", "Uploads", Prefix=f"{self._prefix}{prefix}"):
             if "@" in upload["Key"] and upload["Initiated"] <= before:
                 with contextlib.suppress(FileNotFoundError):

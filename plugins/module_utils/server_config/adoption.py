@@ -423,9 +423,9 @@ def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str
 
 
 def _with_users(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration with a single user converted to a list of one, which is equivalent, because nats-server
-    rejects a single user next to the users of accounts. The default permissions do not apply to a single user, so they
-    are omitted."""
+    """Return the configuration with a single user converted to a list with one entry. Both forms are equivalent,
+    because nats-server rejects a single user next to the users of accounts. The default permissions do not apply to a
+    single user, so they are omitted."""
     block = _block(config, "authorization")
     if not block.get("user"):
         return config

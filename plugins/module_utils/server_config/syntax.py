@@ -317,7 +317,7 @@ def is_secret(leaf: Leaf) -> bool:
 
 def secret_name(path: Path) -> str:
     """Return the name of the variable for the secret at that path. The name depends only on the path, and no two paths
-    share one.
+    share a name.
 
     The name has only letters, digits and underscores; if this removed characters of the path, a part of the path's hash
     is appended.
