@@ -45,7 +45,7 @@ options:
     default: []
   host_map:
     description:
-      - The C(ansible_host) of servers, by their names.
+      - The C(ansible_host) of each server, by the name of the server.
       - Defaults to the address on which the server listens. If the server listens on all addresses, the default is the
         address at which the other servers of its cluster reach it, if any.
     type: dict

@@ -15,8 +15,8 @@ description:
   - Saves streams, key-value buckets and object buckets of one or more accounts, one at a time, into
     C(<directory>/<account>/<stream>@<time>), each in the format of M(natsops.jetstream.nats_stream_backup).
   - A stream that has not changed since its newest backup is not saved again, so the next run continues an interrupted
-    run. If a stream cannot be saved, the others are still saved; the module then fails and names the stream, and the
-    catalogue records its problem.
+    run. If a stream cannot be saved, all other streams are still saved. The module then fails and names the failed
+    stream, and the catalogue records the problem of that stream.
   - Removes old backups of the saved streams according to O(keep), and writes C(<directory>/catalogue.json). The
     catalogue lists every backup and records, for each stream, when the stream was last found unchanged and when a
     restore of it was last proven.

@@ -61,7 +61,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 backups:
-  description: The backups, oldest first, followed by those that cannot be read.
+  description: The readable backups, oldest first, followed by the backups that cannot be read.
   returned: success
   type: list
   elements: dict

@@ -219,8 +219,8 @@ problems_file:
   sample: /home/ops/.ansible/natsops/health-C1.json
 causes:
   description:
-    - The root causes of RV(problems) and RV(warnings_found), at most ten. Causes with errors come first and, among
-      those, the most fundamental. Each problem belongs to one cause.
+    - The root causes of RV(problems) and RV(warnings_found), at most ten. Causes with errors come before causes with
+      only warnings, and more fundamental causes come before others. Each problem belongs to one cause.
     - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(maintenance), V(storage), V(version_defect),
       V(routes_cut), V(meta_group), V(server_fault), V(asset_fault) (single streams and consumers are at fault, but no
       server is), V(catching_up), V(membership) (inventory and cluster differ), V(request) (only stopping
@@ -315,8 +315,8 @@ MAX_CAUSES = 10
 @dataclass(frozen=True)
 class Outcome:
     """The gate's decision: the last sample, the number of samples, and the seconds that the wait took. `stalled`: the
-    seconds without any change that ended the wait, None if it ended otherwise; `stuck`: the same for a root cause that
-    waiting cannot resolve."""
+    seconds without any change that ended the wait, None if it ended otherwise; `stuck`: the seconds without any change
+    that ended it because waiting cannot resolve a root cause."""
 
     healthy: bool
     last: Sample

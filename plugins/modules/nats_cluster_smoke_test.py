@@ -17,8 +17,8 @@ description:
     must receive the messages of all others.
   - In an account with JetStream, the module also creates a stream, writes a message to it, reads the message back and
     deletes the stream.
-  - The test runs as the first user in O(account_users) that is permitted to publish and subscribe below O(subject).
-    If there is none, it runs as the task's own user, such as a user of the system account; RV(not_tested) then
+  - The test runs as the first user in O(account_users) that is permitted to publish and subscribe below O(subject). If
+    no such user exists, the test runs as the task's own user, such as a user of the system account; RV(not_tested) then
     contains the reason, and the task does not fail.
   - The test opens one connection to each server and one to each further address. Nothing is left behind, even after a
     failure.

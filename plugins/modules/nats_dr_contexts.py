@@ -14,8 +14,8 @@ author:
 description:
   - After M(natsops.jetstream.nats_dr_failover), changes contexts of the origin to the addresses of the site, and
     restores them after M(natsops.jetstream.nats_dr_failback).
-  - The original context is saved in the same directory as C(<name>.json.before_failover), from which it can be
-    restored. Users, passwords and certificates of a context are kept, and must be valid on both sides.
+  - The original context is saved in the file C(<name>.json.before_failover) in the same directory, from which the
+    context can be restored. Users, passwords and certificates of a context are kept, and must be valid on both sides.
 attributes:
   check_mode:
     description: Can run in check mode, and returns which contexts would change.

@@ -13,8 +13,8 @@ author: natsops maintainers (@natsops)
 description:
   - Acquires a lock on the host for this run of Ansible, or releases it. A run that holds the lock on more than half
     of a cluster's hosts may operate the cluster. The lock does not depend on JetStream, which may itself be broken.
-  - The task does not fail if another owner holds the lock; see RV(acquired) and RV(holder). A lock left behind by an
-    ended process on this controller, or by an earlier run with the same O(name), is taken over.
+  - The task does not fail if another owner holds the lock; see RV(acquired) and RV(holder). A lock is taken over if it
+    was left behind by a process on this controller that has ended, or by an earlier run with the same O(name).
   - Runs on the managed host and needs no connection to NATS. The identity of the owner is read from C(/proc) on the
     controller.
 options:

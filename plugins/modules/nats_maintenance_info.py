@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_maintenance_info
-short_description: List the hosts in maintenance, and those left there by mistake
+short_description: List the hosts in maintenance and the hosts that need attention
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)

@@ -57,9 +57,9 @@ options:
     default: false
   force_assets:
     description:
-      - Also remove a server that is still listed as a member by streams or consumers. The meta leader then replaces
-        the server in all these streams and consumers at once, where possible; those whose only replica is on the
-        server are lost.
+      - Also remove a server that is still listed as a member by streams or consumers. The meta leader then replaces the
+        server in all these streams and consumers at once, where possible. Streams and consumers whose only replica is
+        on the server are lost.
     type: bool
     default: false
   wait_timeout:
@@ -98,7 +98,7 @@ after:
   type: dict
   sample: {leader: n1, cluster_size: 3, quorum: 2, members: {fjFyEjc1: n1, 44jzkV9D: n2, C7B8kAbl: n4}}
 agree:
-  description: The servers that report the same number of members as the leader.
+  description: The servers that report the same number of members as the meta leader.
   returned: success
   type: list
   elements: str

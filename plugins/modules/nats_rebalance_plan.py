@@ -65,7 +65,7 @@ options:
     type: str
   max_concurrent:
     description:
-      - Number of moves that run at the same time, each of a different stream, for RV(waves).
+      - Number of moves in each of RV(waves). These moves run at the same time, each of a different stream.
     type: int
     default: 1
   throughput:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Samples all streams and consumers twice and reports the faults found in both samples that do not clear by
+  - Samples all streams and consumers twice, and reports the faults that both samples contain and that do not clear by
     themselves. It finds consumers that are in the meta group's log but on no server (V(consumer_ghost)), that have no
     leader although a majority of their members responds (V(consumer_leaderless)), or that wait for messages beyond the
     end of their stream (V(consumer_ahead)). It finds replicas that do not catch up (V(replica_behind)), are missing on

@@ -15,11 +15,11 @@ description:
   - Restores one stream, several streams, or all streams of accounts from the backups of
     M(natsops.jetstream.nats_backup), each in the same way as M(natsops.jetstream.nats_stream_restore).
   - Every archive is verified and all conflicts are found before the first stream is created. If any stream cannot be
-    restored, for example because its name already exists, none is restored. A damaged backup is an exception; only its
-    own stream fails, after the others have been restored.
+    restored, for example because its name already exists, none is restored. A damaged backup is an exception. Only the
+    stream of that backup fails, after all other streams have been restored.
   - Sixteen streams are restored at a time, each over its own connection. With O(rate_limit), only one stream is
-    restored at a time. Streams that copy others (mirrors, sources) come last. Each restored stream is compared with its
-    backup.
+    restored at a time. Streams that copy other streams (mirrors, sources) come last. Each restored stream is compared
+    with its backup.
   - An existing stream is never written to. A stream that is identical to its backup remains unchanged.
 extends_documentation_fragment:
   - natsops.jetstream.accounts

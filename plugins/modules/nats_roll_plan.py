@@ -80,7 +80,7 @@ options:
     default: 1
   canary:
     description:
-      - Number of servers to restart first, one by one. The module chooses those that lead the fewest groups.
+      - Number of servers to restart first, one by one. The module chooses the servers that lead the fewest groups.
     type: int
     default: 0
   r1_policy:
@@ -308,7 +308,7 @@ problems:
     - The codes for O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version
       cannot read the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or
       consumer uses an option that the version does not support), V(roll_unreadable_entries) (some members would write
-      Raft entries that others cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),
+      Raft entries that other members cannot read), V(roll_state_rebuild) (the first start is slow), V(roll_best_start),
       V(roll_mixed_versions) and V(roll_version_unknown).
     - V(roll_foreign_store) means that a server in O(stored_groups) has the store of a different cluster.
   returned: success

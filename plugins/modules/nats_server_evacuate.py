@@ -80,7 +80,7 @@ options:
   allow_partial:
     description:
       - Whether to move as much as possible if some assets cannot move, for instance those of an account without a user
-        in O(account_users). RV(stuck) lists the rest.
+        in O(account_users). RV(stuck) lists the groups that remain.
     type: bool
     default: false
   avoid_servers:

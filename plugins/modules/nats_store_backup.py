@@ -24,7 +24,7 @@ description:
     or a single replica if they had only one. A consumer found only in another copy is added, and the restore recreates
     it at its ack floor.
   - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted run.
-    If a stream cannot be saved, the others are still saved; the module then fails and names the stream.
+    If a stream cannot be saved, all other streams are still saved. The module then fails and names the failed stream.
   - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server stops
     when the module ends, even if the module is killed. The next run removes files left by a killed run.
 extends_documentation_fragment:
@@ -75,7 +75,8 @@ options:
   held:
     description:
       - Streams in the stores, as returned by M(natsops.jetstream.nats_store_copy) on their hosts. The task fails with
-        V(incomplete) if one of these streams is in none of O(copies), or ends at a lower sequence there.
+        V(incomplete) if one of these streams is missing from all O(copies), or ends at a lower sequence in every copy
+        that contains it.
     type: list
     elements: dict
     default: []

@@ -83,7 +83,7 @@ options:
 notes:
   - "Failures before anything is transferred are V(unsupported) (a memory stream before 2.15) and V(leaderless) (a
     consumer without a leader, whose position is unknown). Later failures are V(interrupted) (the server sent an error
-    instead of the rest), V(idle), V(connection_lost), V(damaged) and V(write_failed)."
+    instead of the remaining data), V(idle), V(connection_lost), V(damaged) and V(write_failed)."
   - While a server before 2.15 writes a snapshot, messages of that stream cannot be deleted. Only one snapshot of a
     stream can be taken at a time.
 seealso:
@@ -176,8 +176,8 @@ backup:
     contents:
       description:
         - The contents of the archive. Null with O(verify=checksum).
-        - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message, which is the
-          same for both formats.
+        - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message. The digest
+          of a stream is the same in both archive formats.
       type: dict
       sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
     consumers:
