@@ -4,9 +4,8 @@
 """Measures how long it takes to save and restore many small streams: ``restore.py --streams 1000 --replicas 3``.
 
 Three servers on loopback hold streams of ten messages, each with a durable consumer, which are restored into three new
-ones. The modules run in this process, so their time does not include the startup of Python. CPU is the collection's own
-part of this time.
-"""
+servers. The modules run in this process, so their time does not include the startup of Python. CPU is the collection's
+own part of this time."""
 
 from __future__ import annotations
 

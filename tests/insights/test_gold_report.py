@@ -184,7 +184,8 @@ def test_gold_report_equals_the_live_report(published: dict[str, Rows], version:
 @pytest.mark.chaos
 def test_unchanged_day_is_not_recomputed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
-    # A run is killed before its end: the published run remains. Nor do expired silver hours change the published run.
+    # A run is killed before its end: the published run remains. Expired silver hours do not change the published run
+    # either.
     root = Path(lake.uri)
     (root / "gold" / "report_servers" / "run=killed").mkdir()
     pointer = root / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"

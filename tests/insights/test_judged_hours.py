@@ -119,7 +119,7 @@ def test_hours_are_evaluated_again_after_changes(
     made.findings(FEW)
     first = made.runs()
     assert set(first) == {start, start + 1} and len({*first.values()}) == 1
-    # A threshold of a check of the complete day does not affect the hours; that of a check of single snapshots does.
+    # A changed threshold affects the hours only if its check evaluates single snapshots, not if it evaluates the day.
     made.findings(replace(FEW, thresholds={"fleet_201_times": 9.0}))
     assert made.runs() == first
     stricter = replace(FEW, thresholds={"host_102_files": 99.0})
@@ -134,7 +134,7 @@ def test_hours_are_evaluated_again_after_changes(
     made.findings(stricter)
     third = made.runs()
     assert {*third.values()}.isdisjoint(second.values())
-    # A snapshot with an earlier one in its own hour does not depend on the hour before.
+    # A snapshot that follows another one in the same hour does not depend on the previous hour.
     write_snapshot(made.path, replies, HOUR + timedelta(hours=1, minutes=30))
     made.silver()
     made.findings(stricter)
