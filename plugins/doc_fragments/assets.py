@@ -18,9 +18,10 @@ options:
       - V(in_use) accepts that a deleted asset has active consumers, or streams that mirror or source it, and that a
         stream drops subjects with stored messages.
       - V(irreversible) accepts that a stream is sealed or stops being a mirror.
-      - V(foreign) accepts that the asset belongs to a different owner. This is the case if its name is that of a stream
-        of a bucket or of MQTT (C(KV_), C(OBJ_), C($MQTT_)), or if its metadata has C(managed-by), C(managed_by) or
-        C(app.kubernetes.io/managed-by) with a value that differs from the task's metadata.
+      - V(foreign) accepts that the asset belongs to a different owner. An asset belongs to a different owner if its
+        name has the prefix of a bucket or of MQTT (C(KV_), C(OBJ_), C($MQTT_)). It also does if its metadata has
+        C(managed-by), C(managed_by) or C(app.kubernetes.io/managed-by) with a value that differs from the task's
+        metadata.
     type: list
     elements: str
     choices: [data_loss, fewer_replicas, in_use, irreversible, foreign]
@@ -33,7 +34,7 @@ options:
     default: 300
 notes:
   - "Failures before anything is done have the codes V(immutable), V(dangerous), V(unsupported) and V(not_settled)."
-  - "V(conflict) means that another client is changing the same asset, V(not_seen) means that the servers accepted a
-    change that did not become visible in time, and V(api_error) means that the servers refused the change and includes
-    their description."
+  - "V(conflict) means that another client is changing the same asset. V(not_seen) means that the servers accepted a
+    change that did not become visible in time. V(api_error) means that the servers refused the change; the failure
+    includes their description."
 """

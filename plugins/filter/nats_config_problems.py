@@ -127,9 +127,9 @@ options:
             start a new cluster in parts, and inventories that list fewer servers than the cluster has.
           - The keys are C(cluster) (name), C(hosts) of the run, C(running) (whether a server of one of these hosts is
             running), C(route_style), C(live) servers, C(live_error), C(login) (whether modules can log in), and
-            C(versions) of the hosts, each with C(name), C(version) (running or installed, empty for a new server),
-            C(target), C(running), C(streams) (the number in its store) and C(in_meta_group) (whether its store has a
-            meta group).
+            C(versions) of the hosts. Each entry of C(versions) has C(name), C(version) (running or installed, empty for
+            a new server), C(target), C(running), C(streams) (the number in its store) and C(in_meta_group) (whether its
+            store has a meta group).
         type: dict
 """
 

@@ -21,10 +21,10 @@ options:
   _input:
     description:
       - The hosts by name.
-      - For V(credentials), each host has C(running), C(loaded) (the structured configuration that the process has
-        loaded, empty if unknown), C(desired) (the configuration in the inventory, with hashed passwords), C(given) (the
-        same configuration with the original passwords) and C(restart_pending) (whether the service definition is newer
-        than the process).
+      - For V(credentials), each host has C(running), C(loaded), C(desired), C(given) and C(restart_pending). C(loaded)
+        is the structured configuration that the process has loaded, empty if unknown. C(desired) is the configuration
+        in the inventory with hashed passwords, and C(given) is the same configuration with the original passwords.
+        C(restart_pending) is whether the service definition is newer than the process.
       - For V(certificates), C(installed) describes the certificates on the host, C(current) those in the inventory, and
         C(new) the planned replacements (empty unless the authority changes). Each contains a C(ca) and a C(certificate)
         in PEM form. C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Starts a separate nats-server on loopback, restores a backup into it, backs up the restored stream, and compares
-    both archives by the digest of all messages, their number, the first and last sequence, and the position of every
-    durable consumer. Then it removes the server and all its files.
+  - Starts a separate nats-server on loopback, restores a backup into it, and backs up the restored stream. Both
+    archives are compared by the digest of all messages, the number of messages, the first and last sequence, and the
+    position of every durable consumer. Then the module removes the server and all its files.
   - Measures how long the restore takes, and records the result as a proof in the catalogue next to the backups, even
     if the drill fails.
   - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources,

@@ -80,11 +80,11 @@ options:
 notes:
   - Without O(balance), at least one filter besides O(kind) is required. O(cid) requires exactly one server in
     O(server_names).
-  - "Clients notice that their connection is closed. The official client libraries reconnect by themselves, mostly to
-    a different known server. Until then, published messages are buffered or rejected, depending on the client's
-    settings; requests in progress fail; messages that were delivered but not acknowledged are delivered again after
-    the consumer's C(ack_wait); core NATS messages for these clients are lost. A client that is configured not to
-    reconnect stays disconnected."
+  - "Clients notice that their connection is closed. The official client libraries reconnect by themselves, mostly to a
+    different known server. Until a client has reconnected, its published messages are buffered or rejected, depending
+    on the client's settings, its requests in progress fail, and core NATS messages for the client are lost. Messages
+    that were delivered but not acknowledged are delivered again after the consumer's C(ack_wait). A client that is
+    configured not to reconnect stays disconnected."
   - With O(balance), the disconnected clients choose their next server themselves, so a second run may find a smaller
     surplus.
 seealso:

@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Collects the journal of the unit, the kernel log, the disks with their SMART values and latencies, the limits,
-    sockets, unit, clock and kernel parameters, the configuration without secrets, and a list of the store's files,
-    and writes them into a compressed tar archive on the host.
+    sockets, unit, clock and kernel parameters, the configuration without secrets, and a list of the store's files. The
+    module writes this data into a compressed tar archive on the host.
   - Runs on the managed host and needs no connection to NATS. Most of the data can only be read by root. The module
     writes only the archive and changes nothing else.
   - Each command and the complete run have a time limit and a size limit. Data that cannot be collected is returned

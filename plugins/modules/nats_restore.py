@@ -52,9 +52,9 @@ options:
       - Streams to restore, each as C(ACCOUNT/STREAM@time), C(ACCOUNT/STREAM), C(ACCOUNT) or C(*), where C(*) matches
         any characters and C(?) exactly one. An account is specified by name or, in operator mode, by public key; in
         operator mode, wildcards match the public key.
-      - The newest backup of each stream is restored or, if an entry has a time, the newest one taken up to that time,
-        such as C(APP/ORDERS@2026-11-23T02:00:00Z) or, in the format of its directory,
-        C(APP/ORDERS@20261123T020000.123456Z). A date such as C(2026-11-23) means the end of that day.
+      - The newest backup of each stream is restored. If an entry has a time, the newest backup taken up to that time is
+        restored. The time is written as in C(APP/ORDERS@2026-11-23T02:00:00Z) or, in the format of the backup's
+        directory, as in C(APP/ORDERS@20261123T020000.123456Z). A date such as C(2026-11-23) means the end of that day.
     type: list
     elements: str
     required: true

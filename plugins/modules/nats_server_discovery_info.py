@@ -56,10 +56,10 @@ process:
   returned: when found
 unit:
   description: >-
-    The systemd unit of the process, with C(name), C(fragment), C(enabled), the C(settings) in the unit's own file, each
-    with its C(section), C(option) and C(value), C(drop_ins), each with its C(path) and the names of its C(options), and
-    the C(environment) that it gives to the process beyond the variables of the configuration. Empty if the process has
-    no unit.
+    The systemd unit of the process, with C(name), C(fragment), C(enabled), C(settings), C(drop_ins) and C(environment).
+    C(settings) are those in the unit's own file, each with its C(section), C(option) and C(value). Each of C(drop_ins)
+    has its C(path) and the names of its C(options). C(environment) contains the variables that the unit gives to the
+    process beyond those of the configuration. Empty if the process has no unit.
   type: dict
   returned: when found
 config_path:

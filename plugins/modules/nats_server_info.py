@@ -337,9 +337,9 @@ incomplete:
       failure: {code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ, server: n2-c1, account: null}
 mesh_problems:
   description:
-    - A sentence for each pair of servers of a cluster with fewer routes than their pool and O(mesh.pinned_accounts)
-      need, for each server and cluster that are not connected by a gateway, and for each server whose connections are
-      unknown.
+    - One sentence for each problem. A problem is a pair of servers of a cluster with fewer routes than their pool and
+      O(mesh.pinned_accounts) need, a server that has no gateway connection to a cluster, or a server whose connections
+      are unknown.
   returned: with O(mesh)
   type: list
   elements: str

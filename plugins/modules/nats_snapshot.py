@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads from every server the data that the insights need (JSZ with streams, consumers, configurations and Raft
-    groups, RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, usage and limits of accounts) and writes
-    the replies below C(bronze/) in O(lake). Needs a user of the system account.
+    groups, RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, usage and limits of accounts). The module
+    writes the replies below C(bronze/) in O(lake). Needs a user of the system account.
   - Replies are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are omitted.
   - The complete snapshot becomes visible when its manifest is written, so readers never see an interrupted run.
   - For each server or endpoint that did not respond, a row records the missing reply, and RV(complete) is false.
