@@ -6,8 +6,8 @@ warning.
 
     python tools/galaxy.py ARTIFACT
 
-The importer's own runs of `ansible-test`, for which it would start a container, and of `ansible-lint`, which it would
-end after 180 seconds, are disabled, because `make sanity` and `make lint-ansible` check more.
+The importer's own runs of `ansible-test` (in a container) and of `ansible-lint` (ended after 180 seconds) are disabled,
+because `make sanity` and `make lint-ansible` check more.
 """
 
 from __future__ import annotations

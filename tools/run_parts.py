@@ -9,15 +9,15 @@
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
 Every part runs, even after failures: first the parts before any flag, one after the other, then the others, two at a
 time in the order given. A part's output is shown when it has ended. Both flags may be repeated. The parts after --lab
-need the lab of systemd hosts: if `tests/lab/lab.py check` reports that it cannot be built, these parts are announced
-prominently and count as skipped. With CI=true, a part in which no test ran is a failure: a machine that should run
-everything must not pass by skipping.
+need the lab of systemd hosts: if `tests/lab/lab.py check` reports that the lab cannot be built, these parts are
+announced prominently and count as skipped. With CI=true, a part in which no test ran is a failure: a machine that
+should run everything must not pass by skipping.
 
 After everything else, the failed tests of each part run once more, one after the other, by the same make target. A test
 that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
 counts as passed. More than three flaky tests count as failed. Tests are not rerun if the part has no JUnit file (lint,
 sanity, molecule), if pytest ended before its last test, if a file cannot be collected, or if more than twenty tests
-failed. tests/flaky.txt lists the flaky tests.
+failed. Flaky tests are listed in tests/flaky.txt.
 
 The duration of each test is in .cache/results/durations.json; `--slowest` prints the longest durations, either of the
 named parts or of all parts.

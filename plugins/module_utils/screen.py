@@ -80,7 +80,8 @@ def listed(reasons: Sequence[str]) -> str:
 
 
 def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a failed result with the common keys and the `kept` ones, without the unknown values of `failure`."""
+    """Return a failed result with the common keys and the `kept` ones, without the values of `failure` that are
+    unknown."""
     names = _ALWAYS.union(kept)
     short = {key: value for key, value in result.items() if key in names or key.startswith("_ansible_")}
     if isinstance(short.get("failure"), Mapping):

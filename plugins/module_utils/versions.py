@@ -32,8 +32,8 @@ def reported_version(text: object) -> tuple[int, int, int]:
 
 
 def supports(since: tuple[str, ...], version: str) -> bool:
-    """Return whether a server of that version has a feature that was introduced by the releases in `since` (several if
-    it was backported).
+    """Return whether a server of that version has a feature that was introduced by the releases in `since` (several
+    releases if the feature was backported).
 
     The version may come from a server's report, so an unknown version is accepted and has none of these features.
     """

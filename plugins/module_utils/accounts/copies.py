@@ -4,7 +4,7 @@
 """Every server's copy of each account's claims: whether the copies agree, and their problems. Pure.
 
 Servers store a JWT without checking its signer, and use it only if they trust it. So the copy in force on a server may
-differ from the one that it stores and would load after a restart."""
+differ from the copy that the server stores and would load after a restart."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
     """Return the content of an archive, which may be opened twice. Raises ArchiveError for an incomplete archive.
 
     The checksum of each chunk is always verified. `record_checksums`: also verify the checksum that a server before
-    2.15 stored with each message, which reveals damage on its disk before the backup; this processes 3 MB per second.
+    2.15 stored with each message, which reveals damage on its disk before the backup; this check processes 3 MB per
+    second.
     """
     with opened() as file:
         reader = Reader(file)

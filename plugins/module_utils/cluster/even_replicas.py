@@ -10,8 +10,9 @@ differ by at most the tolerance plus the smallest replica that may move between 
 forbid a move, such a replica always exists; without a tolerance, the sum of squared loads is then at most n · (largest
 replica)² / 4 above the optimum, and for replicas of equal size it is the optimum, reached with the fewest moves.
 
-Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica
-that makes neither cross its share, if there is one. Any other plan with the same result has to move these bytes, too.
+Each move goes from the server that is most above its share to the one that is most below its share, and takes the
+largest replica that makes neither server cross its share, if such a replica exists. Any other plan with the same result
+has to move these bytes, too.
 """
 
 from __future__ import annotations

@@ -120,9 +120,10 @@ def members_in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) 
 def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
     """Return every group that would lose its quorum if these servers stopped now.
 
-    A replica counts if its leader reports it as in step, its server responded, and that server reports no fault of it:
-    for some seconds after a crash, the leader still counts the replica. A group whose state is unknown is returned,
-    too. Groups without a member on these servers are not evaluated."""
+    A replica counts if its leader reports it as in step, its server responded, and that server reports no fault of the
+    replica. The report of the leader is not enough, because the leader still counts the replica for some seconds after
+    a crash. A group whose state is unknown is returned, too. Groups without a member on these servers are not
+    evaluated."""
     stopping = frozenset(server_names)
     problems = [
         _error(
@@ -244,8 +245,9 @@ def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
 
 
 def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list[Problem]:
-    """Return the replicas that lack messages which their leader had some seconds ago and that have received none since,
-    although the leader reports them as in step. Servers of 2.10 continue like this after a failed write."""
+    """Return the replicas that lack messages which their leader had some seconds ago, and that have received no
+    messages since, although the leader reports them as in step. Servers of 2.10 continue like this after a failed
+    write."""
     return [
         _error("stream_replica_differs", late.group.subject, message, name, progress=[late.stored[name]])
         for early, late in _in_both(before, after)

@@ -377,7 +377,7 @@ def _begins_after(consumer: Consumer) -> int:
 
 
 def delivered_seq(info: Mapping[str, Any]) -> int:
-    """Return the sequence after which a consumer continues to deliver, which is the last that it delivered."""
+    """Return the last sequence that a consumer delivered; the consumer continues after it."""
     return int((info.get("delivered") or {}).get("stream_seq") or 0)
 
 

@@ -485,8 +485,8 @@ def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
     }
     known = set(sight.assigned or ())
     if sight.assigned is None:
-        # Disks may also contain assets that were deleted while their servers were down, so these count only until a
-        # leader can list the assets.
+        # Disks may also contain assets that were deleted while their servers were down, so the assets on disks count
+        # only until a leader can list all assets.
         known |= {
             "/".join(name)
             for host in sight.hosts.values()

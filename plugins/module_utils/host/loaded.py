@@ -36,8 +36,8 @@ _TICKS = 0.02
 class LoadedConfig:
     """The configuration that a process has loaded, in the schema's format; it contains secrets.
 
-    `proof` is C(digest) if the process, or its executable, reports the digest of this configuration, C(time) if none of
-    the files has changed since they were loaded, otherwise it is empty, and `problem` contains the reason.
+    `proof` is C(digest) if the process, or its executable, reports the digest of this configuration, and C(time) if
+    none of the files has changed since they were loaded. Otherwise `proof` is empty, and `problem` contains the reason.
     """
 
     config: dict[str, Any] = field(default_factory=dict)

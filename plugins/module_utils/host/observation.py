@@ -189,7 +189,7 @@ def read_record(path: str) -> dict[str, Any]:
 
 
 def read_mark(path: str | None) -> dict[str, Any] | None:
-    """Return the host's maintenance mark, with `held` for whether its hold exists; None if the host is not in
+    """Return the host's maintenance mark, including whether its hold exists (`held`); None if the host is not in
     maintenance.
 
     An unreadable mark needs attention, so it counts as overdue, and as set when its file was last modified."""

@@ -57,8 +57,8 @@ _ALIASES = {"dnf5": "dnf", "yum": "dnf", "apt-get": "apt"}
 
 
 def packages(manager: str) -> Packages:
-    """Return the packages of a package manager, identified as in Ansible's fact `pkg_mgr`. Raises ValueError for any
-    other."""
+    """Return the packages of a package manager, identified as in Ansible's fact `pkg_mgr`. Raises ValueError for an
+    unknown package manager."""
     try:
         return _PACKAGES[_ALIASES.get(manager, manager)]
     except KeyError:

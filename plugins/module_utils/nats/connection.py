@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A connection to NATS: servers, credentials, TLS, and nats-py's errors as a NatsFailure.
 
-This is the only file that imports nats-py. client.py has the requests of synchronous code, and listener.py the
-subscriptions of asynchronous code."""
+This is the only file that imports nats-py. The requests of synchronous code are in client.py, the subscriptions of
+asynchronous code in listener.py."""
 
 from __future__ import annotations
 

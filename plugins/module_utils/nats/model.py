@@ -327,7 +327,7 @@ class Health:
 
     @property
     def ok_but_for_assets(self) -> bool:
-        """Return whether nothing is wrong, or only individual streams and consumers."""
+        """Return whether nothing is wrong except with individual streams and consumers."""
         return self.ok or bool(self.asset_errors and not self.server_errors)
 
 

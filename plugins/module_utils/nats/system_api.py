@@ -108,9 +108,10 @@ class SystemApi:
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
 
-        The call ends when all expected servers have responded and as many as the servers themselves count (STATSZ
-        `active_servers`); otherwise when no more replies arrive or, if an expected name is missing, at the connection's
-        timeout. Raises NatsFailure wrong_account if there is no reply, because the user is not in the system account.
+        The call ends when all expected servers, and as many servers as the servers themselves count (STATSZ
+        `active_servers`), have responded. Otherwise it ends when no more replies arrive or, if an expected name is
+        missing, at the connection's timeout. Raises NatsFailure wrong_account if there is no reply, because the user is
+        not in the system account.
         """
         servers: dict[str, Server] = {}
         awaited = set(expected)

@@ -81,7 +81,7 @@ class Patience:
 
 @dataclass
 class Work:
-    """The work on one stream: its plan, or the progress of an earlier run, or nothing if it is complete."""
+    """The work on one stream: its plan, or the progress of an earlier run, or nothing if the failover is complete."""
 
     row: Row
     records: Records

@@ -47,7 +47,7 @@ def log_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _document(line: str) -> dict[str, Any]:
-    """Return the object in a line of JSON, or an empty one for any other line."""
+    """Return the object in a line of JSON, or an empty object for any other line."""
     try:
         found = json.loads(line) if line.startswith("{") else {}
     except ValueError:

@@ -186,8 +186,8 @@ def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:
 def files_after(step: str, host: HostCertificates, hosts: Sequence[HostCertificates]) -> dict[str, str]:
     """Return the authorities and the certificate of a host after a step.
 
-    A step outside the rotation changes nothing; a host without files gets a certificate that all others accept, and
-    trusts all of theirs.
+    A step outside the rotation changes nothing; a host without files gets a certificate that all other hosts accept,
+    and trusts the certificates of all other hosts.
     """
     if step == "trust_new_ca":
         return {"ca": "both", "certificate": "new" if host.presents_new else "current"}

@@ -91,8 +91,8 @@ def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[st
     gateway.
 
     After this reload, each new connection uses TLS, while existing ones continue without it. So once all servers of all
-    clusters have reloaded, they can be restarted one after another. nats-server reloads a gateway only if TLS is the
-    sole difference (server/reload.go diffOptions), so the login timeout, which TLS would change, is kept. Raises
+    clusters have reloaded, they can be restarted one after another. A gateway can be reloaded only if TLS is the sole
+    difference (server/reload.go diffOptions), so the login timeout, which TLS would change, is kept. Raises
     ConfigError.
     """
     before, after = normalise(old), normalise(new)
