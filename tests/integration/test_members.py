@@ -34,8 +34,8 @@ FOREIGN = {"owner": "ops@elsewhere process 1", "purpose": "upgrade", "since": 1}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    """Three deployed servers, whose version cannot move a single replica without loss; a stream is on all of them, and
-    one on each of n2 and n3."""
+    """Three deployed servers, whose version cannot move a single replica without loss; one stream is on all of them,
+    and n2 and n3 have one more stream each."""
     with RoleCluster(tmp_path_factory.mktemp("members"), NAMES, "2.10.27").deployed() as made:
         create(made, "ORDERS", 3)
         create(made, "ON2", 1, placement={"tags": ["node:n2"]})
@@ -403,7 +403,7 @@ def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> Non
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
 def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, tmp_path: Path) -> None:
     """A server returns under its name without its data, while the others need a restart; then its machine is replaced
-    by another one."""
+    by a different machine."""
     cluster: RoleCluster = make_hosts(version)
     create(cluster, "SINGLE", 1)
     (single,) = parse_hosts(run_module, cluster, "SINGLE")

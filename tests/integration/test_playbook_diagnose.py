@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the playbook natsops.jetstream.diagnose on a cluster with small faults, on one whose majority is dead, and on a
-dead one."""
+"""Runs the playbook natsops.jetstream.diagnose on a cluster with small faults, on a cluster whose majority is dead, and
+on a dead cluster."""
 
 from __future__ import annotations
 

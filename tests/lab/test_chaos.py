@@ -97,7 +97,7 @@ def test_cut_off_host_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) 
     assert cluster.restarted(halfway) == set(HOSTS) - first
 
 
-# This command ends the run that calls it after the first batch, but only once.
+# This command ends the calling run after the first batch, but only once.
 KILL = """
 import os, pathlib, signal, sys
 journal, flag = map(pathlib.Path, sys.argv[1:])

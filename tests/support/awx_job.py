@@ -207,8 +207,8 @@ class Controller:
         return arguments, environment
 
     def _extra_vars(self, target: Path, template: Event, answers: dict[str, Any], meta: dict[str, Any]) -> None:
-        """Return the extra variables. Those of the job template may be templates. Survey answers, their defaults and
-        AWX's own variables are not."""
+        """Return the extra variables. Variables of the job template may be templates; survey answers, their defaults
+        and AWX's own variables never are."""
         questions = template.get("survey_spec", {}).get("spec", [])
         unknown = set(answers) - {question["variable"] for question in questions}
         assert not unknown, f"AWX ignores {unknown}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own files are saved if one has changed, read back, and kept until the backups expire."""
+"""The cluster's own files are saved if one of them has changed, and are read back and kept until the backups expire."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     # Jobs have read the first snapshot, and would not read it again.
     other = audit_archive(tmp_path / "other.zip", "2.10.27", broken="n1")
     assert import_archive(other, tmp_path / "lake", "prod")[0] != path
-    # Nor would jobs read a snapshot a second time if only its fleet changed.
+    # If only its fleet changed, jobs would not read a snapshot again either.
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "stage")[0] != path
     assert set(before) < set(everything(tmp_path / "lake"))
