@@ -14,7 +14,7 @@ options:
     type: dict
   inbox_prefix:
     description:
-      - Prefix of the subjects for replies. Set it for users without permission for V(_INBOX.natsops). Context key
-        C(inbox_prefix).
+      - Prefix of the subjects for replies. Set this option for users without permission for V(_INBOX.natsops). Context
+        key C(inbox_prefix).
     type: str
 """

@@ -54,7 +54,7 @@ options:
         description: The C(/varz) of the running server. Empty if no server is running.
         type: dict
       loaded:
-        description: The configuration that the running server has loaded. Empty if it is unknown.
+        description: The configuration that the running server has loaded. Empty if that configuration is unknown.
         type: dict
       own_users:
         description:

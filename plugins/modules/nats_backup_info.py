@@ -76,8 +76,8 @@ backups:
       sample: "stream.tar.s2: at byte 4711: the checksum of a chunk is wrong"
     backup:
       description:
-        - The content of C(backup.json), as M(natsops.jetstream.nats_stream_backup) returns it. Null if it cannot be
-          read.
+        - The content of C(backup.json), as M(natsops.jetstream.nats_stream_backup) returns it. Null if the file cannot
+          be read.
       type: dict
     contents:
       description: The contents of the archive. Null unless O(verify) is V(contents) or V(records) and no problem was

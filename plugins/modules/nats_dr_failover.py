@@ -22,7 +22,7 @@ description:
   - No message that reached the site is lost. If the origin is dead, acknowledgements since the last
     M(natsops.jetstream.nats_dr_checkpoint) are lost; RV(streams[].consumers) returns how many messages may be
     delivered again.
-  - The module does not move clients. Configure them with the addresses of the site.
+  - The module does not move clients. Configure the clients with the addresses of the site.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes

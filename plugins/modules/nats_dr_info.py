@@ -130,7 +130,8 @@ streams:
       type: float
       sample: 0.035
     contact:
-      description: Seconds since the site last received data from the origin. Null if it has never received any.
+      description: Seconds since the site last received data from the origin. Null if the site has never received any
+        data.
       type: float
       sample: 0.2
     loss:

@@ -34,7 +34,7 @@ options:
       removed from all collected files.
     type: path
   files:
-    description: Further configuration files. Secrets are removed from them as from O(config).
+    description: Further configuration files. Secrets are removed from these files in the same way as from O(config).
     type: list
     elements: path
     default: []
@@ -44,7 +44,7 @@ options:
         systemd runs the server.
     type: path
   store_dir:
-    description: Directory of the store. The archive lists its files.
+    description: Directory of the store. The archive contains a list of the store's files.
     type: path
   since:
     description: How far back to read logs, such as V(2h).

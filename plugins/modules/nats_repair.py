@@ -74,7 +74,7 @@ options:
     default: []
   expected_servers:
     description:
-      - Servers that should respond. The module waits for them, up to O(timeout).
+      - Servers that should respond. The module waits for these servers, up to O(timeout).
     type: list
     elements: str
     default: []
@@ -86,7 +86,7 @@ options:
     default: []
   observe:
     description:
-      - Seconds between the two samples. Increase it if replicas catch up slowly.
+      - Seconds between the two samples. Increase this time if replicas catch up slowly.
     type: float
     default: 10
   wait_timeout:

@@ -74,7 +74,7 @@ options:
         type: bool
         default: false
       fenced:
-        description: Why the server cannot start. Empty if it could start.
+        description: Why the server cannot start. Empty if the server could start.
         type: str
         default: ""
       failure:
@@ -82,7 +82,7 @@ options:
         type: str
         default: ""
       addresses:
-        description: The server's ports as C(ADDRESS:PORT). The module tries to connect to them.
+        description: The server's ports as C(ADDRESS:PORT). The module tries to connect to these ports.
         type: list
         elements: str
         default: []
@@ -129,7 +129,7 @@ options:
             type: str
             required: true
           last_seq:
-            description: The stream's last sequence on that disk. Omit it if it is unknown.
+            description: The stream's last sequence on that disk. Omit this key if the sequence is unknown.
             type: int
           first_seq:
             description: The stream's first sequence on that disk.

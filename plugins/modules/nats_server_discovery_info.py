@@ -18,7 +18,7 @@ description:
     older servers, no configuration file may have changed since the process loaded it.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. The module changes
     nothing.
-  - The result contains passwords. Use it with C(no_log).
+  - The result contains passwords. Set C(no_log) for the task.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
@@ -41,7 +41,7 @@ found:
   type: bool
   returned: always
 problem:
-  description: Why no server was found. Empty if one was found.
+  description: Why no server was found. Empty if a server was found.
   type: str
   returned: always
 contained:

@@ -16,7 +16,7 @@ description:
   - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads only
     the process, and can wait for its ports.
   - O(unit) is ignored on a host without systemd.
-  - The result contains password hashes. Use it with C(no_log).
+  - The result contains password hashes. Set C(no_log) for the task.
 extends_documentation_fragment:
   - natsops.jetstream.process
   - natsops.jetstream.attributes.plain_info_module

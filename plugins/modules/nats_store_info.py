@@ -51,7 +51,7 @@ running:
   type: bool
   returned: always
 fenced:
-  description: Why the server cannot start. Empty if it could start.
+  description: Why the server cannot start. Empty if the server could start.
   type: str
   returned: always
   sample: its unit nats-server is masked

@@ -280,7 +280,7 @@ options:
     type: bool
   allow_msg_schedules:
     description: Whether messages may be scheduled (2.12 and later). This option also turns on O(allow_rollup_hdrs).
-      Once enabled, it cannot be disabled.
+      Once enabled, scheduling cannot be disabled.
     type: bool
   persist_mode:
     description:

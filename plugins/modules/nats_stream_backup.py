@@ -14,7 +14,7 @@ author:
 description:
   - Saves a stream, a key-value bucket or an object bucket with the servers' own snapshot function. Each backup has a
     separate directory, C(<directory>/<stream>@<time>), with the archive as sent by the servers (C(stream.tar.s2)) and
-    C(backup.json), which contains the data that the archive lacks. C(nats stream restore) can read both.
+    C(backup.json), which contains the data that the archive lacks. C(nats stream restore) can read both files.
   - The archive is read back, which takes longer than the transfer, to determine its messages, their sequences and a
     digest. A backup is renamed into place only once it is complete. After a failure, such as a full disk, nothing is
     left behind.

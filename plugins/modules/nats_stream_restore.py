@@ -116,7 +116,7 @@ notes:
     ends at a lower sequence than the backup, as after an interrupted restore) and V(unsupported). V(incomplete) and
     V(not_seen) mean that the stream exists; the message lists its missing parts."
   - On 2.15 and later, a restored stream no longer has the message ids of its duplicate window, and messages that were
-    delivered but not acknowledged are delivered again. RV(caveats) lists both.
+    delivered but not acknowledged are delivered again. RV(caveats) lists both effects.
 seealso:
   - module: natsops.jetstream.nats_stream_backup
   - module: natsops.jetstream.nats_backup_info
