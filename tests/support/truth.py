@@ -14,6 +14,7 @@ collector whose clock was set back, several JetStream domains.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -170,6 +171,12 @@ def _burst(begin: float) -> Patch:
     return patch
 
 
+def _each_minute(data: Data, age: float) -> None:
+    """Each minute 100,000 messages arrive at once, ten seconds after the first reply to a snapshot."""
+    _burst(math.inf)(data, age)
+    _more_messages(data, 100_000 * int((age + 50) // 60))
+
+
 def _messages_with_ttl(data: Data, _age: float) -> None:
     """The first message never expires, and all others expire after the max_age of an hour."""
     data["config"].update({"max_age": int(3600e9), "allow_msg_ttl": True})
@@ -306,6 +313,7 @@ STREAM_CONDITIONS = (
         Fault("burst", (), {"jsz_streams": _burst(begin), "jsz_consumers": _burst(begin)})
         for begin in (2.5 * STEP, 4.4 * STEP, 10.6 * STEP)
     ),
+    Fault("a burst each minute", (), {"jsz_streams": _each_minute, "jsz_consumers": _each_minute}),
     Fault("messages with their own TTL", (), {"jsz_streams": _messages_with_ttl}),
     Fault("overwritten keys", (), {"jsz_streams": _keys, "jsz_consumers": _slow_watcher}),
     Fault("sealed", (), {"jsz_streams": _sealed, "jsz_consumers": _read_sealed}, becomes={"rate": 0.0}),

@@ -210,7 +210,7 @@ CHECKS = (
             Threshold("apart", 60, "s", "between two answers, in which messages may be written"),
         ),
         needs=("delivered_stream_seq", "stream_last"),
-        fails="delivered_stream_seq > stream_last + :ahead + :apart * stream_rate",
+        fails="delivered_stream_seq > stream_last + :ahead + greatest(:apart * stream_rate, stream_rate_rise)",
         value="delivered_stream_seq - stream_last",
         text="it has delivered up to {delivered_stream_seq|count}, the stream ends at {stream_last|count}",
         rationale="The stream was reset or restored, or lost its end: the consumer skips new messages with sequences "

@@ -54,8 +54,8 @@ CHECKS = (
         against="greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
         text="{behind_last_seq} is {most_last_seq - least_last_seq|count} messages behind, at {least_last_seq|count}",
         rationale="A share alone, as in nats audit, tolerates a lag of a million messages in ten million, but not of "
-        "one message in "
-        "five. Messages that arrive between two servers' answers are tolerated (`tolerated`).",
+        "one message in five. Messages that arrive between two servers' answers are tolerated, and all since the previous "
+        "snapshot, because a burst may lie between the answers (`tolerated`).",
         remedy="`nats_stream_stepdown`; then `nats_stream_peer` for the replica",
         source="nats audit, with bounds on its share",
         peer="behind_last_seq",

@@ -65,8 +65,9 @@ _SEQUENCES = {"streams": (STREAM, "last_seq"), "consumers": (CONSUMER, "delivere
 
 
 def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
-    """Return the messages per second (`now_rate`) that each stream stored, and each consumer delivered, from `before` to
-    `snapshot` in the rows of `pairs`, for the snapshot in the column `name`. A burst is far above the mean rate of a stream."""
+    """Return the messages that each stream stored, and each consumer delivered, from `before` to `snapshot` in the rows of
+    `pairs`, as a number (`rise`) and per second (`now_rate`), for the snapshot in the column `name`. A burst is far above the
+    mean rate of a stream."""
     # The time between two snapshots by the servers' clocks, because the collector's may have been set in between.
     offset = F.coalesce("clock_offset_median", F.lit(0.0)) * F.lit(1e6)
     clock = tables["snapshots"].select(*_MOMENT, (F.unix_micros("taken") + offset).alias("moment"))
@@ -78,18 +79,31 @@ def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
         both = tables[table].join(F.broadcast(both_sides), [*_MOMENT])
         rise = F.max(sequence) - F.min(sequence)
         rate = F.try_divide(rise * F.lit(1e6), F.max("moment") - F.min("moment")).alias("now_rate")
-        found[f"rates of {table}"] = both.groupBy("fleet", F.col("judged").alias("snapshot"), *key).agg(rate)
+        found[f"rates of {table}"] = both.groupBy("fleet", F.col("judged").alias("snapshot"), *key).agg(
+            rate, rise.cast("double").alias("rise")
+        )
     return found
 
 
 def _with_rate(frame: DataFrame, tables: Tables, table: str, rate: str) -> DataFrame:
-    """Raise the column `rate` to at least the rate between this snapshot and the one that it is compared with."""
+    """Raise the column `rate` to at least the rate between this snapshot and the one that it is compared with, and add the
+    messages between them as `{rate}_rise`."""
     key, _sequence = _SEQUENCES[table]
     between = tables.get(f"rates of {table}")
+    none = F.lit(0.0)
     if between is None:
-        return frame.withColumn(rate, F.coalesce(rate, F.lit(0.0)))
+        return frame.withColumns({rate: F.coalesce(rate, none), f"{rate}_rise": none})
     known = frame.join(between, [*_MOMENT, *key], "left")
-    return known.withColumn(rate, F.coalesce(F.greatest(rate, "now_rate"), F.lit(0.0))).drop("now_rate")
+    raised = {rate: F.coalesce(F.greatest(rate, "now_rate"), none), f"{rate}_rise": F.coalesce("rise", none)}
+    return known.withColumns(raised).drop("now_rate", "rise")
+
+
+def _tolerated(*rates_: str) -> Column:
+    """Return the messages by which two replicas may differ because they did not reply at once: those of the highest rate in
+    that time, or all since the previous snapshot. The second bound holds for any burst: each replica must have the messages
+    that another one had a snapshot earlier."""
+    bounds = [bound for rate in rates_ for bound in (F.col(rate) * F.col("apart"), F.col(f"{rate}_rise"))]
+    return F.coalesce(F.greatest(*bounds), F.lit(0.0))
 
 
 # --- servers and their groups -------------------------------------------------------------------------------------------
@@ -390,7 +404,7 @@ def stream_copies(tables: Tables) -> DataFrame:
         )
     )
     rated = _with_rate(copies, tables, "streams", "rate")
-    return _now(rated.withColumn("tolerated", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0))))
+    return _now(rated.withColumn("tolerated", _tolerated("rate")).drop("rate_rise"))
 
 
 def _levels() -> tuple[Column, ...]:
@@ -465,8 +479,7 @@ def consumer_copies(tables: Tables) -> DataFrame:
     rated = _with_rate(grouped.withColumn("rate", F.lit(None).cast("double")), tables, "consumers", "rate")
     written = _with_rate(stream_rows, tables, "streams", "stream_rate")
     known = rated.join(written, [*_MOMENT, *STREAM], "left")
-    tolerated = F.greatest("rate", "stream_rate") * F.col("apart")
-    return _now(known.withColumn("tolerated", F.coalesce(tolerated, F.lit(0.0))))
+    return _now(known.withColumn("tolerated", _tolerated("rate", "stream_rate")).drop("rate_rise", "stream_rate_rise"))
 
 
 def backups(tables: Tables) -> DataFrame:

@@ -32,9 +32,12 @@ _KEY = (*_STREAM, "server", "created")
 
 
 class Compared(NamedTuple):
-    """The comparison of a replica and its leader: tolerance in messages, whether it lags or differs; null without a leader."""
+    """The comparison of a replica and its leader, null without a leader: the tolerance in messages, whether the two are within
+    it, whether the replica lags, and whether it differs. A pair that is not within the tolerance need not lag: a burst may lie
+    between the two answers."""
 
     tolerance: Column
+    near: Column
     lags: Column
     differs: Column
 
@@ -60,7 +63,8 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
     return led.withColumn("replica", F.explode(others)).select(
         *_STREAM, "taken", F.col("replica.server").alias("server"), F.col("replica.created").alias("created"),
         F.col("leads.server").alias("leader"),
-        F.abs(seconds(F.col("leads.received"), F.col("replica.received"))).alias("apart"),
+        # Positive if the leader's answer came later.
+        seconds(F.col("replica.received"), F.col("leads.received")).alias("apart"),
         *(F.col(f"replica.{name}").alias(name) for name in columns.HELD),
         *(F.col(f"leads.{name}").alias(f"leader_{name}") for name in columns.HELD),
     )  # fmt: skip
@@ -74,9 +78,10 @@ def _rates(old: Column, new: Column) -> dict[str, Column]:
     return {"write": not_negative(ratio(written, elapsed)), "trim": not_negative(ratio(gone, elapsed))}
 
 
-def _compared(pair: Column, write: Column, trim: Column, trims: Column) -> Compared:
-    """Compare a pair at these rates. `trims`: whether messages are removed at all."""
-    window = F.coalesce(pair["apart"], F.lit(0.0)) + F.lit(_SLACK_SECONDS)
+def _compared(pair: Column, before: Column, write: Column, trim: Column, trims: Column) -> Compared:
+    """Compare a pair at these rates. `before`: the previous pair. `trims`: whether messages are removed at all."""
+    apart = F.coalesce(pair["apart"], F.lit(0.0))
+    window = F.abs(apart) + F.lit(_SLACK_SECONDS)
     tolerance = F.coalesce(write, F.lit(0.0)) * window + F.lit(_SLACK_MESSAGES)
     trimmed = F.coalesce(trim, F.lit(0.0)) * window
     behind = pair["leader_last_seq"] - pair["last_seq"]
@@ -85,8 +90,15 @@ def _compared(pair: Column, write: Column, trim: Column, trims: Column) -> Compa
     other = (pair["leader_bytes"] != pair["bytes"]) | (pair["leader_first_seq"] != pair["first_seq"])
     # If messages are removed, however rarely, one may be removed between the two answers.
     whole = F.when(trims, 1).otherwise(0)
-    lags = F.abs(behind) > tolerance
-    return Compared(tolerance, lags, ~lags & ((missing > trimmed + whole) | ((behind == 0) & other & (trimmed == 0))))
+    near = F.abs(behind) <= tolerance
+    # A burst may lie between the answers if the one with more messages came later. Even then, the other one must have the
+    # messages that it had a snapshot earlier.
+    came_later = F.when(behind > 0, apart).otherwise(-apart) > 0
+    earlier = F.when(behind > 0, before["leader_last_seq"]).otherwise(before["last_seq"]) - F.lit(_SLACK_MESSAGES)
+    stuck = F.coalesce(F.least(pair["leader_last_seq"], pair["last_seq"]) < earlier, F.lit(True))
+    lags = ~near & (~came_later | stuck)
+    differs = near & ((missing > trimmed + whole) | ((behind == 0) & other & (trimmed == 0)))
+    return Compared(tolerance, near, lags, differs)
 
 
 def _of_newest(frame: DataFrame, *replica_key: str) -> DataFrame:
@@ -108,17 +120,22 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
         .withColumns(_rates(F.col("before"), F.col("pair")))
     )
     mean = {name: F.coalesce(name, F.avg(name).over(group)) for name in ("write", "trim")}
-    found = _compared(F.col("pair"), mean["write"], mean["trim"], F.max("trim").over(group) > 0)
+    found = _compared(F.col("pair"), F.col("before"), mean["write"], mean["trim"], F.max("trim").over(group) > 0)
     later = F.col("before").isNotNull() & F.col("leader").isNotNull()
     compared = stepped.withColumns(
-        {"tolerance": found.tolerance, "lags": later & found.lags, "differs": later & found.differs, "both": later}
+        {
+            "tolerance": found.tolerance,
+            "near": later & found.near,
+            "lags": later & found.lags,
+            "differs": later & found.differs,
+            "both": later,
+        }
     )
-    near = F.col("both") & ~F.col("lags")
-    # A snapshot in which a replica lags does not show whether it differs.
+    # A snapshot in which a replica is not near its leader does not show whether it differs.
     ended = compared.withColumns(
         {
-            "alike_at": F.max(F.when(near & ~F.col("differs"), F.col("taken"))).over(group),
-            "near_at": F.max(F.when(near, F.col("taken"))).over(group),
+            "alike_at": F.max(F.when(F.col("near") & ~F.col("differs"), F.col("taken"))).over(group),
+            "near_at": F.max(F.when(F.col("near"), F.col("taken"))).over(group),
         }
     )
     still = {name: F.when(F.col(name) & _after("taken", end), F.col("taken")) for name, end in _ENDS.items()}
@@ -153,11 +170,9 @@ def _with_steps(hourly_rows: DataFrame) -> DataFrame:
     """Return the hours of a day in two parts: the first pair, with the step from the previous hour, and the later pairs."""
     replica_key = (*_STREAM, "server")
     group = Window.partitionBy(*replica_key)
-    steps = {
-        f"{name}_step": rate
-        for name, rate in _rates(F.lag("last").over(group.orderBy("taken")), F.col("first")).items()
-    }
-    stepped = _of_newest(hourly_rows, *replica_key).withColumns(steps)
+    stepped = _of_newest(hourly_rows, *replica_key).withColumn("before", F.lag("last").over(group.orderBy("taken")))
+    rates = _rates(F.col("before"), F.col("first"))
+    stepped = stepped.withColumns({f"{name}_step": step for name, step in rates.items()})
 
     def rate(name: str) -> Column:
         # The first pair of all has no rate yet: the day's own mean replaces it.
@@ -166,23 +181,25 @@ def _with_steps(hourly_rows: DataFrame) -> DataFrame:
         return F.coalesce(step, ratio(whole, F.sum(hour["count"]).over(group) + F.count(step).over(group)))
 
     trims = F.max(F.greatest(F.col("trim")["max"], F.col("trim_step"))).over(group) > 0
-    found = _compared(F.col("first"), rate("write"), rate("trim"), trims)
+    found = _compared(F.col("first"), F.col("before"), rate("write"), rate("trim"), trims)
     both = F.col("first.leader").isNotNull()
     judged = stepped.withColumns(
         {
             "both": both,
             "tolerance": found.tolerance,
+            "first_near": both & found.near,
             "first_lags": both & found.lags,
             "first_differs": both & found.differs,
         }
     )
-    lags, differs, taken = F.col("first_lags"), F.col("first_differs"), F.col("first.taken")
+    near, lags, differs = (F.col(f"first_{name}") for name in ("near", "lags", "differs"))
+    taken = F.col("first.taken")
     first_columns = {
         "compared": F.col("both").cast("bigint"),
         "differing": differs.cast("bigint"),
         "lagging": lags.cast("bigint"),
-        "alike_at": F.when(F.col("both") & ~lags & ~differs, taken),
-        "near_at": F.when(F.col("both") & ~lags, taken),
+        "alike_at": F.when(near & ~differs, taken),
+        "near_at": F.when(near, taken),
         "still_differs": differs.cast("bigint"),
         "still_lags": lags.cast("bigint"),
         "differs_since": F.when(differs, taken),
