@@ -345,6 +345,6 @@ def test_plan_without_all_servers_has_a_problem(make_site: Callable[[str], Site]
 
 
 def test_errors_of_the_document_are_named(healthy: NatsProcesses, run_module: Runner) -> None:
-    document = "accounts: {APP: {limits: {conections: 5, payload: -1}}}"
+    document = "accounts: {APP: {limits: {connection: 5, payload: -1}}}"
     refused = run_module("nats_accounts_plan", healthy.sys_connection(), document=document)
     assert refused["failed"] and refused["msg"].startswith("document: 2 errors\naccounts.APP.limits.")

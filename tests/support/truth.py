@@ -787,14 +787,18 @@ class Truth:
     clocks: Mapping[float, float] = field(default_factory=dict)
     others: tuple[Other, ...] = ()
 
+    @property
+    def _fleets(self) -> tuple[Part | Other, ...]:
+        return (*self.parts, *self.others)
+
     def must(self) -> Iterator[tuple[str, Subject]]:
-        for part in (*self.parts, *self.others):
+        for part in self._fleets:
             yield from part.must()
         if {*self.clocks} & {*self.parts[0].last_snapshots}:
             yield "FLEET_102", {"fleet": FLEET}
 
     def may(self) -> Iterator[tuple[str, Subject]]:
-        for part in (*self.parts, *self.others):
+        for part in self._fleets:
             yield from part.may()
 
     def write(self, lake: Path) -> None:
