@@ -20,7 +20,7 @@ description:
   - A server stores every JWT that it receives and does not check who signed it. If it does not trust the signer, it
     continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and
     those in force.
-  - The JWTs themselves are not returned. RV(accounts[].copies) identifies each copy by a digest.
+  - The JWTs themselves are not returned. C(copies) in RV(accounts) identifies each copy by a digest.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes

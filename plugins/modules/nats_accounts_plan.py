@@ -34,7 +34,7 @@ options:
     required: true
   expected_servers:
     description:
-      - Names of servers that must answer. Servers that do not answer are listed in RV(plan.problems).
+      - Names of servers that must answer. C(problems) in RV(plan) lists servers that do not answer.
     type: list
     elements: str
     default: []

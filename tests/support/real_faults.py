@@ -475,13 +475,13 @@ def capture_upgrade(versions: Sequence[str], lake: Path, folder: Path) -> None:
         collector.take(3)
 
 
-def captures(versions: Sequence[str] = VERSIONS) -> list[Capture]:
+def captures(versions: Sequence[str] = tuple(VERSIONS)) -> list[Capture]:
     """Return the fleets that capture_all writes. An upgrade needs two versions."""
     found = [Capture(kind, version) for version in versions for kind in FAULTS if kind != UPGRADED]
     return [*found, Capture(UPGRADED, versions[-1])] if len(versions) > 1 else found
 
 
-def capture_all(lake: Path, folder: Path, versions: Sequence[str] = VERSIONS) -> None:
+def capture_all(lake: Path, folder: Path, versions: Sequence[str] = tuple(VERSIONS)) -> None:
     """Capture all fleets, two clusters at the same time."""
     work: list[Callable[[], None]] = []
     for version in versions:

@@ -394,7 +394,7 @@ class Lake:
 
     def _older(self, layer: str, when: date, pointer: Mapping[str, Any]) -> LakeError:
         """Return the refusal of tables that an older version wrote, with the command that replaces them."""
-        *_, job = (part for part in layer.split("/") if not part.startswith("_"))
+        job = [part for part in layer.split("/") if not part.startswith("_")][-1]
         moment = f"{when:%Y-%m-%d %H}:00" if isinstance(when, datetime) else f"{when}"
         day = _day(when)
         return LakeError(
