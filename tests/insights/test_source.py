@@ -151,7 +151,7 @@ def _sequences(frames: dict[str, DataFrame]) -> list[Any]:
         pytest.param({"partitions": "0"}, "option partitions: '0' is not a number of 1 or more", id="count"),
         pytest.param({"timeout": "soon"}, "option timeout: 'soon' is not a number of seconds", id="seconds"),
         pytest.param({"fail_on_data_loss": "maybe"}, "'maybe' is neither true nor false", id="flag"),
-        pytest.param({"servers": ","}, "option servers: there is none", id="servers"),
+        pytest.param({"servers": ","}, "option servers: the list is empty", id="servers"),
         pytest.param(
             {"tls_ca_file": "/none.pem"}, "option tls_ca_file: cannot read /none.pem: No such file", id="file"
         ),

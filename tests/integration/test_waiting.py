@@ -162,7 +162,7 @@ def test_a_refusal_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Pat
     (check,) = (task for task in tasks if task["name"] == "Check preconditions")
     path = tmp_path / "play.yml"
     path.write_text(yaml.safe_dump(play(plan, check), sort_keys=False))
-    wanted = ["Nothing was changed.", *(f"No stream matches {name}." for name in missing[:5]), "and 495 more, with -v"]
+    wanted = ["Nothing was changed.", *(f"No stream matches {name}." for name in missing[:5]), "and 495 more; use -v"]
     for result_format in ("json", "yaml"):
         done = subprocess.run(
             [str(core / "ansible-playbook"), str(path)],
