@@ -114,9 +114,9 @@ def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run
         run = cluster.playbook("upgrade", fails=True, nats_cluster_on_failure="rollback", **newer, **change)
         assert "Unable to listen for websocket connections" in run.output
         refused = "2.9.10 is not started with the newer files in"
-        assert f"could not be put back: nats-server with {tmp_path}" in words(run.output) and refused in words(
+        assert f"previous version and configuration could not be restored: nats-server with {tmp_path}" in words(
             run.output
-        )
+        ) and refused in words(run.output)
         (failed,) = [name for name, pid in cluster.pids().items() if not pid]
         assert "2.10.27" in (tmp_path / failed / "nats-server").resolve().parts
         assert all(pid in (0, before[name]) for name, pid in cluster.pids().items())

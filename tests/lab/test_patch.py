@@ -78,7 +78,7 @@ def test_failed_update_leaves_its_host_out_of_service_and_the_next_run_resumes(
             "Restarted: none. Not touched: n",
         ):
             assert words in said, failed.output
-        assert "could not be put back" not in said
+        assert "could not be restored" not in said
         assert cluster.restarted(pids) == {broken}
         check_out_of_service(cluster, broken)
         for host in HOSTS:
