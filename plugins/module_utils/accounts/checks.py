@@ -33,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
     key_kind,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 
 #: Bytes of a description and of an info URL (types.go MaxInfoLength).
 _LONGEST_INFO = 8 * 1024
@@ -196,7 +197,7 @@ def activation_problems(token: str, item: Mapping[str, Any], importer: str, now:
         found.append("the activation is not from the exporting account")
     if activation.subject != importer:
         found.append("the activation is for a different account")
-    if fields["type"] != item["type"] or not is_contained(item["subject"], fields["subject"]):
+    if fields["type"] != item["type"] or not subject_matches(fields["subject"], item["subject"]):
         found.append(f"the activation permits {fields['type']} {fields['subject']}")
     return found
 
@@ -262,7 +263,7 @@ def _export_problems(exports: Sequence[Mapping[str, Any]]) -> list[str]:
         found += [
             f"{where}: {one['type']} export {other['subject']} overlaps it"
             for place, other in enumerate(exports)
-            if place != index and other["type"] == one["type"] and is_contained(other["subject"], one["subject"])
+            if place != index and other["type"] == one["type"] and subject_matches(one["subject"], other["subject"])
         ]
     return found
 
@@ -289,7 +290,7 @@ def _import_problems(account: Claims) -> list[str]:
             found += [
                 f"{where}: overlaps the import of {other}"
                 for exporter, other in services
-                if exporter == one["account"] and (is_contained(own, other) or is_contained(other, own))
+                if exporter == one["account"] and (subject_matches(other, own) or subject_matches(own, other))
             ]
             services.append((one["account"], own))
         token = account.activations.get(import_key(one))
@@ -457,20 +458,6 @@ def _named_subject_problems(subject: str) -> list[str]:
 
 def has_wildcards(subject: str) -> bool:
     return _is_open(subject) or "*" in subject.split(".")
-
-
-def is_contained(subject: str, other: str) -> bool:
-    """Return whether every subject that the first pattern matches is also matched by the second one."""
-    tokens, others = subject.split("."), other.split(".")
-    if len(tokens) < len(others) or (len(tokens) > len(others) and others[-1] != ">"):
-        return False
-    for index, wanted in enumerate(others):
-        if index == len(others) - 1 and wanted == ">":
-            return True
-        # A ">" matches several tokens, which "*" does not.
-        if wanted != tokens[index] and (wanted != "*" or tokens[index] == ">"):
-            return False
-    return True
 
 
 def _is_open(subject: str) -> bool:

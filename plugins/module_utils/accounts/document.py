@@ -16,7 +16,6 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
     content_problems,
-    is_contained,
     missing_tags,
     operator_problems,
 )
@@ -35,6 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     unknown_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, key_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 
 PRESENT, ABSENT = "present", "absent"
 
@@ -262,7 +262,7 @@ def matching_export(item: Mapping[str, Any], exporter: DesiredAccount) -> Normal
         (
             export
             for export in (exporter.fields["exports"] if exporter.is_present else ())
-            if export["type"] == item["type"] and is_contained(item["subject"], export["subject"])
+            if export["type"] == item["type"] and subject_matches(export["subject"], item["subject"])
         ),
         None,
     )

@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits, group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration, size_bytes
 
 Config = Mapping[str, Any]
@@ -555,17 +556,6 @@ def _changes(old: Config, new: Config, reasons: Mapping[str, str]) -> list[str]:
 
 
 # --- Dangers ----------------------------------------------------------------------------------------------------------
-
-
-def subject_matches(pattern: str, subject: str) -> bool:
-    """Return whether a subject, which may itself have wildcards, lies within a pattern with the wildcards * and >."""
-    wanted, found = pattern.split("."), subject.split(".")
-    for index, token in enumerate(wanted):
-        if token == ">":
-            return len(found) > index
-        if index >= len(found) or found[index] == ">" or (token not in ("*", found[index])):
-            return False
-    return len(wanted) == len(found)
 
 
 def asks_for_subjects(old: Config, new: Config) -> bool:

@@ -36,6 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
 
 ACCOUNT_VIEW, SYSTEM_VIEW = "account", "system"
 
@@ -177,17 +178,6 @@ def in_seconds(value: Any, name: str = "") -> Any:
     if name in _DURATIONS and isinstance(value, (int, float)) and not isinstance(value, bool):
         return value / 1e9 if value >= 0 else None
     return value
-
-
-def subjects_collide(one: str, other: str) -> bool:
-    """Return whether one subject can match both filters, which may contain wildcards (sublist.go)."""
-    mine, theirs = one.split("."), other.split(".")
-    for left, right in zip(mine, theirs):
-        if ">" in (left, right):
-            return True
-        if left != right and "*" not in (left, right):
-            return False
-    return len(mine) == len(theirs)
 
 
 def is_system_user(client: Client) -> bool:

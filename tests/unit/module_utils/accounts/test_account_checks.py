@@ -12,13 +12,10 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
     account_problems,
     content_problems,
-    is_contained,
     operator_problems,
     user_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from hypothesis import example, given
-from hypothesis import strategies as st
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000.0
@@ -200,19 +197,3 @@ def test_user_logs_in_only_with_claims_that_its_account_allows(
     found = user_problems(user(signer, **own), account(**{**HOME, **home}), strict, NOW)
     assert (found == []) if not reason else any(reason in one for one in found), found
     assert reason or not found
-
-
-# --- subjects ---------------------------------------------------------------------------------------------------------
-
-SUBJECTS = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=4).flatmap(
-    lambda tokens: st.sampled_from([".".join(tokens), ".".join([*tokens, ">"])])
-)
-LITERALS = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=5).map(".".join)
-
-
-@given(SUBJECTS, SUBJECTS, LITERALS)
-@example("b.>", "b.*", "b.a.a")
-def test_contained_subject_matches_nothing_that_the_other_does_not(subject: str, other: str, literal: str) -> None:
-    if is_contained(subject, other) and is_contained(literal, subject):
-        assert is_contained(literal, other)
-    assert is_contained(subject, subject)

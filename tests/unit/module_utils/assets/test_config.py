@@ -355,27 +355,6 @@ def test_too_many_subjects_to_count_are_dangerous() -> None:
     assert not rules.asks_for_subjects(stream(), stream(subjects=["a.>", "b"], max_msgs=1))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "subject", "within"),
-    [
-        ("a", "a", True),
-        ("a", "b", False),
-        ("a.*", "a.b", True),
-        ("a.*", "a.b.c", False),
-        ("a.*", "a", False),
-        ("a.>", "a.b.c", True),
-        ("a.>", "a", False),
-        (">", "a.b", True),
-        ("a.*", "a.>", False),
-        ("a.*", "a.*", True),
-        ("a.b", "a.*", False),
-        ("*.>", "a.>", True),
-    ],
-)
-def test_subjects_within_patterns(pattern: str, subject: str, within: bool) -> None:
-    assert rules.subject_matches(pattern, subject) is within
-
-
 def test_dangers_of_a_deletion() -> None:
     idle = {"name": "idle"}
     waiting, bound = {"name": "w", "num_waiting": 2}, {"name": "b", "push_bound": True}

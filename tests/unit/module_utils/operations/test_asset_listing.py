@@ -1,19 +1,17 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests the pure functions for reading assets: durations, subjects, rows, and account figures."""
+"""Tests the pure functions for reading assets: durations, rows, and account figures."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
     ACCOUNT_VIEW,
     Found,
     in_seconds,
-    subjects_collide,
 )
 from ansible_collections.natsops.jetstream.plugins.modules.nats_account_info import reported_jetstream
 
@@ -38,26 +36,6 @@ def test_durations_become_seconds_and_nothing_else_does() -> None:
         "sources": [{"name": "A", "active": None, "lag": 3}, {"name": "B", "active": 0.5}],
     }
     assert in_seconds(3 * SECOND, "pause_remaining") == 3.0
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "collide"),
-    [
-        ("a.b", "a.b", True),
-        ("a.b", "a.c", False),
-        ("a.*", "a.c", True),
-        ("*.b", "a.*", True),
-        ("a", "a.b", False),
-        ("a.>", "a", False),
-        ("a.>", "a.b.c", True),
-        (">", "a.b", True),
-        ("a.*.c", "a.b.>", True),
-        ("a.*.c", "a.b.d", False),
-    ],
-)
-def test_subjects_collide_as_on_the_server(one: str, other: str, collide: bool) -> None:
-    for pair in ((one, other), (other, one)):
-        assert subjects_collide(*pair) is collide
 
 
 def test_an_asset_without_a_leader_is_in_its_row_and_among_the_unknown() -> None:
