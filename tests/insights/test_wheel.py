@@ -26,7 +26,13 @@ def test_the_command_of_the_wheel_makes_tables(tmp_path: Path) -> None:
     (found,) = distributions(path=[str(tmp_path / "site")])
     assert f"version: {found.version}\n" in (CHECKOUT / "galaxy.yml").read_text()
     wanted = [Requirement(text) for text in found.requires or []]
-    assert {package.name for package in wanted if not package.marker} == {"deltalake", "nats-py", "pyarrow", "pyspark"}
+    assert {package.name for package in wanted if not package.marker} == {
+        "deltalake",
+        "nats-py",
+        "pyarrow",
+        "pyspark",
+        "pyyaml",
+    }
     assert {package.name for package in wanted if package.marker} == {"pandas", "pyspark"}
 
     Fleet(3, 2).write(tmp_path / "lake", 0.0)
