@@ -27,6 +27,7 @@ from typing import Any
 
 import jetstream_insights
 import nats
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 from nats.aio.client import Client
 from support.nats_processes import APP_PASSWORD, APP_USER, VERSIONS, NatsProcesses, binary
 
@@ -121,11 +122,9 @@ class Capture:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in FAULTS[self.kind] if _number(self.version) >= _number(fault.since or "0"))
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+        return tuple(
+            fault for fault in FAULTS[self.kind] if reported_version(self.version) >= reported_version(fault.since)
+        )
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------

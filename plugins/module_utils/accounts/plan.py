@@ -301,7 +301,7 @@ def make_plan(
     for account in document.accounts.values():
         key = ids.get(account.name, "")
         rows.append(_account_plan(account, by_id.get(key), document, ids, live, evaluations))
-    rows += [_extra(one, trust, live) for one in evaluations if one.copies.account not in ids.values()]
+    rows += [_extra(one, trust) for one in evaluations if one.copies.account not in ids.values()]
     rows.sort(key=lambda row: (_ORDER.index(row["state"]), row["name"]))
     operator = operator_changes(document, trust, ids)
     plan = {
@@ -370,11 +370,7 @@ def _account_plan(
         keys = match_signing_keys(wanted.fields["signing_keys"], actual.fields["signing_keys"])
         desired = replace(wanted, fields={**wanted.fields, "signing_keys": keys})
     changes = [] if desired is None else differences(actual, desired)
-    state = DELETE if desired is None else CHANGE if changes else SAME
-    if evaluation.signer_problem:
-        state = UNKNOWN_SIGNER
-    elif evaluation.disagreements:
-        state = DISAGREE
+    state = _state(evaluation, DELETE if desired is None else CHANGE if changes else SAME)
     streams = stranded_streams(actual, desired, live)
     warnings = lost_imports(account.name, actual, desired, evaluations)
     if desired is not None:
@@ -401,21 +397,23 @@ def _stranded(streams: Sequence[StoredStream]) -> dict[str, Any]:
     }
 
 
-def _extra(evaluation: Evaluation, trust: Trust, live: Live) -> dict[str, Any]:
+def _state(evaluation: Evaluation, otherwise: str) -> str:
+    """Return the state of an account whose copies need attention, or the given one."""
+    if evaluation.claims is None:
+        return UNREADABLE
+    if evaluation.signer_problem:
+        return UNKNOWN_SIGNER
+    return DISAGREE if evaluation.disagreements else otherwise
+
+
+def _extra(evaluation: Evaluation, trust: Trust) -> dict[str, Any]:
     """Return the row of an account that exists on the servers but not in the document. It stays unchanged."""
     key = evaluation.copies.account
     system = {operator.fields["system_account"] for operator in trust.claims}
-    state = EXTRA
-    if evaluation.claims is None:
-        state = UNREADABLE
-    elif evaluation.signer_problem:
-        state = UNKNOWN_SIGNER
-    elif evaluation.disagreements:
-        state = DISAGREE
     return _row(
         evaluation.label,
         key,
-        state,
+        _state(evaluation, EXTRA),
         warnings=["it is the system account"] if key in system else [],
         problems=list(evaluation.problems),
     )

@@ -234,7 +234,8 @@ def firewalld_commands(current: Firewalld, desired: Firewalld) -> list[list[str]
 
 def _each(place: str, option: str, values: Iterable[str], others: Iterable[str]) -> list[list[str]]:
     """Return one command for the values that `others` lacks; no command if there are no such values."""
-    chosen = [f"{option}={value}" for value in values if value not in set(others)]
+    left_out = set(others)
+    chosen = [f"{option}={value}" for value in values if value not in left_out]
     return [[place, *chosen]] if chosen else []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound, is_loopback
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import Topology, members
 
 #: The listeners that `allow` can open to additional sources.
@@ -57,7 +57,7 @@ def firewall_rules(
     }
     rules: dict[int, Rule] = {}
     for listener, host, port in bound(dict(config)):
-        if not _is_local(host):
+        if not is_loopback(host):
             more = opened.get(listener) or (opened.get("client", []) if listener in ("websocket", "mqtt") else [])
             sources = _unique([*derived.get(listener, []), *more])
             rules[port] = {"listener": listener, "port": port, "sources": sources}
@@ -94,10 +94,6 @@ def _addresses(servers: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _unique(values: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(str(value) for value in values))
-
-
-def _is_local(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _port(value: Any) -> int:

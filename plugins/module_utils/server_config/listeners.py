@@ -24,6 +24,11 @@ def split_address(value: Any, default_host: str = "") -> tuple[str, int]:
     return host.strip("[]") or default_host, int(port)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host or an address is the machine itself."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def _reachable(host: Any, fallback: str = "127.0.0.1") -> str:
     return fallback if host in _EVERYWHERE else str(host)
 

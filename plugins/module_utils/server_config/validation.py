@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound, is_loopback
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     BcryptError,
     check_password,
@@ -581,9 +581,9 @@ def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
     host = cluster.get("host") or (_host_port(cluster["listen"])[0] if cluster.get("listen") is not None else "")
     own = case.config.get("server_name")
     elsewhere = [
-        m["server_name"] for m in case.members if m["server_name"] != own and not _is_loopback(m["route_address"])
+        m["server_name"] for m in case.members if m["server_name"] != own and not is_loopback(m["route_address"])
     ]
-    if host and _is_loopback(host) and elsewhere:
+    if host and is_loopback(host) and elsewhere:
         option = "cluster.listen" if cluster.get("listen") is not None else "cluster.host"
         yield error(option, f"{host} is reachable from this host only, but {', '.join(elsewhere)} must connect to it")
 
@@ -1343,10 +1343,6 @@ def _maps_certificates(case: Case) -> bool:
 def _host_port(listen: Any) -> tuple[str, str]:
     host, _colon, port = str(listen).rpartition(":")
     return host.strip("[]"), port
-
-
-def _is_loopback(address: str) -> bool:
-    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 def _filesystem(directory: str, filesystems: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -6,37 +6,23 @@ tests ran."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
-import pytest
+import matrix
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture(scope="module")
-def matrix() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("matrix", CHECKOUT / "tools/matrix.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["matrix"] = module  # for its dataclasses
-    sys.path.insert(0, str(CHECKOUT / "tools"))
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_document_contains_the_tables(matrix: ModuleType) -> None:
+def test_document_contains_the_tables() -> None:
     """If this test fails, run `python tools/matrix.py document`."""
     told = {one.name: matrix.results(one) for one in matrix.SLICES}
     assert (CHECKOUT / "docs/compatibility.md").read_text() == "\n".join(matrix.document(told)) + "\n"
 
 
-def test_each_row_has_a_known_state_and_existing_tests(matrix: ModuleType) -> None:
+def test_each_row_has_a_known_state_and_existing_tests() -> None:
     rows = [row for support in matrix.SUPPORT.values() for row in support]
     assert [name for name, count in Counter(row.name for row in rows).items() if count > 1] == []
     assert {row.state for row in rows} == {matrix.RAN, matrix.WRITTEN, matrix.NOT_SUPPORTED}
@@ -45,7 +31,7 @@ def test_each_row_has_a_known_state_and_existing_tests(matrix: ModuleType) -> No
     assert [path for path in named if not (CHECKOUT / path).exists()] == []
 
 
-def test_the_roles_claim_the_releases_that_ran(matrix: ModuleType) -> None:
+def test_the_roles_claim_the_releases_that_ran() -> None:
     for path in (CHECKOUT / "roles").glob("*/meta/main.yml"):
         platforms = yaml.safe_load(path.read_text())["galaxy_info"]["platforms"]
         assert platforms == [{"name": "Debian", "versions": list(matrix.RELEASES)}], path

@@ -32,13 +32,13 @@ from jetstream_insights.delta import describe
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings.checks_file import ChecksFileError, read_checks
 from jetstream_insights.findings.own_checks import verify
+from jetstream_insights.findings.registry import SEVERITIES
 from jetstream_insights.findings_job import make_findings, read_hosts, read_thresholds
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.gold_job import days, make_gold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
-from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import connect_url, is_local, session
 from jetstream_insights.silver_job import make_silver
 from jetstream_insights.stream_client import SourceError

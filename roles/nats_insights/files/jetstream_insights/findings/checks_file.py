@@ -21,12 +21,11 @@ from typing import Any
 import yaml
 
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Registry, Settings, Threshold
+from jetstream_insights.findings.registry import SEVERITIES, Check, Registry, Settings, Threshold
 from jetstream_insights.findings.subjects import SUBJECT, VIEWS
 
 #: The parts of a check that are Spark SQL expressions.
 EXPRESSIONS = ("expression", "only", "value")
-_SEVERITIES = (CRITICAL, WARNING, INFO)
 _CODE = re.compile(r"[A-Z][A-Z0-9]*_[0-9]{3}")
 _THRESHOLD = re.compile(r"(?<![\w:]):([A-Za-z_]\w*)")
 #: The keys that a check must have.
@@ -186,7 +185,7 @@ class _Reader:
                 checks[check.code] = check
         if "severities" in parts:
             for code, key, node in self._items(parts["severities"], "severities"):
-                severity = self._choice(node, "the severity", _SEVERITIES)
+                severity = self._choice(node, "the severity", SEVERITIES)
                 if code in checks:
                     checks[code] = replace(checks[code], severity=severity, worse="")
                 else:
@@ -232,7 +231,7 @@ class _Reader:
         elif code in checks:
             why = "is given twice" if (code, "expression") in places else "is the code of a built-in check"
             self._wrong(parts["code"], f"{code} {why}: choose another one, such as OWN_001")
-        severity = self._choice(parts["severity"], "the severity", _SEVERITIES)
+        severity = self._choice(parts["severity"], "the severity", SEVERITIES)
         view = self._choice(parts["subject"], "the subject", VIEWS)
         thresholds: tuple[Threshold, ...] = ()
         if "threshold" in parts:
@@ -299,7 +298,7 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema of the file, for editors. read_checks verifies more, such as the names of thresholds."""
     text: dict[str, Any] = {"type": "string", "minLength": 1}
     number: dict[str, Any] = {"type": "number", "minimum": 0}
-    severity: dict[str, Any] = {"enum": list(_SEVERITIES)}
+    severity: dict[str, Any] = {"enum": list(SEVERITIES)}
     code = {"type": "string", "pattern": f"^{_CODE.pattern}$"}
 
     def mapping(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:

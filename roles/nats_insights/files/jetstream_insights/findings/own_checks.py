@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -84,7 +84,7 @@ def _reason(error: PySparkException, frame: DataFrame, view: View) -> str:
     condition, named = error.getCondition() or "", error.getMessageParameters() or {}
     if condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
         column = str(named.get("objectName") or named.get("fieldName")).strip("`")
-        like = ", ".join(_alike(column, frame.columns))
+        like = ", ".join(get_close_matches(column, frame.columns, 3))
         return (
             f"the view {view.name} has no column {column}{f' (similar: {like})' if like else ''}: "
             "see docs/reference/insights_views.md"
@@ -93,10 +93,6 @@ def _reason(error: PySparkException, frame: DataFrame, view: View) -> str:
         return f"{named.get('filter')} is of the type {named.get('type')}: compare it with something"
     kind = "Spark cannot read it" if not isinstance(error, AnalysisException) else "Spark refuses it"
     return f"{kind}: {str(error).strip().splitlines()[0]}"
-
-
-def _alike(name: str, names: Iterable[str]) -> list[str]:
-    return get_close_matches(name, list(names), 3)
 
 
 def columns_of_views(spark: SparkSession) -> dict[str, list[tuple[str, str]]]:

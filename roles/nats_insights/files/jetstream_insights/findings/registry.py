@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
+#: Severities, the worst first.
+SEVERITIES = (CRITICAL, WARNING, INFO)
 FAIL, UNKNOWN, PASS = "fail", "unknown", "pass"
 
 #: Metadata of streams and consumers: thresholds of this collection, keys of `nats server check`, and checks to skip.

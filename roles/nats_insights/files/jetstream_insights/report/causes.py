@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.registry import SEVERITIES
 from jetstream_insights.keys import STREAM
-from jetstream_insights.report.shape import BY_NAME, HYGIENE, SEVERITIES, TABLES, dicts, filled
+from jetstream_insights.report.shape import BY_NAME, HYGIENE, TABLES, dicts, filled
 
 #: Checks that find consequences of a cause, with the live gate's codes for them. Any other check is only about its own subject,
 #: and all its findings are one cause.

@@ -20,21 +20,17 @@ def with_muted(
     key."""
     if not mutes or "findings" not in tables:
         return dict(tables)
-    table = tables["findings"]
-    covering = [
-        next((mute for mute in mutes if mute.covers(row, names, now)), None)
-        for row in dicts({"tables": tables}, "findings")
-    ]
-    shown = [row for row, mute in zip(table["rows"], covering) if mute is None]
-    muted = BY_NAME["muted"]
-    rows = []
-    for row, mute in zip(dicts({"tables": tables}, "findings"), covering):
-        if mute is not None:
-            known = {**row, "reason": mute.reason, "until": f"{mute.until:%Y-%m-%dT%H:%M:%SZ}"}
-            rows.append([known[column.name] for column in muted.columns])
-    total = table["total"] - (len(table["rows"]) - len(shown))
+    table, muted = tables["findings"], BY_NAME["muted"]
+    shown, rows = [], []
+    for row, known in zip(table["rows"], dicts({"tables": tables}, "findings")):
+        mute = next((mute for mute in mutes if mute.covers(known, names, now)), None)
+        if mute is None:
+            shown.append(row)
+            continue
+        known |= {"reason": mute.reason, "until": f"{mute.until:%Y-%m-%dT%H:%M:%SZ}"}
+        rows.append([known[column.name] for column in muted.columns])
     return {
         **tables,
-        "findings": {**table, "rows": shown, "total": total},
+        "findings": {**table, "rows": shown, "total": table["total"] - len(rows)},
         "muted": filled(muted, rows[: muted.most], len(rows)),
     }

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jetstream_insights.findings.registry import SEVERITIES
+
 #: Format number of report.json; raised if a reader of the old format would misread the new one.
 FORMAT = 1
 
@@ -636,10 +638,6 @@ def dicts(content: Content, name: str) -> Iterator[dict[str, Any]]:
         names = [column[0] for column in table["columns"]]
         for row in table["rows"]:
             yield dict(zip(names, row))
-
-
-#: Severities, the worst first.
-SEVERITIES = ("critical", "warning", "info")
 
 
 def first_steps(content: Content) -> list[dict[str, Any]]:
