@@ -20,7 +20,7 @@ pytestmark = pytest.mark.playbook
 
 
 # The newer versions are adopted on the hosts of the lab in each `make test` (tests/lab/test_adopt.py), the oldest
-# version only here. Check mode and a second run before the servers are taken over are in test_adopt_linked.py.
+# version only here. Check mode is in test_adopt_linked.py.
 @pytest.mark.parametrize("version", ["2.9.10", *(pytest.param(newer, marks=pytest.mark.chaos) for newer in VERSIONS)])
 def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path, version: str) -> None:
     cluster = Foreign(tmp_path, version)
@@ -33,6 +33,7 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path,
 
         cluster.playbook("deploy")
         assert cluster.pids() == pids
+        cluster.deploy_changes_nothing()
         for name in NAMES:
             assert (tmp_path / name / "conf/nats.conf.before_adoption").read_text() == originals[name]
 

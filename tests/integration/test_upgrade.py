@@ -70,6 +70,8 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
         cluster.kill()
 
 
+# test_server_versions.py and test_version_rules.py have the rules.
+@pytest.mark.chaos
 def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
     """The lines about defects are not repeated for each host. They appear for the target version, for the running
     version, and before a restart; an upgrade ends them."""
@@ -145,9 +147,11 @@ def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run
         publish(cluster, "ORDERS.new", 1, 10)
 
 
+# test_version_rules.py has the rules.
+@pytest.mark.chaos
 def test_servers_next_to_older_ones_spare_them(tmp_path: Path, run_module: Runner) -> None:
-    """Servers before 2.14 panic at each start on entries of 2.15 for a replicated mirror, see test_roll_plan. The versions of
-    stopped, new and single hosts are checked as well."""
+    """Servers before 2.14 panic at each start on entries of 2.15 for a replicated mirror, see test_version_rules.py. The
+    versions of stopped, new and single hosts are checked as well."""
     cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
     newer = cluster.running("2.15.1")
     skips = {"nats_server_allow_skipped_minors": True}

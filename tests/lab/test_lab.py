@@ -133,6 +133,8 @@ def test_client_is_inside_the_network(controller: Controller) -> None:
         asyncio.run(asyncio.wait_for(banner(), 2))
 
 
+# test_readme.py also has a lab of both releases.
+@pytest.mark.chaos
 def test_mixed_releases(lab: labs.Lab) -> None:
     name = f"{lab.name}-x"
     other = labs.up(name, ["old", "new@trixie"])
