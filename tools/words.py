@@ -150,11 +150,11 @@ _ANY = {
 
 
 def replaced_words(glossary: str) -> dict[str, str]:
-    """Return the term for each word, from the rows `| concept | term | where | not |`."""
+    """Return the term for each word, from the rows `| concept | term | not |`."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in glossary.splitlines() if line.startswith("| ")
     ]
-    return {word: row[1] for row in rows if len(row) == 4 for word in re.findall(r"`([^`]+)`", row[3])}
+    return {word: row[1] for row in rows if len(row) == 3 for word in re.findall(r"`([^`]+)`", row[2])}
 
 
 def found_in(text: str, terms: dict[str, str]) -> Iterator[tuple[int, str]]:

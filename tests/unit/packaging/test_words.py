@@ -71,7 +71,7 @@ def test_only_more_places_than_recorded_are_refused() -> None:
 
 
 def test_words_that_the_glossary_replaces_are_found() -> None:
-    table = "| concept | term | where | not |\n|---|---|---|---|\n| x | reports | code | `told`, `gone dark` |\n"
+    table = "| concept | term | not |\n|---|---|---|\n| x | reports | `told`, `gone dark` |\n"
     terms = words.replaced_words(table)
     assert terms == {"told": "reports", "gone dark": "reports"}
     text = "untold stories\nWe are Told\nnats_told_by = 1, gone dark"
