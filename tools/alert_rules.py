@@ -325,7 +325,7 @@ ALERTS: tuple[Alert, ...] = (
         "30m",
         INFO,
         "Some faults have no series",
-        "{{ $value }} faulty streams and consumers have no series of their own.",
+        "{{ $value }} faulty streams and consumers have no separate series.",
         _LOOK,
     ),
 )

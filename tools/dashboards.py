@@ -37,8 +37,8 @@ _SIZES = {NUMBER: (4, 4), LINES: (8, 12), ROWS: (8, 24)}
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. `queries`: legend → expression. `unit`: a Grafana unit. `bad`: the value from which on the panel is red;
-    `least`: the value below which it is red."""
+    """A panel. `queries`: legend → expression. `unit`: a Grafana unit. `bad`: the panel is red from this value on;
+    `least`: the panel is red below this value."""
 
     title: str
     kind: str
@@ -111,7 +111,7 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Faulty assets",
             ROWS,
-            "Faulty streams and consumers that have series of their own.",
+            "Faulty streams and consumers that have separate series.",
             {"": f"{of('natsops_asset_at_fault')} == 1"},
         ),
     ),

@@ -19,9 +19,8 @@ options:
         stream drops subjects with stored messages.
       - V(irreversible) accepts that a stream is sealed or stops being a mirror.
       - V(foreign) accepts that the asset belongs to a different owner. An asset belongs to a different owner if its
-        name has the prefix of a bucket or of MQTT (C(KV_), C(OBJ_), C($MQTT_)). It also does if its metadata has
-        C(managed-by), C(managed_by) or C(app.kubernetes.io/managed-by) with a value that differs from the task's
-        metadata.
+        name has the prefix of a bucket or of MQTT (C(KV_), C(OBJ_), C($MQTT_)), or if its metadata has C(managed-by),
+        C(managed_by) or C(app.kubernetes.io/managed-by) with a value that differs from the task's metadata.
     type: list
     elements: str
     choices: [data_loss, fewer_replicas, in_use, irreversible, foreign]

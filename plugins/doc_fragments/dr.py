@@ -19,8 +19,8 @@ options:
         type: str
         required: true
       servers:
-        description: Addresses of the servers of this side. Without them, requests go through the task's servers, which
-          fails if the link between the sides is broken.
+        description: Addresses of the servers of this side. Without this option, requests go through the task's
+          servers, which fails if the link between the sides is broken.
         type: list
         elements: str
       jetstream_domain:

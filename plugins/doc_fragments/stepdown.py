@@ -34,8 +34,7 @@ options:
         elements: str
   force:
     description:
-      - Whether the current leader must step down, whichever server it is, even if no other option requires a different
-        leader. Each run then changes the leader.
+      - Whether the current leader must step down even if it satisfies the other options. Each run then changes the leader.
       - Without O(force), at least one of O(away_from), O(preferred) and O(placement) is required. These options can
         also be combined with O(force).
     type: bool

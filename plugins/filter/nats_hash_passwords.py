@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_hash_passwords
-short_description: Replace the passwords that nats-server compares with bcrypt hashes
+short_description: Hash the passwords of a nats-server configuration with bcrypt
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:

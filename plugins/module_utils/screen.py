@@ -4,7 +4,7 @@
 """Limits for failures and results shown on a screen, for all callers. Pure.
 
 A list that grows with the cluster is a `Page`: all of its lines, and those that a screen shows. The action nats_show
-prints the latter and writes all lines to a file.
+prints the lines for the screen and writes all lines to a file.
 
 From 2.19 on, ansible-core prints the message of a failed task twice (as an error with the location of the task, and in
 the result), and the result format yaml gives each key at least one line, which uses 17 of 25 lines before the message.

@@ -87,9 +87,9 @@ options:
     type: path
   secrets:
     description:
-      - Secrets to keep out of the bundle. A string is itself a secret. In a dictionary of variables or configuration,
-        the secrets are the values, at any depth, whose key ends in C(password), C(pass), C(token), C(secret),
-        C(seed), C(jwt), C(key) or C(ek), and the passwords or tokens in URLs.
+      - Secrets to keep out of the bundle. A string is itself a secret. In a dictionary of variables or configuration, a
+        value at any depth is a secret if its key ends in C(password), C(pass), C(token), C(secret), C(seed), C(jwt),
+        C(key) or C(ek). Passwords and tokens in URLs are secrets, too.
       - The secrets of the connection are always added.
     type: list
     elements: raw

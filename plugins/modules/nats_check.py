@@ -23,8 +23,8 @@ description:
     that owns the asset. O(checks[].connection) and O(checks[].request) work with any user, and also test that user's
     permissions. O(checks[].credential) and O(checks[].backup) read a file on the machine where the module runs and
     need no connection.
-  - The task's own user must therefore belong either to the account or to the system account. In the latter case, set
-    O(account_users) and the C(account) of the check.
+  - The task's own user must therefore belong either to the account or to the system account. With a user of the system
+    account, set O(account_users) and the C(account) of the check.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts

@@ -316,7 +316,9 @@ STREAM_SPEC = {
     "num_replicas": {"type": "int"},
     "encrypted": {"type": "bool"},
 }
-_BY_PLAYBOOK = "the playbook rescue, or the commands of each step, stop and copy servers before 2.15 on their hosts"
+_BY_PLAYBOOK = (
+    "servers before 2.15 are stopped and copied on their hosts: by the playbook rescue, or by the listed commands"
+)
 HOST_SPEC = {
     "server": {"type": "str", "required": True},
     "reached": {"type": "bool", "default": False},

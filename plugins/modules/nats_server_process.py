@@ -179,8 +179,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
 
 #: Maximum seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0
-#: States in which a unit need not be started, and states in which it need not be stopped; a unit may also be changing
-#: from the former to the latter.
+#: States in which a unit need not be started, and states in which it need not be stopped. A unit that is being stopped
+#: is in neither.
 _UP = ("active", "activating", "reloading")
 _DOWN = ("inactive", "failed", "")
 

@@ -332,7 +332,7 @@ _SKEWED = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is to
     [
         (200, _LISTING, "bad_reply", "does not answer as S3 does"),
         (403, _SKEWED, "authorization", "the clock of this host differs from the one of"),
-        (200, _ENDLESS, "bad_reply", "its listing of s3://backups has no end: a second page begins with nats/a"),
+        (200, _ENDLESS, "bad_reply", "its listing of s3://backups never ends: a second page begins with nats/a"),
     ],
     ids=["time", "clock", "endless"],
 )

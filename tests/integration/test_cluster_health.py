@@ -357,7 +357,7 @@ def test_servers_that_are_up_and_not_in_the_cluster(
         result = run_module("nats_cluster_health", given, expected_servers=cluster.names, **NOW)
         assert codes(result)[0] == "server_isolated", result["msg"]
         assert result["causes"][0]["title"].startswith(
-            "n3 runs, but isolated from the other servers: cluster.name is C9 there, and C1"
+            "n3 runs, but is isolated from the other servers: cluster.name is C9 there, and C1"
         )
     info = run_module("nats_cluster_info", connection, expected_servers=cluster.names)
     assert info["problems"][0]["code"] == "server_isolated"
@@ -435,7 +435,7 @@ def test_a_server_whose_routes_are_refused(
         result = run_module("nats_cluster_health", connection, expected_servers=cluster.names, **NOW)
         assert codes(result)[0] == "server_isolated", (fault, result["msg"])
         title = result["causes"][0]["title"]
-        assert title.startswith("n3 runs, but isolated from the other servers: ") and reason in title, (fault, title)
+        assert title.startswith("n3 runs, but is isolated from the other servers: ") and reason in title, (fault, title)
         assert "systemctl" not in result["msg"] and "scale_in" not in result["msg"], (fault, result["msg"])
 
 

@@ -225,7 +225,7 @@ def test_a_backup_of_2_9_is_restored_by_newer_servers(
     info = site.api.stream("OLD")
     assert info["config"]["num_replicas"] == 3
     assert (info["state"]["messages"], info["state"]["last_seq"]) == (len(record.messages), 120)
-    # Each replica has these deletions, whichever member leads.
+    # Each replica has these deletions, no matter which member leads.
     for _step in range(2):
         site.api.call("STREAM.LEADER.STEPDOWN.OLD")
         site.cluster.app_request("$JS.API.STREAM.INFO.OLD", members=3)

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 
 @contextmanager
 def daemon(log: Path, *arguments: str, memory: str = "256m") -> Iterator[None]:
-    """Start a Spark process with this much memory, in a session of its own."""
+    """Start a Spark process with this much memory, in a separate session."""
     with log.open("w") as output:
         command = [str(BIN / "spark-class"), *arguments]
         environment = {**ENVIRONMENT, "SPARK_DAEMON_MEMORY": memory}

@@ -589,7 +589,7 @@ def stream_dangers(
     if new["num_replicas"] < old["num_replicas"]:
         found.append(Danger(FEWER_REPLICAS, f"num_replicas: {old['num_replicas']} → {new['num_replicas']}"))
     if new["sealed"] and not old["sealed"]:
-        found.append(Danger(IRREVERSIBLE, "a sealed stream takes and loses no message any more, and stays sealed"))
+        found.append(Danger(IRREVERSIBLE, "a sealed stream neither accepts nor loses messages, and stays sealed"))
     if old["mirror"] and not new["mirror"]:
         found.append(Danger(IRREVERSIBLE, "a promoted mirror cannot become a mirror again"))
     return found

@@ -94,7 +94,7 @@ def read_entry(reader: Reader) -> Entry:
     length, zigzag, sequence = reader.uvarint(), reader.uvarint(), reader.uvarint()
     split, body = reader.uvarint(), reader.uvarint()
     if length > _LONGEST_NAME or split + body > LARGEST_MESSAGE:
-        raise ArchiveError("an entry exceeds the size that a server writes")
+        raise ArchiveError("an entry is larger than any that a server writes")
     name = reader.take(length)
     return Entry(name, (zigzag >> 1) ^ -(zigzag & 1), sequence, split, reader.take(split + body))
 
@@ -326,7 +326,7 @@ class _Window:
 
     def take(self, size: int) -> bytes:
         if size > _LARGEST_META:
-            raise ArchiveError("msgs/index.db has an entry that exceeds the size that a server writes")
+            raise ArchiveError("msgs/index.db has an entry that is larger than any that a server writes")
         self._ask(size)
         part = self._data[self._at : self._at + size]
         if len(part) != size:

@@ -122,7 +122,7 @@ def read_manifest(text: str, archives: Sequence[str]) -> Manifest:
     known = {name: document[name] for name in Manifest.__dataclass_fields__ if name in document}
     if known["config"]["name"] != known["stream"]:
         raise ManifestError(
-            f"it names stream {known['stream']}, but its configuration is that of {known['config']['name']}"
+            f"it names stream {known['stream']}, but contains the configuration of {known['config']['name']}"
         )
     if bool(known.get("encryption")) != (known["archive"] == ENCRYPTED_ARCHIVE):
         raise ManifestError(

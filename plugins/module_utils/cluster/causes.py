@@ -437,7 +437,7 @@ def _isolated(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(_explained_by(names, left))
     title = found[0].message
     if len(found) > 1:
-        title = f"{_named(names)} run, but isolated from the other servers"
+        title = f"{_named(names)} run, but are isolated from the other servers"
     commands = (f"journalctl -u nats-server -g 'route|TLS|cluster' -n 20  # on {_named(names)}", _ROUTE_COMMANDS[1])
     yield RootCause(ROUTES_CUT, _with_symptoms(title, taken), taken, tuple(sorted(names)), commands, lasting=True)
 

@@ -114,7 +114,7 @@ _NEXT = (
     ("config_differs", "Apply the same options everywhere with natsops.jetstream.deploy."),
     ("versions_differ", "Finish the upgrade: natsops.jetstream.deploy with one nats_server_version."),
     ("version_warning", "Upgrade with natsops.jetstream.upgrade, following docs/reference/server_versions.md."),
-    ("clocks_differ", "Synchronise the clocks (chrony); the role does so with nats_server_time_sync."),
+    ("clocks_differ", "Synchronise the clocks (chrony); the role does so with nats_server_tuning_time_sync=apply."),
     ("rtt", "Check the network and the load of these servers (natsops.jetstream.report -e report=cpu)."),
     (
         "slow_consumers",

@@ -213,7 +213,7 @@ def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[
     if lost:
         raise Refusal(
             "leaderless",
-            f"consumers without an answering leader and without a checkpoint: {', '.join(sorted(lost))}. Restore "
+            f"consumers that have no checkpoint and whose leader does not answer: {', '.join(sorted(lost))}. Restore "
             "the leaders, or delete these consumers",
         )
     found = {name: saved_consumer(info) for name, info in origin.consumers.items()}

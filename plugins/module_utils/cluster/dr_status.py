@@ -315,7 +315,7 @@ def _problems(
             seconds = "unknown" if loss.seconds is None else human_seconds(loss.seconds)
             found.append(f"RPO exceeded: {seconds}, the limit is {human_seconds(limits.seconds)}")
     if origin.unknown:
-        found.append(f"consumers without an answering leader: {', '.join(sorted(origin.unknown))}")
+        found.append(f"consumers whose leader does not answer: {', '.join(sorted(origin.unknown))}")
     if checkpoint is None:
         if origin.consumers or origin.problem:
             found.append("there is no checkpoint: if the origin is lost, so are the positions of its consumers")

@@ -313,7 +313,7 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
             message = f"{name} is in cluster {elsewhere[0].cluster!r}, expected in {expected.cluster!r}"
             yield _error("server_wrong_cluster", name, message, name)
         elif name in everything.apart:
-            message = f"{name} runs, but isolated from the other servers: {everything.apart[name]}"
+            message = f"{name} runs, but is isolated from the other servers: {everything.apart[name]}"
             yield _error("server_isolated", name, message, name)
         else:
             yield _error("server_missing", name, f"expected server {name} did not answer", name)

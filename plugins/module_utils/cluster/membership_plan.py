@@ -51,9 +51,9 @@ class Member:
 class Request:
     """The options of an operation. `members`: the future servers of the cluster. `leaving`: the leaving servers.
     `replace`: the host that will not return; `replacement`: the host that takes its place, empty if it has the same
-    name; `has_data`: whether the replacement still has the data. None skips a comparison: `reachable_hosts` (those of
-    the leaving servers), `cluster_size` (according to the inventory), `cluster_hosts` and `run_hosts` (the required and
-    the actual hosts of the run)."""
+    name; `has_data`: whether the replacement still has the data. These fields are compared unless they are None:
+    `reachable_hosts` (those of the leaving servers), `cluster_size` (according to the inventory), `cluster_hosts` and
+    `run_hosts` (the required and the actual hosts of the run)."""
 
     operation: str
     label: str = "the cluster"
@@ -252,7 +252,7 @@ def _scale_out_refusals(request: Request, found: _Found) -> Iterable[str]:
     if len(found.new) > len(found.running):
         yield (
             f"{', '.join(found.new)} outnumber the {len(found.running)} running servers: cut off from those, they "
-            f"could form a cluster of their own. Add at most {len(found.running)} at once."
+            f"could form a separate cluster. Add at most {len(found.running)} at once."
         )
 
 

@@ -108,9 +108,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_sweep_timestamp_seconds", "When the last sweep ended."),
     Metric("natsops_sweep_success_timestamp_seconds", "When the last sweep that could read the cluster ended."),
     Metric("natsops_sweeps_total", "Sweeps by result.", ("result",), COUNTER),
-    Metric("natsops_input_readable", "Whether a file that the exporter was given could be read.", ("input",)),
+    Metric("natsops_input_readable", "Whether an input file of the exporter could be read.", ("input",)),
     Metric("natsops_series", "Exported series, excluding those of the process."),
-    Metric("natsops_assets_shown", "Streams and consumers with series of their own.", ("list",)),
+    Metric("natsops_assets_shown", "Streams and consumers with separate series.", ("list",)),
     Metric("natsops_assets_omitted", "Streams and consumers omitted because the list was full.", ("list",)),
     Metric("natsops_assets_limit", "Size limit of a list.", ("list",)),
     # Results of the health rules.

@@ -449,7 +449,7 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
         unknown = known.failure or "no server reports its configuration: recreate it from its source definition"
         return Step(finding, RECREATE, REDELIVERY, recreate, unknown)
     if not known.config.get("durable_name"):
-        return Step(finding, DELETE, NO_RISK, "delete it; its client makes it again", config=known.config)
+        return Step(finding, DELETE, NO_RISK, "delete it; its client recreates it", config=known.config)
     floor = next((request.floors[given] for given in finding.names if given in request.floors), None)
     if floor is None and finding.code != CONSUMER_AHEAD:
         floor = known.floor

@@ -122,7 +122,7 @@ def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
     return [
         f"{change.label}: R{change.before} to R{change.after}"
         + (f" on {', '.join(change.gains)} or other suitable servers" if change.gains else "")
-        + (f", consumers with a number of their own: {dict(change.consumers)}" if change.consumers else "")
+        + (f", consumers with a different number: {dict(change.consumers)}" if change.consumers else "")
         for change in changes
     ] or ["Every stream has the desired number of replicas"]
 

@@ -702,7 +702,7 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
     ]
     others = sorted(set(took) - set(survivors))
     if others:
-        found.append(f"{_names(others)} also carried it out, but was not there before")
+        found.append(f"{_names(others)} also carried out the request, but did not answer before")
     missing = sorted(set(survivors) - set(took))
     if missing:
         found.append(f"{_names(missing)} did not carry it out")

@@ -73,7 +73,7 @@ _CONSUMER_FACTS = (
 )
 
 #: JetStream errors for an asset that exists but whose state is unknown (server/errors.json): JetStream temporarily
-#: unavailable; stream offline; consumer offline; and the latter two with a reason (2.12).
+#: unavailable; stream offline; consumer offline; stream and consumer offline with a reason (2.12).
 _OFFLINE = (10008, 10118, 10119, 10194, 10195)
 
 

@@ -278,7 +278,7 @@ class _Run:
     def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
         listing = api.consumers(stream)
         if listing.unknown:
-            raise Refusal("leaderless", f"consumers without an answering leader: {', '.join(sorted(listing.unknown))}")
+            raise Refusal("leaderless", f"consumers whose leader does not answer: {', '.join(sorted(listing.unknown))}")
         return list(listing.rows)
 
     def _move_consumers(self, record: Failback) -> list[dict[str, Any]]:

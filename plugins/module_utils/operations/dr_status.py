@@ -130,5 +130,5 @@ def _why_not(row: Row) -> str:
     if row.site.problem or row.site.info is None:
         return row.site.problem or "the site has no copy of it"
     if row.origin.unknown:
-        return f"consumers without an answering leader: {', '.join(sorted(row.origin.unknown))}"
+        return f"consumers whose leader does not answer: {', '.join(sorted(row.origin.unknown))}"
     return ""

@@ -174,7 +174,7 @@ class _Bucket:
             if entries:
                 begin = (entries[0]["Key"], entries[0].get("UploadId"))
                 if begin in begins:
-                    reason = f"its listing of s3://{self.name} has no end: a second page begins with {begin[0]}"
+                    reason = f"its listing of s3://{self.name} never ends: a second page begins with {begin[0]}"
                     raise NatsFailure("bad_reply", f"{self.where} does not answer as S3 does: {printable(reason)}")
                 begins.add(begin)
             yield from entries

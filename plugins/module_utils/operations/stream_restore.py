@@ -60,7 +60,7 @@ _GIVEN_UP = 7.0
 #: Seconds within which the leader of a consumer must respond.
 ELECTED = 0.5
 _INTERVAL = 0.05
-#: Nanoseconds without contact from which on a replica counts as unavailable.
+#: Nanoseconds without contact after which a replica counts as unavailable.
 _SILENT = 5_000_000_000
 #: Seconds within which all servers agree on whether a stream exists.
 _LISTED_SECONDS = 2.0

@@ -177,7 +177,7 @@ def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
         where = store["reported"] or "the directory for temporary files"
         yield (
             f"its store would be moved: jetstream.store_dir is not set, so the streams are in {where}. Stop the "
-            "server, move them to a directory of their own, set store_dir to it, and start the server"
+            "server, move them to a separate directory, set store_dir to it, and start the server"
         )
     elif not store["path"].startswith("/"):
         yield (

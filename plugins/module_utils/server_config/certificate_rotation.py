@@ -229,7 +229,7 @@ def _nothing_to_do(hosts: Mapping[str, HostCertificates], options: CertificateOp
         return "There is nothing to do."
     return (
         f"There is nothing to do: every host has the new authority. Make it the authority of the inventory: set"
-        f" {_CURRENT_VARIABLES[source]} to the values of {_NEW_VARIABLES[source]}, and remove the latter."
+        f" {_CURRENT_VARIABLES[source]} to the values of {_NEW_VARIABLES[source]}, which you then remove."
     )
 
 

@@ -309,7 +309,7 @@ def routes(
         by_host = {member["host"]: member for member in members}
         targets = [_seed(str(seed), by_host.get(seed)) for seed in seeds]
     else:
-        raise ValueError(f"nats_server_cluster_route_style is all or seeds, not {style!r}")
+        raise ValueError(f"nats_server_cluster_route_style must be all or seeds, not {style!r}")
     credentials = _credentials(authorization)
     return [target if "://" in target else f"nats-route://{credentials}{target}" for target in targets]
 

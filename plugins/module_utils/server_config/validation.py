@@ -400,7 +400,8 @@ def store_of_newer_version(case: Case) -> Iterator[ConfigProblem]:
         return
     writer = index_writer(index_format)
     newer = f"nats-server {writer.name} or later" if writer else "a newer nats-server"
-    why = unreadable_files(index_format, case.version) or "whether it supports their streams and consumers is unknown"
+    unknown = "it is unknown whether this version supports their streams and consumers"
+    why = unreadable_files(index_format, case.version) or unknown
     yield error(
         "jetstream.store_dir",
         f"has files of {newer}, but {case.version} is to start with them: {why}. Start the server with the version that wrote "

@@ -136,7 +136,7 @@ def _keep_archives(folder: str) -> None:
                 shutil.copyfile(entry.path, f"{folder}.{process}")
                 os.rename(f"{folder}.{process}", os.path.join(folder, entry.name))
             except OSError:
-                pass  # a full disk, or the installation is gone
+                pass  # The disk is full, or the installation has been removed.
 
     # Move the archives before ansible-core removes its temporary folder.
     atexit.register(hand_on)

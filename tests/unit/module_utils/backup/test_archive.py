@@ -310,7 +310,7 @@ END = bytes(5)
         (entries(encode_entry(b"consumers/c", 1, b"{}"), END), "instead of a message"),
         (packed(b"NATSARC1" + END), "does not begin with state.json"),
         (packed(b"NATSARC1" + b"\xff" * 12), "more than 64 bits"),
-        (packed(b"NATSARC1" + b"\xff\xff\xff\x7f\0\0\0\0"), "exceeds the size that a server writes"),
+        (packed(b"NATSARC1" + b"\xff\xff\xff\x7f\0\0\0\0"), "is larger than any that a server writes"),
     ],
 )
 def test_an_archive_of_2_15_that_a_server_did_not_write(data: bytes, reason: str) -> None:

@@ -109,7 +109,7 @@ def entry(**changed: Any) -> dict[str, Any]:
     [
         ({"version": 2}, "its schema is 'natsops.stream_backup' 2"),
         ({"stream": 1, "consumers": {}}, "it has no valid stream, consumers"),
-        ({"stream": "T"}, "it names stream T, but its configuration is that of S"),
+        ({"stream": "T"}, "it names stream T, but contains the configuration of S"),
         ({"archive": "../x"}, "its archive '../x' does not exist"),
         ({"sha256": None, "size": None}, "it has no valid size, sha256"),
         *wrong("caveats", None, 3, [1]),

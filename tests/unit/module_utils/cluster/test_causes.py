@@ -423,7 +423,7 @@ def test_a_server_that_runs_apart_is_not_called_down() -> None:
     (cause,) = judge(live, NAMES)
     assert (cause.kind, cause.servers, cause.stuck) == ("routes_cut", ("n3",), True)
     assert cause.title.startswith(
-        "n3 runs, but isolated from the other servers: cluster.name is C9 there, and C1 on n1"
+        "n3 runs, but is isolated from the other servers: cluster.name is C9 there, and C1 on n1"
     )
     assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
 

@@ -109,6 +109,6 @@ def test_the_changes_for_people() -> None:
     among = there(with_consumer, stream("B", ["n1"]))
     changes = plan_replica_count(among, [ReplicaCount("APP", "A", 1), ReplicaCount("APP", "B", 2)])
     fewer, more = replica_count_lines(changes)
-    assert fewer == "APP/A: R3 to R1, consumers with a number of their own: {'c': 1}"
+    assert fewer == "APP/A: R3 to R1, consumers with a different number: {'c': 1}"
     assert more.startswith("APP/B: R1 to R2 on n")
     assert replica_count_lines([]) == ["Every stream has the desired number of replicas"]

@@ -510,7 +510,7 @@ def test_the_order_cannot_be_addressed_and_so_the_replies_are_judged() -> None:
     took = [{"server": name, "new_quorum": 2} for name in ("n1", "n2")]
     assert applied_problems(took, ["n1", "n2"], 2) == []
     assert applied_problems([*took, {"server": "n7", "new_quorum": 2}], ["n1", "n2"], 2) == [
-        "n7 also carried it out, but was not there before"
+        "n7 also carried out the request, but did not answer before"
     ]
     assert applied_problems(took[:1], ["n1", "n2"], 2) == ["n2 did not carry it out"]
     refused = {"server": "n2", "error": {"description": "leader is known"}}

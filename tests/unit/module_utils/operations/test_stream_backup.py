@@ -88,5 +88,5 @@ def test_a_backup_that_no_restore_could_read_is_refused() -> None:
     manifest = read_backup(DirectoryStore(folder)).manifest
     _require_readable(manifest.text(), manifest.archive, manifest.stream)
     other = replace(manifest, config={**manifest.config, "name": "OTHER"})
-    with pytest.raises(NatsFailure, match="its configuration is that of OTHER"):
+    with pytest.raises(NatsFailure, match="contains the configuration of OTHER"):
         _require_readable(other.text(), manifest.archive, manifest.stream)

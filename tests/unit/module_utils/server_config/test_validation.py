@@ -235,7 +235,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         {},
         {"process_runs": False, "version": "2.10.27", "store": {**EMPTY_STORE, "index_format": 9}},
         "error jetstream.store_dir",
-        "files of a newer nats-server, but 2.10.27 is to start with them: whether it supports",
+        "files of a newer nats-server, but 2.10.27 is to start with them: it is unknown whether this version supports",
     ),
     (
         {},
