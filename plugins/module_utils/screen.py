@@ -63,7 +63,7 @@ def one_line(text: str) -> str:
 
 
 def further_lines(text: str) -> list[str]:
-    """Return as many of the lines after a failure's first line as fit."""
+    """Return the lines after a failure's first line, up to the limit of a screen."""
     lines = [cut(line) for line in text.splitlines()[1:]]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines; use -v to see all of them"]

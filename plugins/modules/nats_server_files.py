@@ -251,7 +251,7 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
 
 
 def parse_environment(text: str | None) -> dict[str, str]:
-    """Return the environment variables. Raises FilesError, which does not quote them, if they are invalid."""
+    """Return the environment variables. Raises FilesError if they are invalid; the error does not quote them."""
     try:
         found = json.loads(text or "{}")
     except ValueError:

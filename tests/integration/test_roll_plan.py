@@ -162,7 +162,7 @@ def severities(result: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
-    """Use in the healthy cluster the features that its version has and older versions lack."""
+    """Create assets in the healthy cluster that use features of its version, which older versions lack."""
     newer: dict[str, dict[str, Any]] = {
         "2.10.27": {"PACKED": {"compression": "s2"}},
         "2.15.1": {"EXPIRING": {"allow_msg_ttl": True}, "COUNTER": {"allow_msg_counter": True, "allow_direct": True}},

@@ -180,9 +180,9 @@ def program_connections(cluster: RoleCluster) -> dict[str, Any]:
 def test_every_connection_starts_tls_before_the_greeting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_module: Runner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The role uses the certificates from the source unchanged. The modules that verify, watch and test the server
-    start with TLS, and so do reports, contexts, and the programs that run without Ansible, using the settings from
-    their playbooks."""
+    """The role uses the certificates from the source unchanged. The modules that verify, watch and test the server,
+    reports, contexts, and the programs that run without Ansible start with TLS, using the settings from their
+    playbooks."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables.update(
         nats_server_tls_source="ca",

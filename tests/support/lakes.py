@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lakes for tests: runs jobs on only a few tables, and reads rows without Spark.
 
-Planning a table takes Spark half a second of CPU time, however few rows it has, and so does reading it.
+Spark needs half a second of CPU time to plan or read a table, however few rows it has.
 """
 
 from __future__ import annotations

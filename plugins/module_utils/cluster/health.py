@@ -164,9 +164,10 @@ def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
 
 
 def entries_behind(cluster: Cluster) -> tuple[int, int]:
-    """Return by how many Raft entries in total the replicas on responding servers are behind their leaders, and roughly
-    how many bytes these entries have: an entry of a stream is counted as a message of its mean size, and a replica's
-    backlog as no larger than the stream."""
+    """Return the total backlog of the replicas on responding servers, in Raft entries and approximately in bytes.
+
+    An entry of a stream is counted as a message of its mean size, and a replica's backlog as no larger than the stream.
+    """
     entries = sum(peer.lag for group in cluster.groups() for peer in group.peers if peer.name in cluster.names)
     size = sum(
         min(peer.lag * stream.size // stream.messages, stream.size)
@@ -178,9 +179,11 @@ def entries_behind(cluster: Cluster) -> tuple[int, int]:
 
 
 def lasting_asset_faults(cluster: Cluster) -> list[str]:
-    """Return the streams and consumers ("consumer APP/ORDERS/worker") that have a fault which a server's restart
-    neither causes nor fixes: faults that a server has reported for long without catching up, and assets that need a
-    newer version than a member runs."""
+    """Return the streams and consumers ("consumer APP/ORDERS/worker") with a fault that a restart neither causes nor
+    fixes.
+
+    A server has reported such a fault for long without catching up, or the asset needs a newer version than a member
+    runs."""
     settled = {server.name for server in cluster.servers if server.uptime >= SETTLED_AFTER}
     faults = {
         subject

@@ -226,7 +226,7 @@ def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: l
 def _with_oldest(
     api: JetStreamApi, streams: Sequence[Protected], origins: list[Reading], sites: Sequence[Reading]
 ) -> list[Reading]:
-    """Add to each reading of an origin the time at which it stored the first message that the site lacks."""
+    """Complete each reading of an origin with the time at which it stored the first message that the site lacks."""
     wanted = [
         (index, site)
         for index, (origin, site) in enumerate(zip(origins, sites))

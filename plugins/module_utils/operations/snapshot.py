@@ -308,8 +308,11 @@ def _move(source: Path, target: Path) -> None:
 
 
 def meta_members(jsz: Mapping[str, Any], name: str) -> set[str]:
-    """Return the members of a meta group according to the JSZ of its leader, by name, or by ID if the leader has never
-    had contact with them; none if the JSZ is from another server, whose view may be outdated."""
+    """Return the members of a meta group according to the JSZ of its leader.
+
+    A member is given by its name, or by its ID if the leader has never had contact with it. The result is empty if the
+    JSZ is from another server, whose view may be outdated.
+    """
     meta = jsz.get("meta_cluster")
     if not isinstance(meta, dict) or meta.get("leader") != name:
         return set()

@@ -1326,8 +1326,8 @@ def _other_accounts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_users(config: Mapping[str, Any]) -> bool:
-    """Return whether a normalised configuration has users outside the system account; users of the system account do
-    not lock out clients without a user."""
+    """Return whether a normalised configuration has users outside the system account. Only those lock out clients that
+    log in without a user."""
     authorization = get_block(config, "authorization") or {}
     if any(authorization.get(key) for key in ("users", "user", "token", "auth_callout")):
         return True
