@@ -6,8 +6,13 @@ findings of the jobs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import combinations
+from typing import Any
+
+import pytest
 from jetstream_insights.findings import REGISTRY
-from support.truth import SERVER_FAULTS, STREAM_FAULTS, Score, judged, planted
+from support.truth import SERVER_CONDITIONS, SERVER_FAULTS, STREAM_FAULTS, Score, hide, judged, planted
 
 
 def test_a_false_finding_and_a_missed_one_are_counted() -> None:
@@ -27,3 +32,44 @@ def test_a_false_finding_and_a_missed_one_are_counted() -> None:
 def test_faults_name_existing_checks() -> None:
     for fault in (*SERVER_FAULTS, *STREAM_FAULTS):
         assert {*fault.checks, *fault.also} <= set(REGISTRY.checks), fault.name
+
+
+@pytest.mark.parametrize("servers", [20, 40, 100, 300, 1000])
+def test_no_server_has_faults_that_hide_each_other(servers: int) -> None:
+    for part in planted(servers).parts:
+        faults = defaultdict(list)
+        for server, fault in part.wrong_servers:
+            faults[server].append(fault)
+        hidden = [
+            (part.name(server), one.name, other.name)
+            for server, there in faults.items()
+            for one, other in combinations(there, 2)
+            if hide(one, other)
+        ]
+        assert not hidden
+
+
+def test_faults_that_change_the_same_value_are_known_to_hide_each_other() -> None:
+    """`Fault.hides` also lists faults whose values only a check combines, which this test does not find."""
+
+    def reply(table: str, *faults: Any) -> dict[str, Any]:
+        data: dict[str, Any] = {"api": {"inflight": 0}, "jetstream": {"config": {}}, "config": {}, "remotes": 9}
+        for fault in faults:
+            fault.tables[table](data, 1000.0)
+        return {**data, **{f"api.{name}": value for name, value in data["api"].items()}, "api": None, "lines": None}
+
+    wrong = []
+    for one, other in combinations((*SERVER_FAULTS, *SERVER_CONDITIONS), 2):
+        for table in set(one.tables) & set(other.tables):
+            both, healthy = reply(table, one, other), reply(table)
+            for fault in (one, other):
+                alone = reply(table, fault)
+                changed = {name for name, value in alone.items() if value != healthy.get(name)}
+                if any(both[name] != alone[name] for name in changed - {"jetstream", "config"}) and not hide(
+                    one, other
+                ):
+                    wrong.append((one.name, other.name))
+    assert not wrong
+    names = {fault.name: fault for fault in SERVER_FAULTS}
+    assert hide(names["API queue"], names["API errors"])
+    assert hide(names["no memory limit"], names["memory"])

@@ -47,7 +47,8 @@ class Fault:
     """A fault of a server or a stream. `checks`: the checks that must find it; `also`: the checks that may fail as a
     consequence.
     `tables`: a function that changes the servers' replies, given the replies and the seconds since the first snapshot.
-    `becomes`: the changes to the stream. `consumer`: whether the fault concerns the stream's consumer."""
+    `becomes`: the changes to the stream. `consumer`: whether the fault concerns the stream's consumer. `hides`: the faults
+    that its values hide on the same server."""
 
     name: str
     checks: tuple[str, ...]
@@ -55,6 +56,7 @@ class Fault:
     also: tuple[str, ...] = ()
     becomes: Mapping[str, Any] | None = None
     consumer: bool = False
+    hides: tuple[str, ...] = ()
 
 
 def _sets(**values: Any) -> Patch:
@@ -247,7 +249,7 @@ SERVER_FAULTS = (
     Fault("clients without TLS", ("SERVER_116",), {"varz": _sets(tls_required=False)}),
     Fault("clock", ("SERVER_109",), {"servers": _sets(clock_offset=3.0)}),
     Fault("API queue", ("SERVER_114",), {"jsz": _busy_api}),
-    Fault("API errors", ("SERVER_204",), {"jsz": _fails}),
+    Fault("API errors", ("SERVER_204",), {"jsz": _fails}, hides=("API queue",)),
     Fault("slow readers", ("SERVER_004",), {"varz": _counts("slow_consumers", 0.01)}),
     Fault("publishers held up", ("SERVER_213",), {"varz": _counts("stalled_clients", 1)}),
     Fault("stale connections", ("SERVER_214",), {"varz": _counts("stale_connections", 1)}),
@@ -260,7 +262,7 @@ SERVER_FAULTS = (
     Fault("unhealthy", ("SERVER_001", "SERVER_207"), {"healthz": _sets(status="error", status_code=503, error="JetStream")}),
     Fault("route missing", ("SERVER_107",), {"varz": _one_route_less}),
     Fault("certificate ends", ("SERVER_008",), {"varz": _sets(tls_cert_not_after="2026-11-05T00:00:00Z")}),
-    Fault("no memory limit", ("SERVER_105",), {"varz": _sets(gomemlimit=None)}),
+    Fault("no memory limit", ("SERVER_105",), {"varz": _sets(gomemlimit=None)}, hides=("memory",)),
     Fault("storage reserved", ("SERVER_101",), {"jsz": _sets(reserved_storage=(1 << 40) - 1)}, also=("CAPACITY_203",)),
     Fault("client does not read", ("CONN_101",), {"connz": _sets(pending_bytes=32 << 20)}),
     Fault("route held up", ("ROUTE_102",), {"routez": _sets(pending_size=32 << 20)}),
@@ -307,7 +309,9 @@ STREAM_FAULTS = (
     ),
 )  # fmt: skip
 #: Conditions of servers and streams that no check may report.
-SERVER_CONDITIONS = (Fault("a counter fell within a start", (), {"varz": _falls_within_a_start}),)
+SERVER_CONDITIONS = (
+    Fault("a counter fell within a start", (), {"varz": _falls_within_a_start}, hides=("slow readers",)),
+)
 STREAM_CONDITIONS = (
     *(
         Fault("burst", (), {"jsz_streams": _burst(begin), "jsz_consumers": _burst(begin)})
@@ -918,12 +922,8 @@ def _part(
     assert len(wrong_streams) == len(wanted), "too few streams with three replicas"
     others = [number for number in numbers if number % 7 > 2]
     servers = [number for number in range(size) if number not in away]
-    wrong_servers = tuple(
-        (servers[(place + place // len(servers)) % len(servers)], fault)
-        for place, fault in enumerate(fault for fault in SERVER_FAULTS for _time in range(times))
-    )
-    slow = {server for server, fault in wrong_servers if fault.name == "slow readers"}
-    wrong_servers += tuple(zip((server for server in servers if server not in slow), SERVER_CONDITIONS))
+    faults = [fault for fault in SERVER_FAULTS for _time in range(times)]
+    wrong_servers = _placed((*faults, *SERVER_CONDITIONS), servers)
     third = max(1, len(others) // 3)
     return replace(
         bare,
@@ -933,6 +933,23 @@ def _part(
         electing=tuple(others[third : 2 * third][: size // 2]),
         filtered=tuple(others[2 * third :][:20]),
     )
+
+
+def _placed(faults: Sequence[Fault], servers: Sequence[int]) -> tuple[tuple[int, Fault], ...]:
+    """Return the server of each fault: the one with the fewest faults so far, unless one of them hides the other."""
+    placed: dict[int, list[Fault]] = {server: [] for server in servers}
+    found = []
+    for fault in faults:
+        free = [server for server, there in placed.items() if not any(hide(fault, one) for one in there)]
+        server = min(free, key=lambda server: len(placed[server]))
+        placed[server].append(fault)
+        found.append((server, fault))
+    return tuple(found)
+
+
+def hide(one: Fault, other: Fault) -> bool:
+    """Return whether a server with both faults would show only one of them."""
+    return one.name == other.name or one.name in other.hides or other.name in one.hides
 
 
 # --- the findings ---------------------------------------------------------------------------------------------------
