@@ -337,7 +337,8 @@ def test_markdown_and_csv_show_names_unchanged() -> None:
     # Only the worst findings, without the notes.
     assert text.index("## Do now") < text.index("\n1. ") < text.index("\n2. ") < text.index("## Fleet")
     assert "\n3. " not in text
-    assert not re.search(r"(?<!\\)[<>]", text)
+    # Code is shown unchanged; in all other text, HTML is escaped.
+    assert not re.search(r"(?<!\\)[<>]", re.sub(r"(?<!\\)`[^`]*`", "", text))
     table = list(csv.DictReader(io.StringIO(csv_text(content()["tables"]["findings"]))))
     assert table[0]["stream"] == HOSTILE
     assert table[1]["server"] == f"'{FORMULA}"
@@ -352,6 +353,31 @@ def test_markdown_and_csv_show_names_unchanged() -> None:
         "a, b",
     ]
     assert show(0, "count") == "0"
+
+
+def test_each_command_of_the_report_can_be_copied() -> None:
+    commands = ["journalctl -u nats-server -g 'route|TLS' -n 20  # on n1 | n2", "nats stream info 'a`b' -s 'x  y'"]
+    advice = ["the client; `nats_stream`", "recreate it"]
+    tables = {
+        "causes": rows(
+            "causes",
+            {"severity": "critical", "title": "down", "findings": 1, "commands": commands, "shell": True},
+            {"severity": "warning", "title": "slow", "findings": 1, "commands": advice, "shell": False},
+        )
+    }
+    text = markdown({"title": "T", "day": "d", "generated": "g", "notes": [], "tables": tables}).splitlines()
+    copied = [
+        "`journalctl -u nats-server -g 'route|TLS' -n 20` \\# on n1 \\| n2",
+        "``nats stream info 'a`b' -s 'x  y'``",
+    ]
+    assert [line[5:] for line in text if line.startswith("   - ")] == [*copied, *map(quoted, advice)]
+    (cell,) = [line for line in text if line.startswith("| critical")]
+    assert cell.endswith(f"| {copied[0].replace('route|', 'route' + chr(92) + '|')} {copied[1]} |")
+    assert next(line for line in text if line.startswith("| warning")).endswith(
+        "the client; \\`nats\\_stream\\`; recreate it |"
+    )
+    found = [row["commands"] for row in csv.DictReader(io.StringIO(csv_text(tables["causes"])))]
+    assert found == ["\n".join(commands), "\n".join(advice)]
 
 
 def test_verdict_is_the_worst_failed_severity() -> None:

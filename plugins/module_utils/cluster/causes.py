@@ -11,6 +11,7 @@ own `Scene`."""
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -356,9 +357,10 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(_explained_by(unknown, left))
     if taken:
         what = f"{counted(len(unknown), 'member')} without a known name (id {_named(unknown)}) are not answering"
+        option = shlex.quote(f"peer_id={min(unknown)}")
         commands = (
             "ansible-inventory --graph  # was a server renamed, or is one missing? Bring it back under its old name",
-            f"ansible localhost -m natsops.jetstream.nats_meta_peer -a peer_id={min(unknown)}  # only if it never comes back",
+            f"ansible localhost -m natsops.jetstream.nats_meta_peer -a {option}  # only if it never comes back",
         )
         yield RootCause(SERVERS_DOWN, _with_symptoms(what, taken), taken, (), commands)
 
@@ -471,7 +473,7 @@ def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     )
     what = scene.maintenance[names[0]] if len(names) == 1 else f"{_named(names)} are in maintenance"
     commands = (
-        f"ansible-playbook natsops.jetstream.maintenance_leave --limit {','.join(names)}  # when the work is done",
+        f"ansible-playbook natsops.jetstream.maintenance_leave --limit {shlex.quote(','.join(names))}  # when the work is done",
         "ansible-playbook natsops.jetstream.maintenance_status",
     )
     yield RootCause(MAINTENANCE, _with_symptoms(what, taken), taken, tuple(names), commands)
@@ -490,7 +492,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {_named(names)}",
         *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
         "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences",
-        f"ansible-playbook natsops.jetstream.scale_in -e '{leaving}'  # only for servers that never come back",
+        f"ansible-playbook natsops.jetstream.scale_in -e {shlex.quote(leaving)}  # only for servers that never come back",
     )
     title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
     return RootCause(kind, _with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, scene))
@@ -534,7 +536,7 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
             compare: tuple[str, ...] = ()
             if any(problem.code == "server_reconfigured" for problem in taken):
                 what = f"JetStream is not running on {_named(off)} since its configuration changed"
-                limit = ",".join(sorted(off))
+                limit = shlex.quote(",".join(sorted(off)))
                 compare = (
                     f"ansible-playbook natsops.jetstream.deploy --check --diff --limit {limit}  # is it enabled?",
                 )
@@ -691,7 +693,7 @@ def _asset(subject: str) -> tuple[str, str, str]:
     """Return the kind and the account of an asset, and its names as arguments of the nats CLI."""
     kind, _space, path = subject.partition(" ")
     account, *names = path.split("/")
-    return kind, account, " ".join(names)
+    return kind, account, shlex.join(names)
 
 
 def _remove(subject: str) -> tuple[str, ...]:

@@ -231,6 +231,9 @@ def test_a_stream_without_a_leader_whose_members_all_answer_is_its_own_fault() -
     assert (cause.kind, cause.assets) == ("asset_fault", ("stream APP/ORDERS",))
     assert cause.title == "stream APP/ORDERS has no leader although all members answer"
     assert cause.commands[0] == "nats stream info ORDERS  # as a user of account APP"
+    # A shell must not execute parts of a name that is pasted with the command.
+    (cause,) = judge(cluster(FIVE, stream("A;reboot", NAMES, led=False)), FIVE, ("n1",))
+    assert cause.commands[0] == "nats stream info 'A;reboot'  # as a user of account APP"
 
 
 def test_servers_and_inventory_differ() -> None:

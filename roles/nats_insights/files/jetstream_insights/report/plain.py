@@ -45,6 +45,8 @@ _SUMMARY = {
 }
 _BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 _SECONDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1), ("ms", 0.001))
+#: A command and its comment, which some interactive shells do not accept.
+_COMMAND = re.compile(r"(.*?)(\s{2,}#\s.*)?", re.DOTALL)
 #: Characters with a meaning in Markdown or HTML.
 _MARKS = re.compile(r"([\\`*_{}\[\]<>|#~!&])")
 
@@ -77,6 +79,24 @@ def quoted(text: str) -> str:
     return _MARKS.sub(r"\\\1", " ".join(text.split()))
 
 
+def code(text: str) -> str:
+    """Return text as a code span of Markdown, which shows it unchanged."""
+    line = re.sub(r"[\r\n]+", " ", text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    space = " " if "`" in (line[:1], line[-1:]) else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _remedy(text: str, shell: bool, cell: bool = False) -> str:
+    """Return a remedy. A command of the `shell` is code that can be copied, without its comment. In the cell of a table, a
+    vertical bar needs a backslash even in code."""
+    found = _COMMAND.fullmatch(text) if shell else None
+    if not found:
+        return quoted(text)
+    span = code(found[1]).replace("|", "\\|") if cell else code(found[1])
+    return f"{span} {quoted(found[2])}" if found[2] else span
+
+
 def markdown(content: Content) -> str:
     """Return the summary: the problems, and the first rows of the most important tables."""
     return "\n".join(_lines(content)).rstrip() + "\n"
@@ -100,7 +120,7 @@ def _lines(content: Content) -> Iterator[str]:
         yield f"{number}. {quoted(step_title(content, step))}"
         if step["impact"]:
             yield f"   {quoted(step['impact'])}"
-        yield from (f"   - {quoted(command)}" for command in step["commands"])
+        yield from (f"   - {_remedy(command, step['shell'])}" for command in step["commands"])
     for note in content["notes"]:
         yield from ("", quoted(note))
     for name, wanted in _SUMMARY.items():
@@ -110,8 +130,15 @@ def _lines(content: Content) -> Iterator[str]:
         columns = [(index, title, kind) for index, (key, title, kind) in enumerate(table["columns"]) if key in wanted]
         yield from ("", f"## {table['title']}", "", "| " + " | ".join(title for _index, title, _kind in columns) + " |")
         yield "|" + " --- |" * len(columns)
+        at = {key: index for index, (key, _title, _kind) in enumerate(table["columns"])}
         for row in table["rows"][:_MOST]:
-            yield "| " + " | ".join(quoted(show(row[index], kind)) for index, _title, kind in columns) + " |"
+            cells = (
+                (" " if row[at["shell"]] else "; ").join(_remedy(text, row[at["shell"]], True) for text in row[index])
+                if index == at.get("commands")
+                else quoted(show(row[index], kind))
+                for index, _title, kind in columns
+            )
+            yield f"| {' | '.join(cells)} |"
         if table["total"] > _MOST:
             yield from ("", f"… and {table['total'] - _MOST:,} more.")
 
@@ -120,17 +147,19 @@ def csv_text(table: Mapping[str, Any]) -> str:
     """Return a table as CSV with raw values. Text that a spreadsheet would treat as a formula begins with an apostrophe."""
     written = io.StringIO()
     out = csv.writer(written, lineterminator="\n")
-    out.writerow([name for name, _title, _kind in table["columns"]])
+    names = [name for name, _title, _kind in table["columns"]]
+    out.writerow(names)
     for row in table["rows"]:
-        out.writerow([_plain(value) for value in row])
+        # A line for each command.
+        out.writerow([_plain(value, "\n" if name == "commands" else "; ") for name, value in zip(names, row)])
     return written.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, between: str = "; ") -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        value = "; ".join(map(str, value))
+        value = between.join(map(str, value))
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value
