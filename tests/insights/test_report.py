@@ -15,7 +15,7 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from jetstream_insights.cli import FOUND, main
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold_job import usual_intervals
-from jetstream_insights.lake import Lake
+from jetstream_insights.lake import GOLD_FORMAT, Lake, columns, place
 from jetstream_insights.report.causes import CODES, IMPACT, Newest, with_causes
 from jetstream_insights.report.content import (
     LastReport,
     _filled,
+    _rows_of,
     _trend,
     account_names,
     last_report,
@@ -610,9 +611,9 @@ def test_last_report_is_read_from_the_folder(tmp_path: Path) -> None:
 
 def test_report_has_the_events_of_its_span_and_a_trend(spark: SparkSession) -> None:
     table = BY_NAME["fixed"]
-    columns = [f"CAST(NULL AS STRING) AS {column.name}" for column in table.columns if column.name != "taken"]
+    nulls = [f"CAST(NULL AS STRING) AS {column.name}" for column in table.columns if column.name != "taken"]
     fixed = spark.range(3).selectExpr(
-        "'fixed' AS state", f"timestamp '{BEGIN:%Y-%m-%d}' + make_interval(0, 0, 0, 0, id * 12) AS taken", *columns
+        "'fixed' AS state", f"timestamp '{BEGIN:%Y-%m-%d}' + make_interval(0, 0, 0, 0, id * 12) AS taken", *nulls
     )
     assert _filled(table, fixed, BEGIN + timedelta(hours=6))["total"] == 2
     counted = [
@@ -627,6 +628,26 @@ def test_report_has_the_events_of_its_span_and_a_trend(spark: SparkSession) -> N
     )
     made = _trend(frame.withColumn("taken", frame.taken.cast("timestamp"))).orderBy("day").collect()
     assert [tuple(row) for row in made] == [("prod", "2026-11-21", 2, 1, 5), ("prod", "2026-11-22", 0, 0, 4)]
+
+
+def test_report_has_the_daily_tables_of_every_day_of_its_span(spark: SparkSession, tmp_path: Path) -> None:
+    lake, table = Lake(spark, str(tmp_path)), BY_NAME["accounts"]
+    days = [DAY + timedelta(days=number) for number in range(3)]
+    for day in days:
+        rows_of_day = spark.createDataFrame(
+            [{"fleet": "prod", "day": day, "account": "A"}], columns("gold", "account_usage")
+        )
+        rows_of_day.write.parquet(f"{tmp_path}/gold/account_usage/run=r/{place(day)}")
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": "r", "inputs": []})
+    for hours, shown in ((6, days[1:]), (24, days[2:])):
+        begin = datetime.combine(days[1], time(), timezone.utc) + timedelta(hours=hours)
+        frame = _rows_of(lake, table, days[2], begin)
+        assert frame is not None
+        assert sorted(row["day"] for row in dicts({"tables": {"accounts": _filled(table, frame)}}, "accounts")) == [
+            *map(str, shown)
+        ]
+    daily = {table.name for table in TABLES if table.daily}
+    assert daily == {"leadership", "availability", "consumer_lag", "divergence", "accounts"}
 
 
 @pytest.mark.parametrize(

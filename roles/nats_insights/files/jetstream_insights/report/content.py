@@ -217,7 +217,7 @@ def last_report(folder: Path) -> LastReport:
 
 def _rows_of(lake: Lake, table: Table, day: date, begin: datetime) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
-    back = (day - begin.date()).days + 1 if table.since else table.days
+    back = (day - begin.date()).days + 1 if table.since or table.daily else table.days
     frame = lake.read_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
     return _trend(frame) if frame is not None and table.name == "trend" else frame
 

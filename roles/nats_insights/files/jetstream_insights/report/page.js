@@ -573,7 +573,7 @@
   addEventListener("hashchange", follow);
   addEventListener("beforeprint", () => TABS.forEach(([id]) => build(id)));
   document.getElementById("when").textContent = (data.begin ? `${moment(data.begin)} to ${moment(data.end)}` : data.day)
-    + `; daily tables of ${data.day}; generated ${moment(data.generated)}. `
+    + `; generated ${moment(data.generated)}. `
     + (data.last_report ? `New: since the report of ${moment(data.last_report)}. ` : "") + "Times are UTC.";
   draw();
   follow();

@@ -50,7 +50,7 @@ class Table:
     out. `thinned`: beyond `most` rows only every second, third, … hour is kept. `days`: days of history; 0: the report's day.
     `shown`: whether it is shown as a table, not only as a chart.
     `since`: for a table of events, Spark SQL for the end of an event: the report has all events of its span, also those of
-    earlier days.
+    earlier days. `daily`: the report has the rows of all days that its span touches.
     """
 
     name: str
@@ -66,13 +66,14 @@ class Table:
     days: int = 0
     shown: bool = True
     since: str = ""
+    daily: bool = False
 
 
 def _of(form: str, **named: str) -> tuple[Column, ...]:
     return tuple(Column(name, title, form) for name, title in named.items())
 
 
-_FLEET, DOMAIN = Column("fleet", "fleet"), Column("domain", "domain")
+_FLEET, _DAY, DOMAIN = Column("fleet", "fleet"), Column("day", "day"), Column("domain", "domain")
 _GROUP = (DOMAIN, *_of("text", kind="kind", account="account", stream="stream", consumer="consumer"))
 _FOUND = (
     _FLEET,
@@ -374,10 +375,11 @@ TABLES: tuple[Table, ...] = (
     Table(
         "leadership",
         "Elections",
-        "Groups that changed their leader, the most frequent first.",
+        "Groups that changed their leader, by day, the most frequent first.",
         "gold.leadership",
         (
             _FLEET,
+            _DAY,
             *_GROUP,
             *_of("text", leader="leader"),
             *_of("list", leaders="leaders"),
@@ -387,6 +389,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("flap DESC NULLS LAST", "elections DESC"),
         only="elections > 0",
+        daily=True,
     ),
     Table(
         "storms",
@@ -442,10 +445,11 @@ TABLES: tuple[Table, ...] = (
     Table(
         "availability",
         "Availability",
-        "Time with a quorum, the worst first.",
+        "Time with a quorum, by day, the worst first.",
         "gold.availability",
         (
             _FLEET,
+            _DAY,
             *_GROUP,
             *_of("percent", quorum_ratio="with quorum", leader_ratio="with leader", redundant_ratio="redundant"),
             *_of("number", budget_used="budget used"),
@@ -453,6 +457,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("quorum_ratio", "redundant_ratio"),
         most=1000,
+        daily=True,
     ),
     Table(
         "streams",
@@ -490,10 +495,11 @@ TABLES: tuple[Table, ...] = (
     Table(
         "consumer_lag",
         "Consumers that are behind",
-        "Stuck, growing, redelivering or behind.",
+        "Stuck, growing, redelivering or behind, by day.",
         "gold.consumer_lag",
         (
             _FLEET,
+            _DAY,
             DOMAIN,
             *_of("text", account="account", stream="stream", consumer="consumer", state="state"),
             *_of("count", num_pending="pending", num_ack_pending="open"),
@@ -505,14 +511,16 @@ TABLES: tuple[Table, ...] = (
             "num_pending DESC",
         ),
         only="state NOT IN ('current', 'unknown')",
+        daily=True,
     ),
     Table(
         "divergence",
         "Replicas that differ",
-        "From their leader, at the same last message or far behind it.",
+        "From their leader, at the same last message or far behind it, by day.",
         "gold.divergence",
         (
             _FLEET,
+            _DAY,
             DOMAIN,
             *_of("text", account="account", stream="stream", server="server", leader="leader"),
             *_of("count", compared="compared", differing="differing", lagging="lagging"),
@@ -522,14 +530,16 @@ TABLES: tuple[Table, ...] = (
         ),
         ("NOT diverged", "share DESC NULLS LAST"),
         only="diverged OR behind",
+        daily=True,
     ),
     Table(
         "accounts",
         "Accounts",
-        "Usage of the day.",
+        "Usage by day.",
         "gold.account_usage",
         (
             _FLEET,
+            _DAY,
             DOMAIN,
             *_of("text", account="account"),
             *_of("number", connections="clients"),
@@ -538,6 +548,7 @@ TABLES: tuple[Table, ...] = (
             *_of("percent", coverage="observed"),
         ),
         ("storage DESC NULLS LAST",),
+        daily=True,
     ),
     Table(
         "changes",
