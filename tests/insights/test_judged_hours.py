@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
@@ -16,11 +17,12 @@ from jetstream_insights.cli import DONE, main
 from jetstream_insights.compaction import Keep, Maintained, maintain
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.lifetime import COLUMNS
+from jetstream_insights.findings.over_time import KEPT
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
 from jetstream_insights.gold_job import day_hours
-from jetstream_insights.lake import JUDGED, Lake
+from jetstream_insights.lake import JUDGED, JUDGED_FORMAT, Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
@@ -104,6 +106,11 @@ def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: Sp
     assert made.tables() == little.tables()
     states = {(row["state"], row["result"]) for row in made.rows("findings")}
     assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
+
+
+def test_changed_columns_of_hours_require_a_new_format() -> None:
+    digest = hashlib.sha256(repr(sorted(KEPT.items())).encode()).hexdigest()[:12]
+    assert (JUDGED_FORMAT, digest) == (4, "ac2cf79a4d7e"), "raise JUDGED_FORMAT, then pin both here"
 
 
 def test_hours_are_evaluated_again_after_changes(

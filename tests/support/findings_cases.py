@@ -650,6 +650,26 @@ _LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
 _ENDLESS = {"max_bytes": -1, "max_age": 0.0}
 
 
+def _leaving(first_ts: timedelta = timedelta(days=1), **values: Any) -> Callable[[int], Row]:
+    """Return the state of a stream that stores its last 300 messages and receives 200 between two snapshots. `first_ts`:
+    the age of the first one."""
+    return lambda step: {
+        "last_seq": 2000 + 200 * step,
+        "first_seq": 1701 + 200 * step,
+        "messages": 300,
+        "first_ts": reported(at(step) - first_ts),
+        **values,
+    }
+
+
+def _rolled(place: int) -> Callable[[int], Row]:
+    """Return a server that restarts after each snapshot in which it leads the meta group. The first two servers take turns."""
+    return lambda step: {
+        "meta_leader": SERVERS[step % 2],
+        "start": reported(at(step - 1 - (step - 1 - place) % 2) + STEP * 0.9),
+    }
+
+
 def _mirror(**values: Any) -> Row:
     return {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}
 
@@ -886,6 +906,7 @@ CASES: dict[str, Case] = {
     "RAFT_203": case("raft_groups", {"committed": 900}),
     "STREAM_202": case("streams", lambda step: {"last_seq": 2000 if step < LAST - 1 else 1500}),
     "STREAM_212": case("streams", lambda step: {**_ENDLESS, "first_seq": 1 if step < 3 else 500}),
+    "STREAM_216": case("streams", lambda step: {"first_seq": 1 if step < 3 else 1900}),
     "STREAM_214": case("incidents", {"stream": "GONE", "continues": True}, where={}, stream="GONE"),
     "STREAM_213": case("stream_replicas", {"last_seq": 0}, where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_203": case("streams", lambda step: _leaderless() if step == 2 else {}),
@@ -1279,6 +1300,22 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
         ),
         {"STREAM_212": ("pass", {"stream": "S"}), "STREAM_213": ("pass", {"stream": "MIRROR"})},
     ),
+    **{
+        f"messages leave a stream: {name}": (
+            (change("streams", _leaving(**values), stream="S"),),
+            {"STREAM_216": (result, {"stream": "S"})},
+        )
+        for name, result, values in (
+            ("max_age", "pass", {"max_age": 4 * 3600.0, "first_ts": timedelta(hours=4)}),
+            ("max_age or a purge", "pass", {"max_age": 12 * 3600.0, "first_ts": timedelta(hours=11)}),
+            ("max_msgs", "pass", {"max_msgs": 300}),
+            ("max_bytes", "pass", {"bytes": GIB - 1000}),
+            ("roll-ups", "none", {"config": {"allow_rollup_hdrs": True}}),
+            ("acknowledgements", "none", {"retention": "workqueue"}),
+            ("a purge, publishing was rejected before", "fail", {"max_msgs": 300, "discard": "new"}),
+            ("a purge before max_age", "fail", {"max_age": 24 * 3600.0, "first_ts": timedelta(hours=11)}),
+        )
+    },
     "no leader at the end, and the server that replies is behind": (
         (
             change("streams", lambda step: {"leader": None, "last_seq": 5} if step == LAST else {}, stream="S"),

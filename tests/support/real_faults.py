@@ -64,11 +64,12 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     HEALTHY: (),
     "assets": (
         Fault("stream purged", ("PURGED",), ("STREAM_212",), "PURGED: its first sequence", "api_audit"),
+        Fault("stream with limits purged", ("LIMITED",), ("STREAM_216",), "LIMITED: 200 messages", "api_audit"),
         Fault("stream full, discard new", ("FULL",), ("JETSTREAM_003",), "FULL", "nats_stream", "critical"),
         Fault("account at its storage limit", ("SMALL",), ("ACCOUNTS_101",), "SMALL", "nats_account_info", "critical"),
         Fault(
-            "consumer never acknowledges", ("JOBS/stuck",), ("CONSUMER_105", "CONSUMER_202"), "JOBS/stuck",
-            "client", "critical",
+            "consumer never acknowledges", ("JOBS/stuck",), ("CONSUMER_105", "CONSUMER_202"), "JOBS/stuck.*acknowledge",
+            "^the client", "critical",
         ),
         Fault(
             "mirror whose origin is gone", ("COPY", "ORIGIN"), ("STREAM_120", "STREAM_206"), "COPY.*ORIGIN",
@@ -370,6 +371,7 @@ def capture_assets(version: str, lake: Path, folder: Path) -> None:
         _with_assets(cluster)
         long: dict[str, Any] = {"max_age": 3600 * 10**9}
         cluster.add_stream("PURGED", 3)
+        cluster.add_stream("LIMITED", 3, max_msgs=100_000, max_bytes=64 << 20, **long)
         cluster.add_stream("FULL", 3, max_msgs=50, discard="new")
         cluster.add_stream("HOARD", 1, account="SMALL", **long)
         cluster.add_stream("JOBS", 3, **long)
@@ -381,7 +383,8 @@ def capture_assets(version: str, lake: Path, folder: Path) -> None:
         cluster.add_stream("FLAPS", 3, **long)
         edited = cluster.add_stream("EDITED", 3, **long)["config"]
         cluster.add_consumer("EDITED", "again")
-        _publish(cluster, "PURGED.a", 200)
+        for purged in ("PURGED", "LIMITED"):
+            _publish(cluster, f"{purged}.a", 200)
         clients = stack.enter_context(Clients(cluster))
         _traffic(clients)
         clients.run(publishing("FULL.a", "JOBS.a", "FEED.a", "FLAPS.a", "ORIGIN.a"))
@@ -393,7 +396,8 @@ def capture_assets(version: str, lake: Path, folder: Path) -> None:
         removed = time.monotonic()
         cluster.app_request("$JS.API.CONSUMER.DELETE.EDITED.again")
         cluster.add_consumer("EDITED", "again")
-        cluster.app_request("$JS.API.STREAM.PURGE.PURGED")
+        for purged in ("PURGED", "LIMITED"):
+            cluster.app_request(f"$JS.API.STREAM.PURGE.{purged}")
         cluster.app_request("$JS.API.STREAM.UPDATE.EDITED", {**edited, "max_age": 1800 * 10**9})
         for _election in range(7):
             cluster.app_request("$JS.API.STREAM.LEADER.STEPDOWN.FLAPS")

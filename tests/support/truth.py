@@ -5,10 +5,10 @@
 no others may.
 
 It also has conditions that are not faults (`STREAM_CONDITIONS`, `SERVER_CONDITIONS`, `Part`): servers that respond up
-to half a minute apart, elections between two replies, streams that are recreated or purged, bursts, messages with their
-own TTL, overwritten keys, sealed streams, consumers with filters, short-lived consumers, restarts that the journal
-announces, an upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete replies, a
-collector whose clock was set back, several JetStream domains.
+to half a minute apart, elections between two replies, streams that are recreated, bursts, messages with their own TTL,
+overwritten keys, sealed streams, consumers with filters, short-lived consumers, restarts that the journal announces, an
+upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete replies, a collector
+whose clock was set back, several JetStream domains.
 """
 
 from __future__ import annotations
@@ -430,7 +430,7 @@ class Part(Fleet):
         }
         made = super()._stream(number)
         faults = [fault for wrong, fault in self.wrong_streams if wrong == number]
-        # Neither purges nor many writes between the servers' replies are faults.
+        # Many writes between the servers' replies are not a fault.
         rate = 20.0 if faults else _FAST if number % 7 == 1 else made.rate
         purged = BEGIN + 1.5 * STEP if number % 7 == 2 and not faults else 0.0
         more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
@@ -625,7 +625,8 @@ class Part(Fleet):
         if number in self.recreated and at >= BEGIN + 3 * STEP:
             self._begin_at(data, BEGIN + 3 * STEP, self.written(stream, BEGIN + 3 * STEP), stream.size)
         if number in self.filtered:
-            # The stream's limits remove messages that its consumer's filter skips.
+            # The stream's max_age removes messages that its consumer's filter skips.
+            data["config"].update(max_age=int(100e9 / stream.rate), duplicate_window=0)
             data["state"]["first_seq"] = max(1, data["state"]["last_seq"] - 100)
             data["state"]["messages"] = data["state"]["last_seq"] - data["state"]["first_seq"] + 1
             data["state"]["first_ts"] = timestamp(START + timedelta(seconds=max(0.0, at - 100 / stream.rate)))
@@ -688,6 +689,8 @@ class Part(Fleet):
                 yield "STREAM_214", self._about(number)
             if number in self.recreated:
                 yield "STREAM_205", self._about(number)
+            if stream.purged:
+                yield "STREAM_216", self._about(number)
             if len(stream.replicas) > 1 and {*stream.replicas} & {*self.dead}:
                 for check in ("STREAM_104", "STREAM_106", "CONSUMER_103"):
                     yield check, self._about(number, check.startswith("CONSUMER"))

@@ -31,10 +31,11 @@ from jetstream_insights.findings import lifetime, over_time
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
-#: Facts remain stored, and are read together with those of other hours: any change of their columns or rows needs a new format.
+#: The tables of hours remain stored, and are read together with those of other hours: any change of their columns or rows needs a
+#: new format.
 FACTS_FORMAT = 6
 FINDINGS_FORMAT = 4
-JUDGED_FORMAT = 3
+JUDGED_FORMAT = 4
 ADVISORIES_FORMAT = 3
 #: The layer of the hourly aggregates for gold. Readers of gold skip it.
 FACTS = "gold/_hours"

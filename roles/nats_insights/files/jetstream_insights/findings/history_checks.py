@@ -826,6 +826,28 @@ _STREAMS = (
         source="StreamState.FirstSeq of a stream without limits",
     ),
     Check(
+        code="STREAM_216",
+        severity=WARNING,
+        title="Messages were removed from a stream before it reached a limit",
+        view="stream_periods",
+        applies="early.states > 0 AND stream NOT RLIKE '^OBJ_'",
+        thresholds=(samples(2), Threshold("share", 50, "%", "of the messages that it stored")),
+        knows="early.states >= :samples",
+        unknown="its leader and limits were reported in {early.states} snapshots, the first and last of each hour",
+        fails="coalesce(early.most.share, 0) * 100 > :share",
+        value="100 * early.most.share",
+        against=":share",
+        text="{early.most.messages|count} messages, {100 * early.most.share|number} % of those stored at "
+        "{date_trunc('second', early.most.begin)}, had been removed by {date_trunc('second', early.most.until)}, although "
+        "none of its limits was reached",
+        rationale="It was purged, or its first messages were deleted. Servers do not report by which client. The first and "
+        "last snapshots of each hour are compared. A purge is not found if max_age, max_msgs or max_bytes could have removed "
+        "the messages by the next compared snapshot.",
+        remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names the client; "
+        "`nats_stream_restore` from the last backup",
+        source="StreamState.FirstSeq, compared with max_age, max_msgs and max_bytes",
+    ),
+    Check(
         code="STREAM_214",
         severity=CRITICAL,
         title="A stream is unreachable",

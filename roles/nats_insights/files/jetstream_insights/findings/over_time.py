@@ -71,17 +71,81 @@ def _creations() -> dict[str, Over]:
     return {"creations": Over(counted(every), {"creations": every}, counted(F.flatten(F.collect_list("creations"))))}
 
 
-#: Whether a stream has neither a limit nor anything else that removes messages automatically.
-_KEEPS_ALL = (
-    "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coalesce(max_bytes, 0) <= 0 "
-    "AND coalesce(retention, 'limits') = 'limits' "
-    r"""AND NOT coalesce(config RLIKE '"max_msgs_per_subject": ?[1-9]|"allow_msg_ttl": ?true', false)"""
-)
+#: Configurations whose messages leave a stream in other ways than through its limits, a purge or a delete.
+_OTHER_REMOVALS = r"""'"max_msgs_per_subject": ?[1-9]|"allow_(?:msg_ttl|rollup_hdrs|msg_schedules)": ?true'"""
+_BY_LIMITS = "coalesce(retention, 'limits') = 'limits'"
+_NO_LIMIT = "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coalesce(max_bytes, 0) <= 0"
 
 
 def _kept_from() -> Column:
-    """Return the first sequence of a stream without such limits, as its leader reported it."""
-    return F.when(F.col("leader").isNotNull() & F.expr(_KEEPS_ALL), F.col("first_seq"))
+    """Return the first sequence of a stream without limits, as its leader reported it."""
+    others = f"coalesce(config RLIKE {_OTHER_REMOVALS}, false)"
+    return F.expr(f"CASE WHEN leader IS NOT NULL AND {_NO_LIMIT} AND {_BY_LIMITS} AND NOT {others} THEN first_seq END")
+
+
+#: The state and the limits of a stream, with their types in stored hours.
+_STATE = {
+    **dict.fromkeys(("captured", "messages", "bytes", "first_seq", "last_seq", "max_msgs", "max_bytes"), "bigint"),
+    **dict.fromkeys(("taken", "created", "first_ts", "last_ts"), "timestamp"),
+    "max_age": "double",
+    "discard": "string",
+}
+_STATES = f"array<struct<{', '.join(f'{name}: {type_}' for name, type_ in _STATE.items())}>>"
+#: Seconds by which the clocks of the servers and the collector may differ, and the bytes of the largest message: servers warn
+#: about a larger max_payload.
+_CLOCKS, _LARGEST = 600, 8 << 20
+#: Whether messages left a stream between the states `a` and `b` before a limit was reached. The newest of them is the message
+#: before b.first_seq. Unless they were purged or deleted, all newer messages are still stored and show whether a limit was
+#: reached, and the oldest that `a` stored, or its newest if all of them left, was older than max_age.
+_LEFT_EARLY = f"""
+    a.messages > 0 AND b.first_seq > a.first_seq AND abs(unix_micros(b.created) - unix_micros(a.created)) <= {SAME}
+    AND struct(a.max_age, a.max_msgs, a.max_bytes, a.discard) <=> struct(b.max_age, b.max_msgs, b.max_bytes, b.discard)
+    AND (coalesce(b.max_age, 0) <= 0 OR unix_seconds(b.taken) + {_CLOCKS} - b.max_age
+        < unix_seconds(CASE WHEN b.first_seq > a.last_seq THEN a.last_ts ELSE a.first_ts END))
+    AND (coalesce(b.discard = 'new', false)
+        OR (coalesce(b.max_msgs, 0) <= 0 OR b.last_seq - b.first_seq + 1 < b.max_msgs)
+        AND (coalesce(b.max_bytes, 0) <= 0 OR b.bytes + {_LARGEST} <= b.max_bytes))
+"""
+#: How many `states` are compared, and the largest share of a stream's messages that left it early between two of them.
+_EARLY = f"""named_struct('states', size(states), 'most', array_max(zip_with(states, slice(states, 2, size(states)), (a, b) ->
+    CASE WHEN {_LEFT_EARLY} THEN struct(
+        (least(b.first_seq, a.last_seq + 1) - a.first_seq) / (a.last_seq - a.first_seq + 1) AS share,
+        least(b.first_seq, a.last_seq + 1) - a.first_seq AS messages,
+        a.taken AS begin,
+        b.taken AS until) END)))"""
+
+
+def _compared(states: str) -> Column:
+    """Return `_EARLY` of some states, given as Spark SQL, in the order of their capture."""
+    return F.expr(f"transform(array(sort_array(array_distinct({states}))), states -> {_EARLY})[0]")
+
+
+def _early() -> dict[str, Over]:
+    """Return the messages that left a stream `early`, between the first and last states of its hours that a leader reported."""
+    limited = f"leader IS NOT NULL AND NOT ({_NO_LIMIT}) AND {_BY_LIMITS}"
+    columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in {**_STATE, "config": "string"}.items())
+    captured = f"CASE WHEN {limited} THEN captured END"
+    ends = f"array(min_by(struct({columns}), {captured}), max_by(struct({columns}), {captured}))"
+    # In rows, a state is the first or last one of its hour unless the hour has both an earlier and a later one.
+    same_hour = "date_trunc('hour', other.taken) = date_trunc('hour', state.taken)"
+    inner = " AND ".join(f"exists(every, other -> {same_hour} AND other.captured {way} state.captured)" for way in "<>")
+    every = f"collect_list(CASE WHEN {limited} THEN struct({columns}) END)"
+    hourly_ends = f"transform(array({every}), every -> filter(every, state -> NOT ({inner})))[0]"
+    return {
+        "early": Over(
+            _compared(_only_by_limits(hourly_ends)),
+            {"limited_states": F.expr(_only_by_limits(ends))},
+            _compared("flatten(collect_list(limited_states))"),
+        )
+    }
+
+
+def _only_by_limits(states: str) -> str:
+    """Return the states of streams without other removals, without their configuration. Few states are compared: reading the
+    configuration of each row would take longer."""
+    kept = ", ".join(f"state.{name} AS {name}" for name in _STATE)
+    only = f"filter({states}, state -> state IS NOT NULL AND NOT coalesce(state.config RLIKE {_OTHER_REMOVALS}, false))"
+    return f"transform({only}, state -> struct({kept}))"
 
 
 def _first(value: str) -> dict[str, Over]:
@@ -163,6 +227,7 @@ def _of_streams() -> dict[str, Over]:
         **_creations(),
         **_least("kept_from_least", _kept_from()),
         **_by_most("kept_from_most", _kept_from()),
+        **_early(),
         **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
     }
 
@@ -220,6 +285,7 @@ KEPT = {
     f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
     "creations array<timestamp>, kept_from_least bigint, kept_from_most bigint, "
+    f"limited_states {_STATES}, "
     "moving bigint, seq_first bigint, seq_last bigint",
     "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
     "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "
