@@ -1289,6 +1289,10 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
         ),
         {f"CONSUMER_20{number}": ("none", {"consumer": "worker"}) for number in range(1, 10)},
     ),
+    "each leader of the meta group restarts": (
+        tuple(change("servers", _rolled(place), server=name) for place, name in enumerate(SERVERS)),
+        {"META_201": ("pass", {})},
+    ),
     "a consumer that was recovered from 2.10": (
         (change("consumers", lambda step: {"created": reported(at(0) + timedelta(milliseconds=step))}),),
         {"CONSUMER_207": ("pass", {"consumer": "worker"})},

@@ -123,7 +123,8 @@ CHECKS = (
         value="100 * try_divide(num_ack_pending, max_ack_pending)",
         text="{num_ack_pending|count} messages are unacknowledged, the limit is {max_ack_pending|count}",
         rationale="At max_ack_pending the consumer stops delivering.",
-        remedy="more or faster clients; `nats_consumer` with a larger `max_ack_pending`",
+        remedy="the client if it acknowledges nothing, otherwise more or faster clients; `nats_consumer` with a larger "
+        "`max_ack_pending`",
         source="jsm.go monitor/consumer.go",
     ),
     Check(

@@ -544,8 +544,10 @@ _GROUPS = (
         fails="exists(changes, begin -> size(filter(changes, c -> c >= begin AND c < begin + :within)) > :changes)",
         value="size(changes)",
         against=":changes",
-        text="{size(changes)} changes of the leader, more than {:changes|count} of them within {:within|seconds}",
-        rationale="During an election nothing can be created or changed.",
+        text="{size(changes)} changes of the leader without a restart, more than {:changes|count} of them within "
+        "{:within|seconds}",
+        rationale="During an election nothing can be created or changed. Changes because the leader restarted do not count; "
+        "SERVER_201 and SERVER_202 report its restarts.",
         remedy="playbook `diagnose`: CPU, disk and round trips of its members",
         source="threshold as in Synadia Insights (META)",
     ),
@@ -1123,7 +1125,8 @@ _CONSUMERS = (
         "{ingest_rate|number} arrive and {ack_rate|number} are acknowledged each second",
         rationale="The age of the backlog is its size divided by the arrival rate. It grows while more messages arrive "
         "than are read.",
-        remedy="more clients; `nats_stream` with a longer `max_age` until it has caught up",
+        remedy="the client if it acknowledges nothing, otherwise more clients; `nats_stream` with a longer `max_age` until it "
+        "has caught up",
         source="Little's law over gold table `consumer_lag`; CONSUMER_112 reports it afterwards",
     ),
     Check(

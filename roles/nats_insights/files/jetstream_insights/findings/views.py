@@ -835,28 +835,38 @@ def leafnode_periods(tables: Tables) -> DataFrame:
     )
 
 
+#: Seconds before a snapshot within which a server started recently, and after a change of the leader within which its restart may
+#: end: a roll steps it down first.
+_RECENT, _RESTARTING = 3600, 600
+
+
 def meta_periods(tables: Tables) -> DataFrame:
-    """Return a row for each meta group with the times of its leader changes, in seconds since 1970."""
+    """Return a row for each meta group with the times of its leader changes, in seconds since 1970, without those from a server
+    that restarted."""
     known = tables["servers"].where("meta_size IS NOT NULL")
     leader = F.mode(F.when(F.col("meta_leader") != "", F.col("meta_leader"))).alias("leader")
-    moments = known.groupBy(*SNAPSHOT, *DOMAIN).agg(leader, F.max("meta_size").alias("size"))
+    start = F.struct("server", F.unix_seconds("start").alias("at"))
+    recent = F.collect_set(F.when(seconds(F.col("start"), F.col("taken")) < _RECENT, start)).alias("recent")
+    moments = known.groupBy(*SNAPSHOT, *DOMAIN).agg(leader, recent, F.max("meta_size").alias("size"))
     seen = F.struct(F.unix_seconds("taken").alias("at"), F.col("leader").alias("leader"))
     return (
         moments.groupBy("fleet", *DOMAIN)
         .agg(
             *_period(),
             F.array_sort(F.collect_list(F.when(F.col("leader").isNotNull(), seen))).alias("led"),
+            F.array_distinct(F.flatten(F.collect_list("recent"))).alias("starts"),
             F.count_if(F.col("leader").isNull()).alias("leaderless"),
             F.array_sort(F.collect_set("size")).alias("sizes"),
         )
         .withColumn(
             "changes",
             F.expr(
-                "transform(filter(sequence(1, greatest(size(led) - 1, 1)), i -> i < size(led) "
-                "AND try_element_at(led, i).leader <> try_element_at(led, i + 1).leader), i -> try_element_at(led, i + 1).at)"
+                f"""transform(filter(zip_with(led, slice(led, 2, size(led)), (old, new) -> struct(old, new)), change ->
+                    change.old.leader <> change.new.leader AND NOT exists(starts, start -> start.server = change.old.leader
+                    AND start.at BETWEEN change.old.at AND change.new.at + {_RESTARTING})), change -> change.new.at)"""
             ),
         )
-        .drop("led")
+        .drop("led", "starts")
     )
 
 
