@@ -17,8 +17,9 @@ positional: _input
 options:
   _input:
     description:
-      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start),
-        C(raft_silent) and C(maintenance). No action is needed for a server that is kept stopped for maintenance.
+      - Facts of the process, with C(running), C(instance), C(started), C(version), C(binary), C(ports),
+        C(unit_changed_after_start), C(raft_silent) and C(maintenance). No action is needed for a server that is kept
+        stopped for maintenance.
     type: dict
     required: true
   varz:
@@ -31,7 +32,7 @@ options:
     default: {}
   desired:
     description:
-      - The desired state, with C(version), C(binary), C(config), C(digest), C(record), C(config_differs),
+      - The desired state, with C(version), C(binary), C(config), C(digest), C(record), C(ports), C(config_differs),
         C(config_changed_at) and C(tls_changed_at).
     type: dict
     required: true
@@ -49,7 +50,7 @@ _value:
     - C(required_action), with the C(action) (V(none), V(start), V(reload) or V(restart)), its C(reasons), and the configuration
       C(keys) that differ.
     - C(untouched) is whether no action is needed and, if the process is running, C(record) matches the configuration
-      that it has loaded.
+      that it has loaded, its version is the desired one, and it listens on all C(ports).
     - C(reload_first) is the configuration to reload before the restart of a running server. This configuration adds
       only the TLS that the desired configuration adds to the gateway. Empty if the gateway gets no TLS. The
       configuration contains secrets.
@@ -65,6 +66,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import (
     reload_first,
     required_action,
+    serves,
 )
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
@@ -82,7 +84,7 @@ def nats_required_action(
     return {
         "required_action": action,
         "untouched": action["action"] == "none"
-        and (not running.get("running") or recorded == desired.get("record", recorded)),
+        and (not running.get("running") or (recorded == desired.get("record", recorded) and serves(running, desired))),
         "reload_first": reload_first(running, recorded, desired),
     }
 

@@ -94,6 +94,14 @@ def reload_first(running: dict[str, Any], recorded: dict[str, Any], desired: dic
     return gateway_tls_first(recorded["config"], desired["config"])
 
 
+def serves(running: dict[str, Any], desired: dict[str, Any]) -> bool:
+    """Return whether the process runs the desired version and listens on all of its ports.
+
+    `running`: version and ports of the process; `desired`: version and ports; without them, any is right."""
+    missing = set(map(int, desired.get("ports") or ())) - set(map(int, running.get("ports") or ()))
+    return not missing and desired.get("version", running.get("version")) == running.get("version")
+
+
 def _loaded_at(running: dict[str, Any], varz: dict[str, Any]) -> float:
     """Return when the process last read its files: VARZ.config_load_time, or else its start (monitor.go, `ConfigLoadTime`)."""
     if varz.get("config_load_time"):

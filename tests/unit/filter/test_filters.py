@@ -226,6 +226,16 @@ def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str,
     assert decided["untouched"] == untouched
 
 
+def test_a_server_that_is_not_listening_yet_is_not_untouched() -> None:
+    running = {"running": True, "version": "2.15.1", "instance": "1", "started": 100.0, "ports": [4222]}
+    desired = {"version": "2.15.1", "config": {}, "ports": [4222]}
+    recorded = {"instance": "1", "config": {}}
+    assert nats_required_action(running, {}, recorded, desired)["untouched"]
+    desired["ports"] = [4222, 6222]
+    decided = nats_required_action(running, {}, recorded, desired)
+    assert (decided["required_action"]["action"], decided["untouched"]) == ("none", False)
+
+
 def test_a_server_that_is_held_needs_no_start() -> None:
     mark = {"server": "n3", "by": "ops", "since": 1.0, "until": 2.0}
     held, loose = (

@@ -12,6 +12,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
     epoch,
     reload_first,
     required_action,
+    serves,
 )
 
 LOADED = "2026-11-21T07:00:00.123456789Z"
@@ -139,3 +140,17 @@ def test_gateway_gets_tls_by_a_reload_only_if_the_running_version_is_known() -> 
     assert reload_first(running, {**recorded, "instance": "boot/8/1"}, {"config": new}) == {}
     assert reload_first(running, {}, {"config": new}) == {}
     assert reload_first({"running": False}, recorded, {"config": new}) == {}
+
+
+@pytest.mark.parametrize(
+    "version, ports, served",
+    [
+        ("2.10.27", [4222, 6222], True),
+        ("2.10.27", ["4222", 6222, 8222], True),
+        ("2.10.27", [4222], False),
+        ("2.10.26", [4222, 6222], False),
+        ("", [4222, 6222], False),
+    ],
+)
+def test_a_process_serves_with_the_desired_version_on_all_ports(version: str, ports: list[Any], served: bool) -> None:
+    assert serves({"version": version, "ports": ports}, {"version": "2.10.27", "ports": ["4222", 6222]}) is served
