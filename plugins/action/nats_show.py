@@ -10,6 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_lines_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, option_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, flat, page, printable
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -17,6 +18,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "lines": {"type": "list", "elements": "str", "required": True},
     "screen": {"type": "list", "elements": "str"},
     "notes": {"type": "list", "elements": "str", "default": []},
+    "problems": {"type": "list", "elements": "dict", "default": []},
     "directory": {"type": "path"},
 }
 
@@ -30,16 +32,22 @@ class ActionModule(ActionBase):
         """Return the printed lines, and the path of the file with all lines."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validation, options = self.validate_argument_spec(ARGUMENTS)
+        if errors := option_lines(options["problems"], ERROR):
+            return {
+                **result,
+                "failed": True,
+                "msg": "\n".join([f"{len(errors)} problem(s); nothing was changed.", *errors]),
+            }
         lines = tuple(options["lines"])
         shown = flat(lines) if options["screen"] is None else Page(lines, tuple(options["screen"]))
-        shown += page(*options["notes"])
+        shown += page(*options["notes"], *option_lines(options["problems"], WARNING))
         path: str | None = None
         hint: list[str] = []
         if shown.screen != shown.lines:
             path, hint = _written(options["directory"], options["name"], shown)
         whole = Display().verbosity > 0
         msg = [printable(line) for line in [*(shown.lines if whole else shown.screen), *hint]]
-        return {**result, "changed": False, "msg": msg, "file": path, "_ansible_verbose_always": True}
+        return {**result, "changed": False, "msg": msg, "file": path, "_ansible_verbose_always": bool(msg)}
 
 
 def _written(directory: str | None, name: str, shown: Page) -> tuple[str | None, list[str]]:

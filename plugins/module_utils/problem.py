@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -49,3 +50,8 @@ class ConfigProblem(TypedDict):
     severity: str
     option: str
     message: str
+
+
+def option_lines(problems: Iterable[Mapping[str, Any]], severity: str) -> list[str]:
+    """Return a line for each configuration problem of this severity, which names the option."""
+    return [f"{problem['option']}: {problem['message']}" for problem in problems if problem["severity"] == severity]

@@ -38,6 +38,13 @@ options:
     type: list
     elements: str
     default: []
+  problems:
+    description:
+      - Problems of a configuration that has not been applied yet, from P(natsops.jetstream.nats_config_problems#filter).
+      - Warnings are printed like O(notes). If there are errors, the task fails with all of them instead.
+    type: list
+    elements: dict
+    default: []
   directory:
     description: Directory of the file on the controller. Defaults to the directory V(natsops) in Ansible's home
       directory (E(ANSIBLE_HOME), V(~/.ansible)).

@@ -277,3 +277,17 @@ def test_a_disk_that_is_full_ends_nothing(tmp_path: Path) -> None:
 def test_a_stream_name_moves_no_cursor(tmp_path: Path) -> None:
     result = show(name="plan", lines=["X\x1b[31mRED"] * 30, directory=str(tmp_path))
     assert result["msg"][0] == "X\ufffd[31mRED" and "\x1b" not in Path(result["file"]).read_text()
+
+
+def test_warnings_are_printed_and_errors_make_the_task_fail() -> None:
+    warning = {"severity": "warning", "option": "port", "message": "is below 1024"}
+    error = {"severity": "error", "option": "no_such_option", "message": "is not known"}
+    result = show(name="preflight", lines=[], problems=[warning])
+    assert result["msg"] == ["port: is below 1024"] and not result.get("failed")
+    result = show(name="preflight", lines=[], problems=[error, warning, error])
+    assert result["failed"]
+    assert result["msg"].splitlines() == ["2 problem(s); nothing was changed.", *["no_such_option: is not known"] * 2]
+
+
+def test_nothing_to_print_takes_no_space() -> None:
+    assert not show(name="preflight", lines=[])["_ansible_verbose_always"]
