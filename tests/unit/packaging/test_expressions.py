@@ -131,6 +131,17 @@ def test_no_task_file_includes_itself_or_its_includer() -> None:
     assert [str(path.relative_to(CHECKOUT)) for path in calls if path in reached(path)] == []
 
 
+def test_a_task_file_in_a_folder_imports_files_relative_to_its_folder() -> None:
+    """ansible-core 2.16 fails for any other name if the importing file was included by an imported role."""
+    imports = [
+        (path, name)
+        for path in (CHECKOUT / "roles").glob("*/tasks/*/**/*.yml")
+        for name in re.findall(r"import_tasks: (\S+)", path.read_text())
+    ]
+    assert any(name.startswith("../") for _path, name in imports)
+    assert [str(path.relative_to(CHECKOUT)) for path, name in imports if not (path.parent / name).is_file()] == []
+
+
 @pytest.mark.parametrize("text, expected", [
     ("a: >-\n  {{ 1\n     + 2\n     + 3 }}\n", []),
     ("a: >-\n  {{ 1\n     + 2\n     + 3\n     + 4 }}\nb: '{{ 1 }}'\n", [(2, 4)]),
