@@ -345,6 +345,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     RollRules,
     batch_effects,
     disk_problems,
+    free_bytes,
     plan_lines,
     plan_roll,
     plan_ungated,
@@ -458,7 +459,7 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     rules = restart_rules(params)
     made = plan_roll(cluster, hosts, server_zones(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
-    free = {server: params["disk_free"].get(host) for server, host in hosts.items()}
+    free = {server: free_bytes(params["disk_free"].get(host)) for server, host in hosts.items()}
     marks, now = parse_marks(params["maintenance"]), time.time()
     version_findings, flags = judge_versions(cluster, hosts, params, target) if target else ([], {})
     problems = [

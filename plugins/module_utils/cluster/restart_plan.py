@@ -174,6 +174,11 @@ def plan_lines(
     return lines
 
 
+def free_bytes(value: object) -> int | None:
+    """Return a number of free bytes, None if it is unknown. ansible-core 2.16 turns numbers of templates into text."""
+    return int(str(value)) if str(value).isdecimal() else None
+
+
 def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
     """Return the servers whose disk is too full for a start. `free`: server → free bytes, None if unknown."""
     return [

@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     RollRules,
     batch_effects,
     disk_problems,
+    free_bytes,
     plan_lines,
     plan_roll,
     unreadable_refusal,
@@ -425,3 +426,8 @@ def test_a_server_on_a_full_disk_is_not_restarted() -> None:
         "   - n2 would not start again: its store has 4.0 KiB free but needs 64.0 MiB",
     ]
     assert refusal("The restart is refused.", disk_problems({"n1": 64 * 1024**2}), Scene()) == ""
+
+
+@pytest.mark.parametrize("value, expected", [(4096, 4096), ("4096", 4096), (None, None), ("", None), ("None", None)])
+def test_free_bytes_may_be_text(value: object, expected: int | None) -> None:
+    assert free_bytes(value) == expected
