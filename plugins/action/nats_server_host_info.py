@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the module and adds the checksum of the file on the controller from which the host's nats-server is
-installed."""
+installed. The result contains password hashes, so only a failure is printed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from typing import Any
 from ansible.utils.hashing import secure_hash
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python import HostModuleAction
 
+NO_MESSAGE = "The module that reads the host ended without a message."
+
 
 class ActionModule(HostModuleAction):
     """Adds `src_sha256`, empty if the file does not exist."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result."""
+        """Return the module's result, which is not printed, or only the message of its failure."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        if "process" not in result:
+            return {
+                "failed": True,
+                "changed": False,
+                "msg": result.get("msg") or result.get("module_stderr") or NO_MESSAGE,
+            }
         source = os.path.expanduser(str(self._task.args.get("src") or ""))
         result["src_sha256"] = secure_hash(source, hashlib.sha256) or "" if os.path.isfile(source) else ""
-        return result
+        return {**result, "_ansible_no_log": True}

@@ -16,7 +16,7 @@ description:
   - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads only
     the process, and can wait for its ports.
   - O(unit) is ignored on a host without systemd.
-  - The result contains password hashes. Set C(no_log) for the task.
+  - The result contains password hashes, so Ansible never prints it. A failure is printed.
 extends_documentation_fragment:
   - natsops.jetstream.process
   - natsops.jetstream.attributes.plain_info_module
@@ -69,6 +69,14 @@ options:
     description: The version to look up in O(install_dir).
     type: str
     required: true
+  server_name:
+    description: Name of the server, for RV(version_change).
+    type: str
+    default: ''
+  jetstream:
+    description: Whether the server should have JetStream, for RV(version_change).
+    type: bool
+    default: false
   src:
     description: A file on the controller from which O(version) is installed. The checksum of this file is returned.
     type: path
@@ -121,7 +129,6 @@ EXAMPLES = r"""
     paths: [/var/lib/nats]
   become: true
   register: result
-  no_log: true
 """
 
 RETURN = r"""
@@ -173,6 +180,14 @@ stopped_version:
     Version of O(binary) if the server is not running. Empty if the server is running, or if O(binary) is not an
     executable of nats-server.
   type: str
+  returned: always
+version_change:
+  description:
+    - The change from the running or installed version to O(version), with C(name), C(jetstream), C(running),
+      C(version), C(target), and C(changes), which is whether the two versions differ. A stopped server without streams
+      counts as new, so its C(version) is empty.
+    - C(streams) and C(groups) are those of RV(store). C(in_meta_group) is whether the store belongs to a meta group.
+  type: dict
   returned: always
 installed_from:
   description: SHA-256 of the file from which the version was installed. Empty if it was not recorded.
@@ -318,6 +333,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     read_text,
     read_varz,
     unit_properties,
+    version_change,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
@@ -375,6 +391,8 @@ def read(module: AnsibleModule) -> dict[str, Any]:
     loaded = {} if record or not process["running"] else proven(module, process)
     known = record or loaded
     url = monitor_url(known.get("config") or given["monitoring"])
+    stopped_version = "" if process["running"] else executable_version(given["binary"] or "")
+    store = store_owner(given["store"]).as_dict() if given["store"] else None
     return {
         "process": process,
         "monitor_url": url,
@@ -387,7 +405,12 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "tls_changed": newest(given["tls_files"]),
         "certificate": read_certificate(files, given["user"]) if (files := given["certificate_files"]) else None,
         "installed": is_installed(given["install_dir"], given["version"]),
-        "stopped_version": "" if process["running"] else executable_version(given["binary"] or ""),
+        "stopped_version": stopped_version,
+        "version_change": {
+            "name": given["server_name"],
+            "jetstream": given["jetstream"],
+            **version_change(process, stopped_version, given["version"], store or {}),
+        },
         "installed_from": source_digest(given["install_dir"], given["version"]),
         "maintenance": read_mark(given["maintenance"]),
         "service_manager": "systemd" if systemd else "",
@@ -398,7 +421,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "memory_mb": memory_mb(),
         **account(given["user"], given["group"]),
         "filesystems": filesystems(given["paths"]),
-        "store": store_owner(given["store"]).as_dict() if given["store"] else None,
+        "store": store,
         "loaded_store": other_store(known.get("config") or {}, given["store"]),
         "selinux": read_selinux(module),
         "firewall": bool(given["firewall"]) and os.path.exists(given["firewall"]),
@@ -422,6 +445,8 @@ def main() -> None:
             "install_dir": {"type": "path", "required": True},
             "binary": {"type": "path"},
             "version": {"type": "str", "required": True},
+            "server_name": {"type": "str", "default": ""},
+            "jetstream": {"type": "bool", "default": False},
             "src": {"type": "path"},
             "user": {"type": "str", "required": True},
             "group": {"type": "str", "required": True},

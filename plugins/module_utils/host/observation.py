@@ -181,6 +181,25 @@ def read_process(
     }
 
 
+def version_change(
+    process: Mapping[str, Any], stopped_version: str, target: str, store: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the change from the running or installed version to `target`, as documented by nats_server_host_info.
+
+    A stopped server without streams counts as new. `store`: the content of the store directory."""
+    streams = store.get("streams") or 0
+    version = process["version"] if process["running"] else stopped_version if streams else ""
+    return {
+        "running": process["running"],
+        "version": version,
+        "target": target,
+        "changes": version != target,
+        "streams": streams,
+        "groups": store.get("groups") or [],
+        "in_meta_group": store.get("peers") is not None,
+    }
+
+
 def read_record(path: str) -> dict[str, Any]:
     """Return the record of the loaded configuration; empty if there is none."""
     text = read_text(path)

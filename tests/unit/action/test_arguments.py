@@ -18,8 +18,12 @@ from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, na
 
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the arguments that the module would receive."""
-    monkeypatch.setattr(NormalAction, "run", lambda action, *_arguments: {"given": action._task.args})
+    """Return the arguments that the module would receive, updated with its option `result`."""
+    monkeypatch.setattr(
+        NormalAction,
+        "run",
+        lambda action, *_arguments: {"given": action._task.args, **action._task.args.get("result", {"process": {}})},
+    )
 
 
 def run(kind: Any, **arguments: Any) -> dict[str, Any]:
@@ -46,3 +50,14 @@ def test_a_file_on_the_controller_has_a_sum_and_none_has_none(tmp_path: Path) ->
     for source in (None, "", str(tmp_path), f"{file}.gone"):
         assert run(nats_server_host_info.ActionModule, src=source)["src_sha256"] == ""
     assert run(nats_server_host_info.ActionModule)["src_sha256"] == ""
+
+
+def test_a_host_that_was_read_is_not_printed_and_a_failure_is_without_the_rest() -> None:
+    assert run(nats_server_host_info.ActionModule)["_ansible_no_log"]
+    for result, message in (
+        ({"msg": "no permission", "secrets": "s3cret"}, "no permission"),
+        ({"module_stderr": "killed"}, "killed"),
+        ({}, nats_server_host_info.NO_MESSAGE),
+    ):
+        found = run(nats_server_host_info.ActionModule, result=result)
+        assert found == {"failed": True, "changed": False, "msg": message}

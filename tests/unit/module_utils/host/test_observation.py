@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import file_flags
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_drop_ins, read_endpoint
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    read_drop_ins,
+    read_endpoint,
+    version_change,
+)
 
 
 def test_options_of_drop_ins_are_read_without_values(tmp_path: Path) -> None:
@@ -87,3 +91,21 @@ def test_the_flags_of_the_next_start_are_in_the_file(tmp_path: Path) -> None:
     assert file_flags(str(path)) == {"js_raft_delete_range": False}
     path.write_text("feature_flags: 1")
     assert file_flags(str(path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("running", "streams", "version"), [("2.10.27", 0, "2.10.27"), ("", 3, "2.10.26"), ("", 0, "")]
+)
+def test_a_stopped_server_without_streams_has_no_version_to_change(running: str, streams: int, version: str) -> None:
+    process = {"running": bool(running), "version": running}
+    found = version_change(process, "2.10.26", "2.10.27", {"streams": streams, "groups": ["S-R3F-x"], "peers": []})
+    assert found == {
+        "running": bool(running),
+        "version": version,
+        "target": "2.10.27",
+        "changes": version != "2.10.27",
+        "streams": streams,
+        "groups": ["S-R3F-x"],
+        "in_meta_group": True,
+    }
+    assert not version_change(process, "", "2.10.27", {})["in_meta_group"]
