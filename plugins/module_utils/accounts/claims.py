@@ -130,7 +130,8 @@ def encode_claims(claims: Claims, signer: Signer, issued_at: int) -> str:
         if not nats["imports"]:
             del nats["imports"]
         for export in nats.get("exports", []):
-            if export["type"] == "stream":  # servers refuse a stream with a response type, even the default one
+            # Servers refuse a stream with a response type, even the default one.
+            if export.get("type") == "stream" and export.get("response_type") == "Singleton":
                 del export["response_type"]
         wanting = [name for name, key in claims.fields["signing_keys"].items() if not key["key"]]
         if wanting:

@@ -358,3 +358,12 @@ def test_encoded_claims_decode_to_the_same_claims(kind: str, data: st.DataObject
     found = decode_claims(encode_claims(claims, signer, 1234))
     assert found == replace(claims, issuer=signer.public, issued_at=1234, id=found.id)
     assert len(found.id) == 32
+
+
+def test_stream_export_has_no_response_type() -> None:
+    """Servers refuse a response type of a stream (exports.go Validate), even the default one."""
+    exports = [{"subject": "a", "type": "stream"}, {"subject": "b", "type": "service"}]
+    claims = account(exports=exports)
+    written = decode(encode_claims(claims, OPERATOR, 5))["nats"]["exports"]
+    assert {one["type"]: one.get("response_type") for one in written} == {"stream": None, "service": "Singleton"}
+    assert decode_claims(encode_claims(claims, OPERATOR, 5)).fields == claims.fields
