@@ -112,40 +112,21 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import evaluate, read_trust
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    Document,
-    InvalidDocument,
-    parse_document,
-    read_document,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import make_plan, plan_page, summary
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import read_copies, read_live
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-
-
-def desired(given: Any) -> Document:
-    """Return the document. Raises NatsFailure invalid_option with its errors."""
-    try:
-        return parse_document(given) if isinstance(given, str) else read_document(given)
-    except InvalidDocument as error:
-        count = counted(len(error.problems), "error")
-        raise NatsFailure("invalid_option", f"document: {count}\n{listed(error.problems)}") from error
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+    desired_document,
+    read_accounts,
+)
 
 
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
-    document = desired(params["document"])
-    api, now = SystemApi(client), time.time()
-    reading = read_copies(api, params["expected_servers"])
-    trust = read_trust(reading.operators, now)
-    unread = sorted({*reading.missing, *(row["server"] for row in reading.incomplete)})
-    evaluations = [evaluate(copies, trust, now) for copies in reading.accounts]
-    found = make_plan(document, evaluations, trust, read_live(api, reading.servers), unread)
+    document = desired_document(params["document"])
+    state = read_accounts(SystemApi(client), params["expected_servers"], time.time())
+    found = make_plan(document, state.evaluations, state.trust, state.live, state.unread)
     return {"changed": False, "plan": found, "summary": summary(found), **plan_page(found).as_dict()}
 
 

@@ -80,7 +80,8 @@ def write_creds(path: Path, token: str, user: Key) -> None:
 @dataclass(frozen=True)
 class Operator:
     """An operator's JWT, its system account's public key, the account JWTs by public key, and the public key and a
-    .creds file of each account by the name that the test uses. `key`: the operator's own key."""
+    .creds file of each account by the name that the test uses. `key`: the operator's own key; `signing_key`: the key
+    that signs accounts; `user_signers`: the key that signs the users of each account."""
 
     jwt: str
     system_account: str
@@ -88,26 +89,38 @@ class Operator:
     creds: dict[str, Path]
     keys: dict[str, str]
     key: Key
+    signing_key: Key
+    user_signers: dict[str, Key]
 
 
-def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None) -> Operator:
+def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None, strict: bool = False) -> Operator:
     """Return an operator with the system account SYS and accounts of these names with JetStream, each with a user.
-    `tags`: the name in an account's JWT, if it differs from the name that the test uses."""
+    `tags`: the name in an account's JWT, if it differs from the name that the test uses. `strict`: whether the operator
+    requires signing keys."""
     operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
+    signing_key = new_key(nkeys.PREFIX_BYTE_OPERATOR) if strict else operator
     keys = {name: new_key(nkeys.PREFIX_BYTE_ACCOUNT) for name in ("SYS", *names)}
     limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
     storage = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
-    accounts, creds = {}, {}
+    accounts, creds, user_signers = {}, {}, {}
     for name, account in keys.items():
-        claims = {"type": "account", "limits": limits if name == "SYS" else {**limits, **storage}}
-        accounts[account.public] = make_jwt(operator, account.public, (tags or {}).get(name, name), claims)
+        claims: dict[str, Any] = {"type": "account", "limits": limits if name == "SYS" else {**limits, **storage}}
+        user_claims = {"type": "user", "subs": -1, "data": -1, "payload": -1}
+        user_signers[name] = account
+        if strict:
+            user_signers[name] = new_key(nkeys.PREFIX_BYTE_ACCOUNT)
+            claims["signing_keys"] = [user_signers[name].public]
+            user_claims["issuer_account"] = account.public
+        accounts[account.public] = make_jwt(signing_key, account.public, (tags or {}).get(name, name), claims)
         user = new_user()
-        user_jwt = make_jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
         creds[name] = directory / f"{name.lower()}.creds"
-        write_creds(creds[name], user_jwt, user)
+        write_creds(creds[name], make_jwt(user_signers[name], user.public, name.lower(), user_claims), user)
     system = keys["SYS"].public
-    own = make_jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
-    return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()}, operator)
+    strictness = {"signing_keys": [signing_key.public], "strict_signing_key_usage": True} if strict else {}
+    own_claims = {"type": "operator", "system_account": system, **strictness}
+    own = make_jwt(operator, operator.public, "test", own_claims)
+    public = {name: key.public for name, key in keys.items()}
+    return Operator(own, system, accounts, creds, public, operator, signing_key, user_signers)
 
 
 def operator_setup(directory: Path) -> tuple[str, Path]:

@@ -101,7 +101,7 @@ class NatsProcesses:
     `jetstream` (default: all are) run without JetStream. `plain_accounts` (account to user) have no JetStream. With an
     empty `cluster` the servers form no cluster. `jetstream_options` is text for the block jetstream, `account_limits`
     for that of an account. With an `operator` the accounts are its JWTs, and users log in with .creds files;
-    `resolver`: where servers keep these JWTs, MEMORY, full or cache."""
+    `resolver`: where servers keep these JWTs, MEMORY, full or cache; `resolver_options`: text for its block."""
 
     def __init__(
         self,
@@ -118,11 +118,13 @@ class NatsProcesses:
         account_limits: dict[str, str] | None = None,
         operator: Operator | None = None,
         resolver: str = "MEMORY",
+        resolver_options: str = "",
     ) -> None:
         self.jetstream_options = jetstream_options
         self.account_limits = account_limits or {}
         self.operator = operator
         self.resolver = resolver
+        self.resolver_options = resolver_options
         self.version = version
         self.directory = directory
         self.names = names
@@ -175,7 +177,7 @@ listen: "127.0.0.1:{self.ports[name]}"
         if self.operator is not None:
             resolver = self.resolver
             if resolver != "MEMORY":
-                resolver = f'{{ type: {resolver}, dir: "{self.directory / name}-jwt" }}'
+                resolver = f'{{ type: {resolver}, dir: "{self.directory / name}-jwt", {self.resolver_options} }}'
             jwts = "\n".join(f"  {key}: {jwt}" for key, jwt in self.operator.accounts.items())
             return (
                 f"operator: {self.operator.jwt}\nsystem_account: {self.operator.system_account}\n"

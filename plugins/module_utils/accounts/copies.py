@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
@@ -113,8 +113,8 @@ def read_trust(operators: Mapping[str, Sequence[str]], now: float) -> Trust:
 @dataclass(frozen=True)
 class Evaluation:
     """The copies of an account, compared. `claims`: the claims of the copy that the servers trust and most of them
-    have, None if no copy can be read. `problems`: sentences for operators. `disagreements`: the problems that are
-    differences between servers."""
+    have, None if no copy can be read; `token`: this copy. `newest`: the latest issue time of all copies. `problems`:
+    sentences for operators. `disagreements`: the problems that are differences between servers."""
 
     copies: Copies
     claims: Claims | None
@@ -122,6 +122,8 @@ class Evaluation:
     disagreements: tuple[str, ...]
     problems: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
+    token: str = field(default="", repr=False)
+    newest: int = 0
 
     @property
     def name(self) -> str | None:
@@ -179,7 +181,14 @@ def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
     ]
     untrusted = signer_problem(claims, trust.claims) if claims is not None else ""
     return Evaluation(
-        copies, claims, untrusted, tuple(disagreements), tuple(printable(one) for one in problems), tuple(rows)
+        copies,
+        claims,
+        untrusted,
+        tuple(disagreements),
+        tuple(printable(one) for one in problems),
+        tuple(rows),
+        found.get(shown, ""),
+        max((one.issued_at for one in decoded.values()), default=0),
     )
 
 

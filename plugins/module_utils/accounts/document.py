@@ -223,9 +223,10 @@ def _cross_problems(accounts: Mapping[str, DesiredAccount]) -> list[str]:
         problems += [
             f"{where}.signing_keys: {key} is listed twice" for key in {one for one in keys if keys.count(one) > 1}
         ]
-        roles = [key["role"] for key in account.fields["signing_keys"].values() if key["role"] and not key["key"]]
+        roles = [key["role"] for key in account.fields["signing_keys"].values() if not key["key"]]
         problems += [
-            f"{where}.signing_keys: {roles.count(role)} keys with role {role} have no public key, which two of one role need"
+            f"{where}.signing_keys: {roles.count(role)} keys {f'with role {role}' if role else 'without a role'} have no "
+            "public key, so only their role could distinguish them"
             for role in sorted({one for one in roles if roles.count(one) > 1})
         ]
         for index, item in enumerate(account.fields["imports"]):

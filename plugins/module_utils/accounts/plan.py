@@ -62,6 +62,9 @@ DISAGREE, UNKNOWN_SIGNER = "servers disagree", "unknown signer"
 #: The order of accounts on the screen: accounts that need attention come first.
 _ORDER = (UNKNOWN_SIGNER, DISAGREE, UNREADABLE, DELETE, CHANGE, CREATE, EXTRA, SAME, ABSENT)
 _QUIET = (SAME, ABSENT)
+#: The rules by which servers close connections: the users' signing key is dropped, their JWTs are revoked, and all
+#: others.
+DROPPED_KEY, REVOKED, CLOSED = "dropped key", "revoked", "closed"
 _STORAGE = next(one for one in JETSTREAM if one.name == "disk")
 
 
@@ -120,6 +123,17 @@ def match_signing_keys(desired: Mapping[str, Normal], actual: Mapping[str, Norma
             key = fitting_keys[0] if len(fitting_keys) == 1 else ""
         found[key or name] = {**entry, "key": key}
     return found
+
+
+def matched_claims(
+    account: DesiredAccount, document: Document, ids: Mapping[str, str], actual: Claims | None
+) -> Claims:
+    """Return the desired claims of an account, with the servers' signing keys for those without a public key.
+    `actual`: None for an account that does not exist yet."""
+    desired = desired_claims(account, document.accounts, ids)
+    existing = {} if actual is None else actual.fields["signing_keys"]
+    keys = match_signing_keys(desired.fields["signing_keys"], existing)
+    return replace(desired, fields={**desired.fields, "signing_keys": keys})
 
 
 def differences(actual: Claims, desired: Claims) -> list[dict[str, Any]]:
@@ -189,18 +203,27 @@ def _key_label(key: str, scope: Mapping[str, Any]) -> str:
 # --- Costs ------------------------------------------------------------------------------------------------------------
 
 
-def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Closing:
+    """Connections that servers close for one reason. `rule`: DROPPED_KEY, REVOKED or CLOSED."""
+
+    rule: str
+    reason: str
+    count: int
+
+
+def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> list[Closing]:
     """Return the connections that a change closes, grouped by reason; each connection is counted once. `desired`: None
     for a deletion."""
     left = [one for one in live.connections if one.account == actual.subject]
     if desired is None:
-        return [{"reason": "the account is deleted", "count": len(left)}] if left else []
-    found: list[dict[str, Any]] = []
+        return [Closing(CLOSED, "the account is deleted", len(left))] if left else []
+    found: list[Closing] = []
 
-    def close(reason: str, closed: Iterable[LiveConnection]) -> None:
+    def close(rule: str, reason: str, closed: Iterable[LiveConnection]) -> None:
         gone = list(closed)
         if gone:
-            found.append({"reason": reason, "count": len(gone)})
+            found.append(Closing(rule, reason, len(gone)))
             for one in gone:
                 left.remove(one)
 
@@ -208,20 +231,25 @@ def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> li
     for key, scope in old_keys.items():
         label = _key_label(key, scope)
         if key not in new_keys:
-            close(f"signing key {label} is dropped", [one for one in left if one.issuer == key])
+            close(DROPPED_KEY, f"signing key {label} is dropped", [one for one in left if one.issuer == key])
         elif _template(scope) != _template(new_keys[key]):
-            close(f"role {label} changes; its users reconnect", [one for one in left if one.issuer == key])
+            close(CLOSED, f"role {label} changes; its users reconnect", [one for one in left if one.issuer == key])
     revoked = desired.fields["revoke"]
     newly = {key: moment for key, moment in revoked.items() if actual.fields["revoke"].get(key, 0) < moment}
-    close("the user is revoked", [one for one in left if _is_revoked(one, newly)])
+    close(REVOKED, "the user is revoked", [one for one in left if _is_revoked(one, newly)])
     if desired.fields["limits.disallow_bearer"] and not actual.fields["limits.disallow_bearer"]:
-        close("bearer JWTs are no longer allowed", [one for one in left if one.is_bearer is not False])
+        close(CLOSED, "bearer JWTs are no longer allowed", [one for one in left if one.is_bearer is not False])
     for name, is_leaf, kind in (("limits.connections", False, "connections"), ("limits.leaf", True, "leaf nodes")):
         most, before = desired.fields[name], actual.fields[name]
         mine = [one for one in left if one.is_leaf == is_leaf]
         if most != -1 and (before == -1 or most < before) and len(mine) > most:
-            close(f"more {kind} than the new limit of {most}", mine[most:])
+            close(CLOSED, f"more {kind} than the new limit of {most}", mine[most:])
     return found
+
+
+def closing_rows(closings: Iterable[Closing]) -> list[dict[str, Any]]:
+    """Return closed connections as the modules return them."""
+    return [{"reason": one.reason, "count": one.count} for one in closings]
 
 
 def _template(scope: Normal) -> Normal:
@@ -366,9 +394,7 @@ def _account_plan(
         return _row(account.name, key, UNREADABLE, problems=list(evaluation.problems))
     desired = None
     if account.is_present:
-        wanted = desired_claims(account, document.accounts, ids)
-        keys = match_signing_keys(wanted.fields["signing_keys"], actual.fields["signing_keys"])
-        desired = replace(wanted, fields={**wanted.fields, "signing_keys": keys})
+        desired = matched_claims(account, document, ids, actual)
     changes = [] if desired is None else differences(actual, desired)
     state = _state(evaluation, DELETE if desired is None else CHANGE if changes else SAME)
     streams = stranded_streams(actual, desired, live)
@@ -382,7 +408,7 @@ def _account_plan(
         key,
         state,
         changes=[{**one, "path": printable(one["path"])} for one in changes],
-        closes=closed_connections(actual, desired, live),
+        closes=closing_rows(closed_connections(actual, desired, live)),
         streams=_stranded(streams),
         warnings=[printable(one) for one in warnings],
         problems=list(evaluation.problems),

@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
@@ -33,6 +33,9 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     USER: (USER, (ACCOUNT,)),
     ACTIVATION: (ACCOUNT, (ACCOUNT, OPERATOR)),
 }
+#: A request to delete accounts; servers accept it only if the operator key signed a JWT about itself.
+GENERIC = "generic"
+_SIGNED = {**KINDS, GENERIC: (OPERATOR, (OPERATOR,))}
 VERSION = 2
 #: Number of characters of the longest JWT that servers accept (decoder.go MaxTokenSize).
 LONGEST = 1024 * 1024
@@ -94,8 +97,20 @@ def encode(payload: Mapping[str, Any], signer: Signer) -> str:
     return token
 
 
+def sign_again(token: str, signer: Signer, issued_at: int) -> str:
+    """Return the content of a JWT, including claims that this collection does not support, as a new JWT of the signer.
+    Raises InvalidToken."""
+    return encode({**decode(token), "iat": issued_at}, signer)
+
+
+def deletion_request(accounts: Sequence[str], signer: Signer, issued_at: int) -> str:
+    """Return the JWT that requests the deletion of these accounts (accounts.go handleDeleteRequest)."""
+    nats = {"type": GENERIC, "accounts": list(accounts)}
+    return encode({"iat": issued_at, "name": "delete", "sub": signer.public, "nats": nats}, signer)
+
+
 def _require_keys(kind: str, subject: str, issuer: str) -> None:
-    wanted, signers = KINDS[kind]
+    wanted, signers = _SIGNED[kind]
     if key_kind(subject) != wanted:
         raise InvalidToken(f"sub: {subject[:60]!r} is not the public key of an {wanted}".replace("an user", "a user"))
     if key_kind(issuer) not in signers:

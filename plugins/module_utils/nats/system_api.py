@@ -257,6 +257,39 @@ class SystemApi:
             for key, answer in answers.items()
         }
 
+    def push_claims(self, servers: Sequence[Server], token: str) -> dict[str, Answer]:
+        """Send an account's JWT to all servers and return the reply of each, by server ID: its data, or the failure.
+
+        A server confirms that it has stored the JWT, which does not prove that it trusts the signer. Only servers that
+        store JWTs reply to this subject (accounts.go DirAccResolver).
+        """
+        return self._change_claims(servers, "$SYS.REQ.CLAIMS.UPDATE", token)
+
+    def delete_claims(self, servers: Sequence[Server], token: str) -> dict[str, Answer]:
+        """Send a request to delete accounts, a JWT signed by an operator, to all servers and return the reply of each,
+        as `push_claims` does."""
+        return self._change_claims(servers, "$SYS.REQ.CLAIMS.DELETE", token)
+
+    def _change_claims(self, servers: Sequence[Server], subject: str, token: str) -> dict[str, Answer]:
+        answers: dict[str, Answer] = {}
+        known = {server.id: server for server in servers}
+
+        def on_reply(reply: Reply) -> Progress:
+            server = known.get(str((_document(reply).get("server") or {}).get("id")))
+            if server is not None:
+                answers[server.id] = _data(reply)
+            return len(answers) == len(known)
+
+        try:
+            # The same JWT again has no effect, so the request may be repeated.
+            self._client.gather(Call(subject, token.encode(), idempotent=True), on_reply, on_repeat=answers.clear)
+        except NatsFailure as failure:
+            if failure.code not in ("no_responders", "timeout"):
+                raise
+        for server in servers:
+            answers.setdefault(server.id, NatsFailure("timeout", "no reply", subject=subject, server=server.name))
+        return answers
+
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return one server's reply to one endpoint. Raises NatsFailure if there is none."""
         answer = self.ask([server], endpoint, options)[server.id]

@@ -73,7 +73,10 @@ def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | N
         else:
             in_use[key] = {one for one in map(str, answer.get("accounts") or ()) if is_account_key(one)}
     accounts = []
-    existing = set().union(*listed.values(), *in_use.values())
+    existing = set().union(*listed.values())
+    if len(listed) < len(servers):
+        # If every server stores accounts, an account that is only in memory has been deleted.
+        existing |= set().union(*in_use.values())
     for one in sorted(existing & {account} if account else existing):
         loaded: dict[str, str] = {}
         users = [server for server in servers if one in in_use.get(server.id, ())]

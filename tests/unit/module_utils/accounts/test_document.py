@@ -85,6 +85,7 @@ def test_example_is_valid_and_its_limits_are_complete() -> None:
         ("{signing_keys: {app: {responses: {max: none}}}}", "none is not possible: servers read 0 as 1"),
         ("{signing_keys: {app: {responses: {ttl: 2}}}}", "2 is not a duration"),
         ("{signing_keys: {a: {role: x}, b: {role: x}}}", "2 keys with role x have no public key"),
+        ("{signing_keys: {a: {}, b: {}}}", "2 keys without a role have no public key"),
         ("{state: absent, tags: [a]}", "accounts.APP.tags: an absent account has only id"),
         ("{mappings: {a: [{subject: b, weight: 101}]}}", "sum to 101"),
         ("{tags: a}", "accounts.APP.tags: 'a' is not a list of texts"),

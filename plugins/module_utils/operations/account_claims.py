@@ -1,0 +1,371 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes the claims of one account on every server: sign, push, verify, and on failure sign the previous claims again.
+
+A server confirms every JWT that it can parse, even one that it does not trust. So the result is read back: the copy that
+each server stores, and the copy in force. After a synchronization interval of the resolvers, the copies are read once
+more, because servers exchange their copies and the newest one wins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
+    AccountChange,
+    keyless,
+    missing_activations,
+    next_issue_time,
+    with_keys,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
+    account_problems,
+    signer_problem,
+    trusted_keys,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import (
+    Claims,
+    decode_claims,
+    encode_claims,
+    import_key,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import (
+    Copies,
+    Evaluation,
+    Trust,
+    digest,
+    evaluate,
+    read_trust,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
+    Document,
+    InvalidDocument,
+    parse_document,
+    read_document,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import Normal
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import DELETE, Live
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import (
+    ACTIVATION,
+    InvalidToken,
+    deletion_request,
+    sign_again,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import (
+    CopiesReading,
+    read_copies,
+    read_live,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class AccountsState:
+    """The accounts of all servers, and their connections and streams."""
+
+    reading: CopiesReading
+    trust: Trust
+    evaluations: tuple[Evaluation, ...]
+    live: Live
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return self.reading.servers
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the names of the servers whose copies are unknown."""
+        return sorted({*self.reading.missing, *(row["server"] for row in self.reading.incomplete)})
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """How a change is verified. `expected`: names of all servers. `timeout`: seconds until all servers have the new
+    claims. `sync_interval`: seconds until the copies are read once more, 0 for never."""
+
+    expected: Collection[str]
+    timeout: float
+    sync_interval: float
+
+
+def desired_document(given: Any) -> Document:
+    """Return the document of an option. Raises NatsFailure invalid_option with its errors."""
+    try:
+        return parse_document(given) if isinstance(given, str) else read_document(given)
+    except InvalidDocument as error:
+        count = counted(len(error.problems), "error")
+        raise NatsFailure("invalid_option", f"document: {count}\n{listed(error.problems)}") from error
+
+
+def read_accounts(api: SystemApi, expected: Collection[str], now: float) -> AccountsState:
+    """Return the accounts of all servers. Raises NatsFailure."""
+    reading = read_copies(api, expected)
+    trust = read_trust(reading.operators, now)
+    evaluations = tuple(evaluate(copies, trust, now) for copies in reading.accounts)
+    return AccountsState(reading, trust, evaluations, read_live(api, reading.servers))
+
+
+def require_writable(state: AccountsState, signer: str) -> None:
+    """Refuse to push claims unless all servers have answered, store claims, and trust the public key `signer`. Raises
+    NatsFailure incomplete, operator, untrusted_signer or unsupported_resolver."""
+    if state.unread:
+        raise NatsFailure(
+            "incomplete",
+            f"{', '.join(state.unread)}: no complete answer. A server that misses a change may restore the previous "
+            "claims on all servers, so start it first, or remove it from expected_servers",
+        )
+    if state.trust.problems or not state.trust.claims:
+        raise NatsFailure("operator", "; ".join(state.trust.problems) or "no server has an operator")
+    if signer not in trusted_keys(state.trust.claims):
+        problem = signer_problem(Claims(ACCOUNT, "", "", {}, issuer=signer), state.trust.claims)
+        raise NatsFailure(
+            "untrusted_signer",
+            f"signing_seed: the claims would be {problem}. Servers would store them and lock the account out at their "
+            "next restart; use the seed of one of the operator's signing keys",
+        )
+    without = sorted({server.name for server in state.servers} - {*state.reading.stores})
+    if without:
+        raise NatsFailure(
+            "unsupported_resolver",
+            f"{', '.join(without)}: the resolver is MEMORY or URL and stores no claims. Change resolver_preload or the "
+            "web server instead; nats_accounts_plan shows the differences",
+        )
+
+
+def require_full_resolvers(api: SystemApi, state: AccountsState, account: str) -> None:
+    """Refuse unless every server returns its stored claims. Raises NatsFailure unsupported_resolver."""
+    returned = len(api.stored_claims(account, len(state.servers)))
+    if returned < len(state.servers):
+        raise NatsFailure(
+            "unsupported_resolver",
+            f"{returned} of {counted(len(state.servers), 'server')} returned the copy that they store. A cache resolver "
+            "does not, so a change cannot be verified; use the resolver type full",
+        )
+
+
+def apply_change(
+    api: SystemApi,
+    state: AccountsState,
+    change: AccountChange,
+    signer: SeedKey,
+    directory: KeyDirectory | None,
+    confirmation: Confirmation,
+    verify: Callable[[Claims], None] | None = None,
+) -> dict[str, Any]:
+    """Carry out a change that has no obstacles, and return the account's public key and the new keys. `verify` tests
+    the claims once they are in force; if it raises NatsFailure, the previous claims are restored.
+
+    Raises NatsFailure: invalid_option (a key has nowhere to be stored; nothing was changed), not_applied (after the
+    previous claims were restored, as far as possible).
+    """
+    if change.state == DELETE:
+        _delete(api, state, change, signer, confirmation)
+        return {"account": change.account, "new_keys": []}
+    if change.desired is None:
+        raise ValueError(f"{change.state}: a change without claims")
+    created = _new_keys(change)
+    account = change.account or created[0].public
+    require_full_resolvers(api, state, account)
+    names = keyless(change.desired)
+    signing_keys = {name: key.public for name, key in zip(names, created[len(created) - len(names) :])}
+    desired = with_keys(change.desired, account, signing_keys, {})
+    desired = with_keys(desired, account, {}, _activations(state, change, desired, directory))
+    issued_at = next_issue_time(change.before.newest if change.before is not None else 0, time.time())
+    token = _signed(desired, state.trust, signer, issued_at)
+    if created:
+        if directory is None:
+            raise NatsFailure(
+                "invalid_option",
+                f"key_directory: not set, but {counted(len(created), 'key')} must be created: "
+                f"{', '.join([*([] if change.account else ['the account']), *names])}. Set the directory that will store "
+                "the seeds, or give the public keys in the document",
+            )
+        for key in created:
+            directory.save(key)
+    _push(api, state, change, token, signer, confirmation, verify)
+    return {"account": account, "new_keys": [key.public for key in created]}
+
+
+def _new_keys(change: AccountChange) -> list[SeedKey]:
+    """Return new keys: one for the account, unless it has a key, and one for each signing key without a key."""
+    count = len(keyless(change.desired)) if change.desired is not None else 0
+    return [new_key(ACCOUNT) for _number in range(count + (not change.account))]
+
+
+def _activations(
+    state: AccountsState, change: AccountChange, desired: Claims, directory: KeyDirectory | None
+) -> dict[str, str]:
+    """Return the activations of the private imports: the servers' valid ones, and new ones signed with a key of the
+    exporting account. Raises NatsFailure invalid_option if `directory` has no such key."""
+    now = time.time()
+    actual = change.before.claims if change.before is not None else None
+    needed = missing_activations(desired, actual, now)
+    found = {} if actual is None else dict(actual.activations)
+    found.update({import_key(item): _activation(state, item, desired, directory, int(now)) for item in needed})
+    used = {import_key(item) for item in desired.fields["imports"] if item["activation"]}
+    return {key: token for key, token in found.items() if key in used}
+
+
+def _activation(
+    state: AccountsState, item: Normal, desired: Claims, directory: KeyDirectory | None, issued_at: int
+) -> str:
+    exporter = item["account"]
+    claims = next((one.claims for one in state.evaluations if one.copies.account == exporter), None)
+    keys = [] if claims is None else [key for key, scope in claims.fields["signing_keys"].items() if not scope["role"]]
+    candidates = [directory.find(key) for key in (*keys, exporter)] if directory is not None else []
+    key = next((one for one in candidates if one is not None), None)
+    if key is None:
+        raise NatsFailure(
+            "invalid_option",
+            f"imports: {item['subject']} of account {claims.name if claims is not None else exporter} needs an "
+            "activation, and key_directory has neither the seed of that account nor of its signing keys without a role",
+        )
+    fields = {"subject": item["subject"], "type": item["type"], "issuer_account": "", "tags": []}
+    if key.public != exporter:
+        fields["issuer_account"] = exporter
+    return encode_claims(Claims(ACTIVATION, desired.subject, item["subject"], fields), key, issued_at)
+
+
+def _signed(desired: Claims, trust: Trust, signer: SeedKey, issued_at: int) -> str:
+    """Return the claims as a JWT, after the checks that a server would make. Raises NatsFailure refused_claims."""
+    try:
+        token = encode_claims(desired, signer, issued_at)
+        problems = account_problems(decode_claims(token), trust.claims, time.time())
+    except InvalidToken as error:
+        problems = [str(error)]
+    if problems:
+        raise NatsFailure("refused_claims", f"servers would refuse the claims: {'; '.join(problems)}")
+    return token
+
+
+# --- Push and verify --------------------------------------------------------------------------------------------------
+
+
+def _push(
+    api: SystemApi,
+    state: AccountsState,
+    change: AccountChange,
+    token: str,
+    signer: SeedKey,
+    confirmation: Confirmation,
+    verify: Callable[[Claims], None] | None,
+) -> None:
+    account = decode_claims(token)
+    try:
+        _require_confirmed(state.servers, api.push_claims(state.servers, token))
+        _confirm(lambda: _unconfirmed(api, state, token, confirmation), confirmation)
+        if verify is not None:
+            verify(account)
+    except NatsFailure as failure:
+        restored = _restore(api, state, change, signer, account.issued_at, confirmation)
+        raise NatsFailure("not_applied", f"account {change.name}: {failure.description}. {restored}") from failure
+
+
+def _restore(
+    api: SystemApi,
+    state: AccountsState,
+    change: AccountChange,
+    signer: SeedKey,
+    newest: int,
+    confirmation: Confirmation,
+) -> str:
+    """Sign the previous claims again with a later issue time, push them to the servers that still answer, and return
+    the outcome as a sentence. The previous JWT itself would lose against the newer one at the next synchronization."""
+    before = change.before
+    if before is None or before.claims is None:
+        return "The account is new, so there are no previous claims; the next run continues"
+    if before.signer_problem:
+        return "The previous claims were not trusted by the servers, so they were not restored"
+    token = sign_again(before.token, signer, next_issue_time(newest, time.time()))
+    try:
+        servers = api.discover().servers
+        _require_confirmed(servers, api.push_claims(servers, token))
+    except NatsFailure as failure:
+        return f"Restoring the previous claims failed, too: {failure.description}"
+    names = [server.name for server in servers]
+    absent = sorted({server.name for server in state.servers} - {*names})
+    rest = f"; {', '.join(absent)} will copy them when it is back" if absent else ""
+    return f"The previous claims were signed again and restored on {', '.join(names)}{rest}"
+
+
+def _require_confirmed(servers: Sequence[Server], answers: dict[str, Answer]) -> None:
+    """Raise NatsFailure not_applied unless every server has confirmed that it stored the JWT."""
+    failed = []
+    for server in servers:
+        answer = answers[server.id]
+        if isinstance(answer, NatsFailure):
+            failed.append(f"{server.name}: {answer.description}")
+        elif answer.get("code") != 200:
+            failed.append(f"{server.name}: {answer.get('message') or 'an unexpected reply'}")
+    if failed:
+        raise NatsFailure("not_applied", f"{len(failed)} of {len(servers)} servers refused: {'; '.join(failed)}")
+
+
+def _confirm(unconfirmed: Callable[[], str], confirmation: Confirmation) -> None:
+    """Wait until all servers have the result, and once more after a synchronization interval. Raises NatsFailure
+    not_applied with the difference."""
+    for delay in (0.0, confirmation.sync_interval):
+        if delay:
+            time.sleep(delay)
+        seen = wait_until(unconfirmed, lambda difference: not difference, confirmation.timeout)
+        if not seen.done:
+            when = f" {delay:g} s after the change" if delay else ""
+            raise NatsFailure("not_applied", f"not in force on all servers{when}: {seen.value}")
+
+
+def _copies(api: SystemApi, confirmation: Confirmation, account: str) -> tuple[CopiesReading, Copies]:
+    reading = read_copies(api, confirmation.expected, account)
+    copies = next((one for one in reading.accounts if one.account == account), Copies(account, (), {}, {}))
+    return reading, copies
+
+
+def _unconfirmed(api: SystemApi, state: AccountsState, token: str, confirmation: Confirmation) -> str:
+    """Return the difference between the servers' copies and the pushed one, or an empty text."""
+    reading, copies = _copies(api, confirmation, decode_claims(token).subject)
+    desired = digest(token)
+    gone = sorted({*state.reading.stores} - {*reading.stores} | {*reading.missing})
+    if gone:
+        return f"{', '.join(gone)} did not answer"
+    stored = [digest(one) for one in copies.stored]
+    if stored.count(desired) < len(state.servers):
+        return f"{stored.count(desired)} of {counted(len(state.servers), 'server')} store the new copy"
+    differing = sorted(name for name, loaded in copies.loaded.items() if digest(loaded) != desired)
+    if differing:
+        return f"{', '.join(differing)} still use a different copy"
+    # A restart with a different operator would make the new claims untrusted.
+    trust = read_trust(reading.operators, time.time())
+    return signer_problem(decode_claims(token), trust.claims)
+
+
+def _delete(
+    api: SystemApi, state: AccountsState, change: AccountChange, signer: SeedKey, confirmation: Confirmation
+) -> None:
+    def existing() -> str:
+        reading, copies = _copies(api, confirmation, change.account)
+        names = [name for name, stored in copies.listed.items() if stored]
+        gone = sorted({*state.reading.stores} - {*reading.stores} | {*reading.missing})
+        return f"{', '.join(gone)} did not answer" if gone else f"still stored on {', '.join(names)}" if names else ""
+
+    require_full_resolvers(api, state, change.account)
+    token = deletion_request([change.account], signer, int(time.time()))
+    answers = api.delete_claims(state.servers, token)
+    try:
+        _require_confirmed(state.servers, answers)
+        _confirm(existing, confirmation)
+    except NatsFailure as failure:
+        raise NatsFailure(
+            "not_applied",
+            f"account {change.name}: {failure.description}. A server that still stores the account restores it on all "
+            "servers; repeat the deletion when all of them answer",
+        ) from failure
