@@ -67,6 +67,7 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     assert "AWX has no credential C1 sys, C1 operators." in re.sub(r"\s+", " ", first.stdout + first.stderr)
     assert [item["name"] for item in awx.store["credential_types"]] == [
         "NATS system",
+        "NATS operator key",
         "NATS account operators",
         "NATS account",
     ]

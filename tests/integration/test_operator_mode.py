@@ -94,18 +94,20 @@ def test_a_second_deployment_changes_nothing(deployed: Deployed) -> None:
     deployed.hosts.deploy_changes_nothing()
 
 
-def test_accounts_are_planned_as_the_guide_shows(deployed: Deployed, tmp_path: Path) -> None:
+def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed, tmp_path: Path) -> None:
     path = "docs/accounts.md"
     (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "accounts.yml"]
-    (command,) = [command for block in Document(path).of("sh") for command in block.commands]
+    plan_command, apply_command = [command.text for block in Document(path).of("sh") for command in block.commands]
     (tmp_path / "accounts.yml").write_text(declared)
+    seed = deployed.operator.signing_key.seed
+    (tmp_path / "operator-signing.nk").write_text(seed)
     shutil.copy(deployed.hosts.inventory(), tmp_path / "inventory.yml")
     environment = {
         **deployed.hosts.controller()[1],
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "ANSIBLE_NOCOLOR": "true",
     }
-    output = typed(command.text, cwd=tmp_path, env=environment)
+    output = typed(plan_command, cwd=tmp_path, env=environment)
     file = tmp_path / "accounts_plan-C1.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     plan = json.loads(file.read_text())
@@ -120,8 +122,37 @@ def test_accounts_are_planned_as_the_guide_shows(deployed: Deployed, tmp_path: P
     assert [one["path"] for one in plan["operator"]] == ["operator.name", "operator.strict_signing_keys"]
     assert "limits.connections: unlimited → 1000" in words(output)
     assert "1 change, 2 create, 3 not in document; closes 0 connections" in words(output)
-    again = typed(command.text, cwd=tmp_path, env=environment)
+    again = typed(plan_command, cwd=tmp_path, env=environment)
     assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
+
+    def apply(*options: str) -> str:
+        """Run the command of the guide without the wait for the resolvers, whose interval is two minutes here."""
+        quick = " ".join([apply_command, "-e nats_cluster_accounts_sync_interval=0", *options])
+        found = typed(quick, cwd=tmp_path, env=environment)
+        assert seed not in found and not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", found)
+        return found
+
+    predicted = apply("--check")
+    assert not (tmp_path / "keys").exists()
+    done = apply("-vvv", "--diff")
+    steps = r"│ (SYS|ORDERS|BILLING) │ ([^│]+?) │ (\d+) │"
+    assert set(re.findall(steps, words(predicted))) == set(re.findall(steps, words(done)))
+    assert {(name, step) for name, step, _changes in re.findall(steps, words(done))} == {
+        ("ORDERS", "create"),
+        ("BILLING", "create"),
+        ("BILLING", "imports"),
+        ("SYS", "the remaining changes"),
+    }
+    assert "1 role tested with a user" in words(done)
+    assert len(list((tmp_path / "keys").rglob("*.nk"))) == 3
+    assert set(re.findall(r"changed=(\d+)", apply())) == {"0"}
+    # The templates of a role pass through the plan and the playbook unchanged.
+    (tmp_path / "accounts.yml").write_text(declared.replace("orders.{{tag(team)}}.>", "orders.{{tag(team)}}.new.>"))
+    stale = typed(f"! {apply_command} -e nats_cluster_accounts_sync_interval=0", cwd=tmp_path, env=environment)
+    assert "the document, an account or the operator has changed since the plan was made" in words(stale)
+    typed(plan_command, cwd=tmp_path, env=environment)
+    assert "orders.{{tag(team)}}.new.>" in file.read_text()
+    assert "roles" in words(apply())
 
 
 def test_an_upgrade_is_checked_with_the_creds_of_the_environment(

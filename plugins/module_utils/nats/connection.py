@@ -9,6 +9,7 @@ asynchronous code in listener.py."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import math
 import ssl
 import time
@@ -82,8 +83,9 @@ class MissingLibrary(Exception):
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The servers and the login. At most one kind of credentials is used: the first one set in the order credentials,
-    nkey_seed, user, token. `timeout`: the limit for each connection attempt and each request, in seconds.
+    """The servers and the login. At most one kind of credentials is used: the first one set in the order user_jwt,
+    credentials, nkey_seed, user, token. `user_jwt`: a JWT that exists only in memory; `sign`: signs with the key of its
+    user. `timeout`: the limit for each connection attempt and each request, in seconds.
     `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
     servers: tuple[str, ...]
@@ -92,6 +94,8 @@ class ConnectionOptions:
     token: str | None = field(default=None, repr=False)
     nkey_seed: str | None = field(default=None, repr=False)
     credentials: str | None = None
+    user_jwt: str | None = field(default=None, repr=False)
+    sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
@@ -404,6 +408,12 @@ class Session:
 
     def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
         options = self.options
+        if options.user_jwt and options.sign:
+            token, sign = options.user_jwt, options.sign
+            return {
+                "user_jwt_cb": token.encode,
+                "signature_cb": lambda nonce: base64.b64encode(sign(nonce.encode())),
+            }
         if options.credentials:
             return {"user_credentials": options.credentials}
         if options.nkey_seed:
