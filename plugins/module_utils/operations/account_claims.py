@@ -56,6 +56,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token i
     deletion_request,
     sign_again,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
@@ -114,6 +115,23 @@ def read_accounts(api: SystemApi, expected: Collection[str], now: float) -> Acco
     trust = read_trust(reading.operators, now)
     evaluations = tuple(evaluate(copies, trust, now) for copies in reading.accounts)
     return AccountsState(reading, trust, evaluations, read_live(api, reading.servers))
+
+
+def account_in_force(api: SystemApi, account: str, expected: Collection[str]) -> tuple[Claims, bool]:
+    """Return the claims of an account, given by name or public key, and whether the operator requires signing keys.
+
+    Raises NatsFailure no_account, account_ambiguous, or disagreement if the servers have different copies."""
+    now = time.time()
+    reading = read_copies(api, expected, account if is_account_key(account) else None)
+    trust = read_trust(reading.operators, now)
+    found = {copies.account: evaluate(copies, trust, now) for copies in reading.accounts}
+    evaluation = found.get(one_account({key: one.name or "" for key, one in found.items()}, account))
+    if evaluation is None or evaluation.claims is None:
+        raise NatsFailure("no_account", f"account {account}: no server returned its claims", account=account)
+    problems = [*evaluation.disagreements, *([evaluation.signer_problem] if evaluation.signer_problem else [])]
+    if problems:
+        raise NatsFailure("disagreement", f"account {account}: {'; '.join(problems)}", account=account)
+    return evaluation.claims, any(operator.fields["strict_signing_keys"] for operator in trust.claims)
 
 
 def require_writable(state: AccountsState, signer: str) -> None:
