@@ -89,16 +89,8 @@ def make_changes(version: str, tmp_path: Path, run_module: Runner) -> Iterator[C
     def make(resolver: str = "full", strict: bool = False, options: str = "") -> Changes:
         timing = 'interval: "1s"' if resolver == "full" else ""
         made.append(Site(version, tmp_path, resolver, ", ".join(filter(None, (timing, options))), strict))
-        changes = Changes(made[-1], run_module, tmp_path / "keys")
-
-        def is_formed(found: dict[str, Any]) -> bool:
-            """Return whether all servers have answered each request; other resolvers return no stored copies."""
-            stored = {copy["stored"] for row in found["accounts"] for copy in row["copies"]}
-            return not found["missing"] and not found["incomplete"] and stored <= ({3} if resolver == "full" else {0})
-
-        formed = wait_until(changes.info, is_formed, 30)
-        assert formed.done, formed.value
-        return changes
+        made[-1].form(run_module)
+        return Changes(made[-1], run_module, tmp_path / "keys")
 
     yield make
     for site in made:

@@ -84,16 +84,7 @@ class Documents:
 def documents(version: str, tmp_path: Path, run_module: Runner) -> Iterator[Documents]:
     site = Site(version, tmp_path, "full", 'interval: "1s", allow_delete: true')
     try:
-        formed = wait_until(
-            lambda: site.read(run_module),
-            lambda found: (
-                not found["missing"]
-                and not found["incomplete"]
-                and {copy["stored"] for row in found["accounts"] for copy in row["copies"]} == {3}
-            ),
-            30,
-        )
-        assert formed.done, formed.value
+        site.form(run_module)
         yield Documents(site, run_module, tmp_path / "keys")
     finally:
         site.servers.kill()

@@ -5,101 +5,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner
-from support.operator_site import NAMES, Site
-
-ROLE: dict[str, Any] = {"app": {"allow": {"pub": ["orders.{{tag(team)}}"], "sub": ["_INBOX.>"]}}}
-
-
-class Issuer:
-    """A site whose account SHOP has the role app. `keys`: the directory with the seed of the role's key."""
-
-    def __init__(self, site: Site, run_module: Runner, directory: Path) -> None:
-        self.site = site
-        self.keys = directory / "keys"
-        self._run_module = run_module
-
-    def change(self, **fields: Any) -> dict[str, Any]:
-        """Give the account the role and these fields."""
-        found = self._run(
-            "nats_account_claims",
-            account="SHOP",
-            document={"accounts": {"SHOP": {"signing_keys": ROLE, **fields}}},
-            signing_seed=self.site.operator.signing_key.seed,
-            sync_interval=0,
-        )
-        assert not found.get("failed"), found
-        return found
-
-    def run(self, **options: Any) -> dict[str, Any]:
-        given = {"account": "SHOP", "name": "till", "role": "app", "tags": ["team:berlin"], **options}
-        return self._run("nats_user_credentials", **given)
-
-    def ok(self, **options: Any) -> dict[str, Any]:
-        found = self.run(**options)
-        assert not found.get("failed"), found
-        return found
-
-    def refused(self, code: str, **options: Any) -> str:
-        found = self.run(**options)
-        assert found.get("failed") and found["failure"]["code"] == code, found
-        return str(found["msg"])
-
-    def denied(self, creds: str, server: str, *subjects: str) -> list[str]:
-        """Log in and publish to these subjects; return those that the server rejected."""
-
-        async def publish() -> list[str]:
-            errors: list[str] = []
-
-            async def note(error: Exception) -> None:
-                errors.append(str(error))
-
-            url = self.site.servers.url(server)
-            client = await nats.connect(url, user_credentials=creds, error_cb=note, allow_reconnect=False)
-            try:
-                for subject in subjects:
-                    await client.publish(subject)
-                    await client.flush(5)
-            finally:
-                await client.close()
-            return [subject for subject in subjects if any(f'"{subject}"' in error.lower() for error in errors)]
-
-        return asyncio.run(publish())
-
-    def _run(self, module: str, **options: Any) -> dict[str, Any]:
-        connection = {**self.site.servers.sys_connection(), "timeout": 2}
-        given = {"expected_servers": NAMES, "key_directory": str(self.keys), **options}
-        found = self._run_module(module, connection, **given)
-        public = {key: value for key, value in found.items() if key != "credentials"}
-        assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(public)), public
-        return found
+from support.operator_site import NAMES, Issuer, Site
 
 
 @pytest.fixture
 def issuer(version: str, tmp_path: Path, run_module: Runner) -> Iterator[Issuer]:
     site = Site(version, tmp_path, "full", 'interval: "1s"')
     try:
-        formed = wait_until(
-            lambda: site.read(run_module),
-            lambda found: (
-                not found["missing"]
-                and not found["incomplete"]
-                and {copy["stored"] for row in found["accounts"] for copy in row["copies"]} == {3}
-            ),
-            30,
-        )
-        assert formed.done, formed.value
+        site.form(run_module)
         found = Issuer(site, run_module, tmp_path)
         found.change()
         yield found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client as NatsClient
 from support.credentials import Key, make_jwt, make_operator, new_user, write_creds
 from support.module_runs import Runner
@@ -75,6 +76,17 @@ class Site:
         assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(found))
         return found
 
+    def form(self, run_module: Runner) -> None:
+        """Wait until all servers have answered each request, and full resolvers have returned all copies."""
+        copies = {len(NAMES)} if self.servers.resolver == "full" else {0}
+
+        def is_formed(found: dict[str, Any]) -> bool:
+            stored = {copy["stored"] for row in found["accounts"] for copy in row["copies"]}
+            return not found["missing"] and not found["incomplete"] and stored <= copies
+
+        formed = wait_until(lambda: self.read(run_module), is_formed, 30)
+        assert formed.done, formed.value
+
     def row(self, run_module: Runner, account: str) -> dict[str, Any]:
         (found,) = self.read(run_module, account=account)["accounts"]
         return found
@@ -117,3 +129,72 @@ class Users:
     async def close(self) -> None:
         for client in self._clients:
             await client.close()
+
+
+_ROLE: dict[str, Any] = {"app": {"allow": {"pub": ["orders.{{tag(team)}}"], "sub": ["_INBOX.>"]}}}
+
+
+class Issuer:
+    """Issues credentials to users of the account SHOP, which has the role app. `keys`: the directory with the seed of the
+    role's key."""
+
+    def __init__(self, site: Site, run_module: Runner, directory: Path) -> None:
+        self.site = site
+        self.keys = directory / "keys"
+        self._runner = run_module
+
+    def change(self, **fields: Any) -> dict[str, Any]:
+        """Give the account the role and these fields."""
+        found = self.run_module(
+            "nats_account_claims",
+            account="SHOP",
+            document={"accounts": {"SHOP": {"signing_keys": _ROLE, **fields}}},
+            signing_seed=self.site.operator.signing_key.seed,
+            sync_interval=0,
+        )
+        assert not found.get("failed"), found
+        return found
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        given = {"account": "SHOP", "name": "till", "role": "app", "tags": ["team:berlin"], **options}
+        return self.run_module("nats_user_credentials", **given)
+
+    def ok(self, **options: Any) -> dict[str, Any]:
+        found = self.run(**options)
+        assert not found.get("failed"), found
+        return found
+
+    def refused(self, code: str, **options: Any) -> str:
+        found = self.run(**options)
+        assert found.get("failed") and found["failure"]["code"] == code, found
+        return str(found["msg"])
+
+    def denied(self, creds: str, server: str, *subjects: str) -> list[str]:
+        """Log in and publish to these subjects; return those that the server rejected."""
+
+        async def publish() -> list[str]:
+            errors: list[str] = []
+
+            async def note(error: Exception) -> None:
+                errors.append(str(error))
+
+            url = self.site.servers.url(server)
+            client = await nats.connect(url, user_credentials=creds, error_cb=note, allow_reconnect=False)
+            try:
+                for subject in subjects:
+                    await client.publish(subject)
+                    await client.flush(5)
+            finally:
+                await client.close()
+            return [subject for subject in subjects if any(f'"{subject}"' in error.lower() for error in errors)]
+
+        return asyncio.run(publish())
+
+    def run_module(self, module: str, **options: Any) -> dict[str, Any]:
+        """Run a module, and check that only its `credentials` contain secrets."""
+        connection = {**self.site.servers.sys_connection(), "timeout": 2}
+        given = {"expected_servers": NAMES, "key_directory": str(self.keys), **options}
+        found = self._runner(module, connection, **given)
+        public = {key: value for key, value in found.items() if key != "credentials"}
+        assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(public)), public
+        return found

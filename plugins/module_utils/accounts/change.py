@@ -101,9 +101,25 @@ def present_change(
         obstacles.append("limits.jetstream: the system account cannot have JetStream")
     if before is None:
         return AccountChange(name, key, CREATE, None, desired, obstacles=tuple(obstacles))
+    change = compared_change(name, before, desired, evaluations, trust, live, now)
+    return replace(change, obstacles=(*obstacles, *change.obstacles))
+
+
+def compared_change(
+    name: str,
+    before: Evaluation,
+    desired: Claims,
+    evaluations: Sequence[Evaluation],
+    trust: Trust,
+    live: Live,
+    now: float,
+) -> AccountChange:
+    """Return the change that gives an existing account these claims."""
+    key, actual = before.copies.account, before.claims
     if actual is None:
-        reasons = "; ".join(before.problems)
-        return AccountChange(name, key, CHANGE, before, desired, obstacles=(*obstacles, f"unreadable: {reasons}"))
+        return AccountChange(
+            name, key, CHANGE, before, desired, obstacles=(f"unreadable: {'; '.join(before.problems)}",)
+        )
     changes = differences(actual, desired)
     changes += [
         {"path": f"imports.{printable(item['subject'])}.activation", "from": "invalid", "to": "signed again"}
@@ -111,9 +127,9 @@ def present_change(
         if item in actual.fields["imports"]
     ]
     if not changes and not before.signer_problem and not before.disagreements:
-        return AccountChange(name, key, SAME, before, desired, obstacles=tuple(obstacles))
+        return AccountChange(name, key, SAME, before, desired)
     closes = closed_connections(actual, desired, live)
-    obstacles += _stream_obstacles(actual, desired, live)
+    obstacles = _stream_obstacles(actual, desired, live)
     dangers = [
         *_closing_dangers(closes),
         *(AccountDanger(LIMITS_BELOW_USE, one) for one in exceeded_limits(actual, desired, live)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,20 +110,26 @@ def match_signing_keys(desired: Mapping[str, Normal], actual: Mapping[str, Norma
     """Return the desired signing keys by public key, or by their name in the document if the key has not been created
     yet.
 
-    An entry without a public key is matched with the servers' key of the same role, or with the only key without a
-    role.
+    An entry without a public key stands for all the servers' keys of the same role, or for all keys without a role. A
+    role has several keys while they are rotated.
     """
     named = {entry["key"] for entry in desired.values() if entry["key"]}
     found: dict[str, Normal] = {}
     for name, entry in desired.items():
-        key = entry["key"]
-        if not key:
-            fitting_keys = [
-                one for one, scope in actual.items() if scope["role"] == entry["role"] and one not in (*named, *found)
-            ]
-            key = fitting_keys[0] if len(fitting_keys) == 1 else ""
-        found[key or name] = {**entry, "key": key}
+        same = [one for one, scope in actual.items() if scope["role"] == entry["role"] and one not in (*named, *found)]
+        keys = [entry["key"]] if entry["key"] else same
+        found.update({key: {**entry, "key": key} for key in keys} if keys else {name: dict(entry)})
     return found
+
+
+def rotated_roles(account: Claims) -> list[str]:
+    """Return a sentence for each role that has several signing keys."""
+    roles = Counter(scope["role"] for scope in account.fields["signing_keys"].values() if scope["role"])
+    return [
+        f"role {role} has {count} signing keys; drop the old one when all its users have new credentials"
+        for role, count in sorted(roles.items())
+        if count > 1
+    ]
 
 
 def matched_claims(
@@ -401,6 +408,7 @@ def _account_plan(
     warnings = lost_imports(account.name, actual, desired, evaluations)
     if desired is not None:
         warnings = [*exceeded_limits(actual, desired, live), *warnings]
+    warnings += rotated_roles(actual)
     if actual.unknown:
         warnings.append(f"claims unknown to this collection would be lost: {some_names(actual.unknown)}")
     return _row(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
@@ -282,7 +282,7 @@ def _push(
     account = decode_claims(token)
     try:
         _require_confirmed(state.servers, api.push_claims(state.servers, token))
-        _confirm(lambda: _unconfirmed(api, state, token, confirmation), confirmation)
+        _confirm(lambda: _unconfirmed(api, state.servers, token, confirmation.expected), confirmation)
         if verify is not None:
             verify(account)
     except NatsFailure as failure:
@@ -309,6 +309,8 @@ def _restore(
     try:
         servers = api.discover().servers
         _require_confirmed(servers, api.push_claims(servers, token))
+        at_once = replace(confirmation, expected=(), sync_interval=0)
+        _confirm(lambda: _unconfirmed(api, servers, token, ()), at_once)
     except NatsFailure as failure:
         return f"Restoring the previous claims failed, too: {failure.description}"
     names = [server.name for server in servers]
@@ -342,38 +344,40 @@ def _confirm(unconfirmed: Callable[[], str], confirmation: Confirmation) -> None
             raise NatsFailure("not_applied", f"not in force on all servers{when}: {seen.value}")
 
 
-def _copies(api: SystemApi, confirmation: Confirmation, account: str) -> tuple[CopiesReading, Copies]:
-    reading = read_copies(api, confirmation.expected, account)
+def _copies(
+    api: SystemApi, servers: Sequence[Server], account: str, expected: Collection[str]
+) -> tuple[Copies, Trust, str]:
+    """Return the copies of an account, the operators, and which of these servers did not answer, if any."""
+    reading = read_copies(api, expected, account)
     copies = next((one for one in reading.accounts if one.account == account), Copies(account, (), {}, {}))
-    return reading, copies
+    gone = sorted({server.name for server in servers} - {*reading.stores} | {*reading.missing})
+    trust = read_trust(reading.operators, time.time())
+    return copies, trust, f"{', '.join(gone)} did not answer" if gone else ""
 
 
-def _unconfirmed(api: SystemApi, state: AccountsState, token: str, confirmation: Confirmation) -> str:
-    """Return the difference between the servers' copies and the pushed one, or an empty text."""
-    reading, copies = _copies(api, confirmation, decode_claims(token).subject)
-    desired = digest(token)
-    gone = sorted({*state.reading.stores} - {*reading.stores} | {*reading.missing})
-    if gone:
-        return f"{', '.join(gone)} did not answer"
+def _unconfirmed(api: SystemApi, servers: Sequence[Server], token: str, expected: Collection[str]) -> str:
+    """Return the difference between the copies of these servers and the pushed one, or an empty text."""
+    claims, desired = decode_claims(token), digest(token)
+    copies, trust, silent = _copies(api, servers, claims.subject, expected)
+    if silent:
+        return silent
     stored = [digest(one) for one in copies.stored]
-    if stored.count(desired) < len(state.servers):
-        return f"{stored.count(desired)} of {counted(len(state.servers), 'server')} store the new copy"
+    if stored.count(desired) < len(servers):
+        return f"{stored.count(desired)} of {counted(len(servers), 'server')} store the new copy"
     differing = sorted(name for name, loaded in copies.loaded.items() if digest(loaded) != desired)
     if differing:
         return f"{', '.join(differing)} still use a different copy"
     # A restart with a different operator would make the new claims untrusted.
-    trust = read_trust(reading.operators, time.time())
-    return signer_problem(decode_claims(token), trust.claims)
+    return signer_problem(claims, trust.claims)
 
 
 def _delete(
     api: SystemApi, state: AccountsState, change: AccountChange, signer: SeedKey, confirmation: Confirmation
 ) -> None:
     def existing() -> str:
-        reading, copies = _copies(api, confirmation, change.account)
+        copies, _trust, silent = _copies(api, state.servers, change.account, confirmation.expected)
         names = [name for name, stored in copies.listed.items() if stored]
-        gone = sorted({*state.reading.stores} - {*reading.stores} | {*reading.missing})
-        return f"{', '.join(gone)} did not answer" if gone else f"still stored on {', '.join(names)}" if names else ""
+        return silent or (f"still stored on {', '.join(names)}" if names else "")
 
     require_full_resolvers(api, state, change.account)
     token = deletion_request([change.account], signer, int(time.time()))
