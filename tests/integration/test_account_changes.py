@@ -10,15 +10,22 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import nkeys
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import account_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import (
+    CopiesReading,
+    read_copies,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.credentials import make_jwt, new_key
+from support.credentials import make_jwt, make_operator, new_key
 from support.module_runs import Runner, form
 from support.operator_site import NAMES, Site, Users
 
@@ -332,6 +339,48 @@ def test_failed_push_restores_the_previous_claims(
     assert row["claims"]["limits"]["connections"] == 70
     again = changes.ok("APP", {"limits": {**STORAGE, "connections": 80}})
     assert again["changed"] and changes.row("APP")["claims"]["limits"]["connections"] == 80
+
+
+def test_claims_that_are_replaced_before_the_next_synchronization_are_restored(
+    make_changes: Callable[..., Changes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = make_changes()
+    changes.ok("OTHER", {"limits": {**STORAGE, "connections": 70}})
+
+    def push_different_claims(_seconds: float) -> None:
+        changes.site.push(changes.site.account("OTHER", description="from a different tool"))
+
+    clock = SimpleNamespace(sleep=push_different_claims, time=time.time)
+    with monkeypatch.context() as patch:
+        patch.setattr(account_claims, "time", clock)
+        failed = changes.run("OTHER", {"limits": {**STORAGE, "connections": 80}}, wait_timeout=1)
+    assert failed["failed"] and failed["failure"]["code"] == "not_applied", failed
+    assert "not in force on all servers 1.2 s after the change: 0 of 3 servers store the new copy" in failed["msg"]
+    assert "The previous claims were signed again and restored on n1, n2, n3" in failed["msg"]
+    row = changes.row("OTHER")
+    assert (row["agree"], row["claims"]["limits"]["connections"]) == (True, 70)
+
+
+def test_operator_is_compared_again_after_the_push(
+    make_changes: Callable[..., Changes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes = make_changes()
+    (tmp_path / "stranger").mkdir()
+    stranger = make_operator(tmp_path / "stranger")
+    readings = iter(range(100))
+
+    def with_a_different_operator(*arguments: Any) -> CopiesReading:
+        """Return the reading, with a different operator in all but the first one."""
+        reading = read_copies(*arguments)
+        if next(readings) == 0:
+            return reading
+        return replace(reading, operators=dict.fromkeys(reading.operators, (stranger.jwt,)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(account_claims, "read_copies", with_a_different_operator)
+        failed = changes.run("OTHER", {"limits": {**STORAGE, "connections": 80}}, wait_timeout=0.5)
+    assert failed["failed"] and failed["failure"]["code"] == "not_applied", failed
+    assert f"signed by {changes.site.operator.key.public}, which is not a key of the servers' operator" in failed["msg"]
 
 
 # --- imports and deletion ---------------------------------------------------------------------------------------------

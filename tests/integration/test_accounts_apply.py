@@ -9,14 +9,16 @@ import asyncio
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nats
 import nkeys
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import role_probe
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import accounts_apply, role_probe
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.credentials import new_key
 from support.module_runs import Runner
@@ -203,3 +205,18 @@ def test_missing_seed_of_an_exporter_stops_the_run(documents: Documents) -> None
     failed = documents.apply({"PAY": PAY, "SHOP": {"imports": SHOP["imports"]}})
     assert failed["failed"] and "needs an activation" in failed["msg"], failed
     assert "Steps done before: none" in failed["msg"]
+
+
+def test_change_that_is_reverted_after_the_last_step_fails_the_run(
+    documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def push_different_claims(_seconds: float) -> None:
+        documents.site.push(documents.site.account("OTHER", description="from a different tool"))
+
+    clock = SimpleNamespace(sleep=push_different_claims, time=time.time)
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_apply, "time", clock)
+        failed = documents.apply({"OTHER": {"limits": {"jetstream": {"disk": "unlimited"}, "connections": 5}}})
+    assert failed["failed"] and failed["failure"]["code"] == "not_applied", failed
+    assert "1.2 s after the last step, 2 changes reverted: OTHER" in failed["msg"]
+    assert "Steps done before: OTHER: the remaining changes" in failed["msg"]
