@@ -26,11 +26,12 @@ from support.operator_site import NAMES, Site, Users
 
 
 @pytest.fixture
-def make_site(version: str, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+def make_site(version: str, tmp_path: Path, run_module: Runner) -> Iterator[Callable[[str], Site]]:
     made: list[Site] = []
 
     def make(resolver: str) -> Site:
         made.append(Site(version, tmp_path, resolver))
+        made[-1].form(run_module)
         return made[-1]
 
     yield make
