@@ -25,7 +25,7 @@ from jetstream_insights.cli import FOUND, main
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold_job import usual_intervals
-from jetstream_insights.lake import GOLD_FORMAT, Lake, columns, place
+from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake, columns, place
 from jetstream_insights.report.causes import CODES, IMPACT, Newest, with_causes
 from jetstream_insights.report.content import (
     LastReport,
@@ -35,6 +35,7 @@ from jetstream_insights.report.content import (
     account_names,
     last_report,
     plain,
+    read_content,
     with_joined_incidents,
 )
 from jetstream_insights.report.page import packed, page
@@ -912,6 +913,19 @@ def test_page_is_printable(tmp_path: Path) -> None:
     browsing.browse(tmp_path, page(content()), "--virtual-time-budget=5000", f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
     assert paper.stat().st_size > 20_000
+
+
+def test_report_reads_the_account_names_of_its_period(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    begin = datetime.combine(DAY, time(6), timezone.utc)
+    for number, hour in enumerate((begin, begin + timedelta(hours=20))):
+        limits = {"fleet": "prod", "taken": hour, "account": f"KEY{number}", "name_tag": f"APP{number}"}
+        frame = spark.createDataFrame([limits], columns("silver", "account_limits"))
+        frame.write.parquet(f"{tmp_path}/silver/account_limits/run=r/{place(hour)}")
+        lake.repoint("silver", hour, {"format": SILVER_FORMAT, "run": "r", "inputs": [], "quarantined": 0})
+    span = (begin, begin + timedelta(days=1))
+    found = read_content(lake, DAY + timedelta(days=1), "T", lambda _text: None, span=span)
+    assert found["account_names"] == {"KEY0": "APP0", "KEY1": "APP1"}
 
 
 def test_report_shows_account_names_instead_of_keys(spark: SparkSession) -> None:

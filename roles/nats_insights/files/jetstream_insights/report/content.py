@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jetstream_insights.findings.checks_file import Mute
-from jetstream_insights.gold_job import newest_snapshots, usual_intervals
+from jetstream_insights.gold_job import day_hours, newest_snapshots, usual_intervals
 from jetstream_insights.lake import Lake
 from jetstream_insights.parallel import each
 from jetstream_insights.report.causes import STOPPED, Newest, with_causes
@@ -139,7 +139,7 @@ def read_content(
     tables = {name: read[name] for name in known if name in read}
     if "incidents" in tables:
         tables["incidents"] = with_joined_incidents(tables["incidents"])
-    names = account_names(lake.read_days("silver", "account_limits", [day]))
+    names = account_names(_account_limits(lake, begin.date(), day))
     tables = with_muted(tables, mutes, names, now)
     if "findings" in tables:
         failing = dicts({"tables": tables}, "findings")
@@ -167,9 +167,17 @@ def read_content(
     }
 
 
+def _account_limits(lake: Lake, first: date, last: date) -> DataFrame | None:
+    """Return the limits of accounts in these days, of the hours whose silver is stored in the present format."""
+    days = (first + timedelta(days=number) for number in range((last - first).days + 1))
+    return lake.read(
+        "silver", "account_limits", lake.kept_hours("silver", [hour for day in days for hour in day_hours(day)])
+    )
+
+
 def account_names(limits: DataFrame | None) -> dict[str, str]:
     """Return the names of JWT accounts by public key, their identity, without those that several accounts of a fleet have.
-    `limits`: of a day."""
+    `limits`: of a period."""
     if limits is None:
         return {}
     named = limits.where("name_tag <> '' AND name_tag <> account").groupBy("fleet", "account")
