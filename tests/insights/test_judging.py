@@ -135,6 +135,7 @@ def test_findings_and_report_of_a_recorded_cluster(
         ('{"server_003_cpus": 80}', "server_003_cpus"),
         ("[1]", "an object"),
         ("{", "JSON|Expecting"),
+        ('{"server_003_cpu": 80, "server_003_cpu": 99}', "given twice: server_003_cpu"),
         (None, "No such file"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,13 +52,23 @@ def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> Sett
     if path is None:
         return checks.settings
     try:
-        found = settings(checks.registry, json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+        found = settings(checks.registry, content)
     except (OSError, ValueError) as error:
         raise LakeError(f"{path}: {error}") from error
     twice = sorted(found.thresholds.keys() & checks.settings.thresholds.keys())
     if twice:
         raise LakeError(f"{path}: the file of --checks sets these, too: {', '.join(twice)}. Remove them from one file")
     return Settings({**checks.settings.thresholds, **found.thresholds}, checks.settings.skip | found.skip)
+
+
+def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of a JSON file. Raises ValueError for a key that is given twice: JSON itself would use the last value."""
+    found = dict(items)
+    if len(found) < len(items):
+        twice = sorted(name for name, times in Counter(name for name, _value in items).items() if times > 1)
+        raise ValueError(f"given twice: {', '.join(twice)}. Remove one of them")
+    return found
 
 
 def read_hosts(path: Path | None) -> Hosts | None:
