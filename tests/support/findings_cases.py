@@ -1090,6 +1090,13 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         ),
         {"STREAM_108": ("pass", {"stream": "MIRROR"})},
     ),
+    **{
+        f"the asset's threshold is {wrong}": (
+            (change("streams", {"metadata": {"natsops.insights.jetstream_003_bytes": wrong}}, stream="S"),),
+            {"JETSTREAM_003": ("unknown", {"stream": "S"})},
+        )
+        for wrong in ("NaN", "Infinity", "1e999", "-5")
+    },
     "the asset's threshold is not a number": (
         (change("streams", {"metadata": {"natsops.insights.jetstream_003_bytes": "many"}}, stream="S"),),
         {"JETSTREAM_003": ("unknown", {"stream": "S"})},

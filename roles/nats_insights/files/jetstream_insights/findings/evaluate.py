@@ -9,6 +9,7 @@ table, a server that did not answer, too few snapshots. Unknown is never a pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
@@ -216,9 +217,10 @@ def _threshold(check: Check, threshold: Threshold, view: View, settings: Setting
 def _number(text: Column, threshold: Threshold) -> Column:
     # Java parses 8d and 8f as the number 8.
     number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
-    if threshold.unit != "s":
-        return number
-    return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
+    if threshold.unit == "s":
+        number = F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
+    # No value exceeds NaN or infinity: the check would always pass.
+    return F.when((number >= 0) & (number < math.inf), number)
 
 
 def _columns(check: Check) -> list[str]:
