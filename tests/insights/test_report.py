@@ -538,6 +538,18 @@ def test_server_without_jetstream_since_a_new_configuration_is_one_cause() -> No
     assert causes[0]["commands"][0].startswith("ansible-playbook natsops.jetstream.deploy --check --diff")
 
 
+def test_servers_without_jetstream_explain_the_groups_without_a_leader() -> None:
+    asset = {"account": "A", "stream": "S", "value": 1.0, "threshold": 2.0}
+    off = [found("SERVER_210", server=name) for name in ("n4", "n5")]
+    groups = [found("STREAM_101", **asset), found("CONSUMER_101", **asset, consumer="c"), found("META_002")]
+    others = [found("SERVER_107", server="n1"), found("CONSUMER_202", account="A", stream="T", consumer="c")]
+    causes = find_causes(*groups, *off, *others)
+    assert (causes[0]["kind"], causes[0]["servers"]) == ("storage", ["n4", "n5"])
+    assert (causes[0]["unavailable"], causes[0]["findings"], len(causes)) == (2, 5, 3)
+    whole = {**asset, "value": 3.0}
+    assert len(find_causes(found("STREAM_101", **whole), *off)) == 2
+
+
 @pytest.mark.parametrize(
     ("servers", "hours", "severity"),
     [

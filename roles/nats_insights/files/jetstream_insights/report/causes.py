@@ -4,8 +4,8 @@
 """The findings of a report under their root causes, by the same function that the health gate and the playbook diagnose use.
 
 A server that does not answer explains the problems of all its groups. During planned maintenance the cause
-is only a note. Findings about a group without a leader do not name its members: missing servers of its fleet explain it if too
-few of its members answered.
+is only a note. Findings about a group without a leader do not name its members: missing servers of its fleet, and those without
+JetStream, explain it if too few of its members answered.
 """
 
 from __future__ import annotations
@@ -219,13 +219,14 @@ def _causes(
         versions={row["server"]: row["version"] or "" for row in servers},
     )
     changes = [row for row in dicts(content, "changes") if row["fleet"] == fleet]
-    rows = _coded(rows, changes, missing)
+    disabled = frozenset(row["server"] for row in rows if row["check"] == "SERVER_210")
+    rows = _coded(rows, changes, missing, disabled)
     members = _members_behind(rows)
     problems = []
     found: dict[int, Row] = {}
     several = len({row["domain"] for row in servers} - {None}) > 1
     for row in rows:
-        problem = _problem(causes, row, missing, members, several)
+        problem = _problem(causes, row, missing, disabled, members, several)
         found[id(problem)] = row
         problems.append(problem)
     away = _away(fleet, content, meant)
@@ -311,15 +312,15 @@ def _names(lists: Iterable[Iterable[str] | None]) -> frozenset[str]:
     return frozenset(name for names in lists for name in names or ())
 
 
-def _coded(rows: Sequence[Row], changes: Sequence[Row], missing: frozenset[str]) -> list[Row]:
+def _coded(rows: Sequence[Row], changes: Sequence[Row], missing: frozenset[str], disabled: frozenset[str]) -> list[Row]:
     """Return the findings with the `code` of their cause, null for a cause of its own. Findings of one fault
-    are in the order of their checks. `missing`: servers that explain groups without a leader."""
+    are in the order of their checks. `missing`: servers that explain groups without a leader; `disabled`: servers without
+    JetStream."""
     delivery: dict[_Key, str] = {}
     for check in DELIVERY:
         for row in rows:
             if row["check"] == check:
                 delivery.setdefault(_consumer(row), check)
-    disabled = {row["server"] for row in rows if row["check"] == "SERVER_210"}
     removed = _removed_origins(rows, changes)
     full = {_full_asset(row): row["check"] for row in rows if row["check"] in _FULL.values()}
     flapping = {_consumer(row) for row in rows if row["check"] in _FLAPPING}
@@ -404,17 +405,26 @@ def _peers(row: Row) -> list[str]:
     return str(row["peer"] or "").split(", ") if row["peer"] else []
 
 
-def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_Group, set[str]], several: bool) -> Any:
+def _problem(
+    causes: Any,
+    row: Row,
+    missing: frozenset[str],
+    disabled: frozenset[str],
+    members: Mapping[_Group, set[str]],
+    several: bool,
+) -> Any:
     code = row["code"]
+    # Servers without JetStream have routes, but take part in no group.
+    inactive = {*missing, *(disabled if code not in ("server_lacks_routes", "consumer_stuck") else ())}
     subject, servers, absent = _subject(row, several), [row["server"]] if row["server"] else [], set()
     if code == "server_missing":
         # A snapshot may lack answers although all servers are up.
         code, servers = (code, sorted(missing)) if missing else (None, [])
     elif code in _OF_OTHERS or (code and code.endswith("_was_leaderless")):
-        servers, absent = [], set(missing)
+        servers, absent = [], inactive
     elif code and code.endswith(("_no_leader", "_stuck")):
         unseen = row["value"] is not None and row["threshold"] is not None and row["value"] < row["threshold"]
-        absent = set(missing) if unseen or code in ("raft_no_leader", "consumer_stuck") else set()
+        absent = inactive if unseen or code in ("raft_no_leader", "consumer_stuck") else set()
         absent.update(_peers(row))
         servers = []
     elif code and code.endswith(("_replica_behind", "_replica_count", "_moving")):
