@@ -908,6 +908,12 @@ CASES: dict[str, Case] = {
     "STREAM_212": case("streams", lambda step: {**_ENDLESS, "first_seq": 1 if step < 3 else 500}),
     "STREAM_216": case("streams", lambda step: {"first_seq": 1 if step < 3 else 1900}),
     "STREAM_214": case("incidents", {"stream": "GONE", "continues": True}, where={}, stream="GONE"),
+    "STREAM_217": case(
+        "streams",
+        lambda step: {"last_seq": 2000 if step < 3 else 100, "created": reported(at(0 if step < 3 else 3))},
+        where={"stream": "S"},
+        stream="MIRROR",
+    ),
     "STREAM_213": case("stream_replicas", {"last_seq": 0}, where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_203": case("streams", lambda step: _leaderless() if step == 2 else {}),
     "STREAM_204": case("streams", {"members": ["n1", "n2", "n3", "n4"]}),
@@ -1261,6 +1267,24 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             change("streams", _in_burst(10, 60_000), stream="S"),
         ),
         {"JETSTREAM_001": ("pass", {"stream": "S"})},
+    ),
+    "messages of a subject were purged from a stream without limits": (
+        (
+            change(
+                "streams",
+                lambda step: {**_ENDLESS, "messages": 2000 + step - (0, 0, 0, 900, 900, 900)[step]},
+                stream="S",
+            ),
+        ),
+        {"STREAM_212": ("fail", {"stream": "S"})},
+    ),
+    "few messages were deleted from a stream without limits": (
+        (change("streams", lambda step: {**_ENDLESS, "messages": 2000 + step - (0, 0, 0, 5, 5, 5)[step]}, stream="S"),),
+        {"STREAM_212": ("pass", {"stream": "S"})},
+    ),
+    "lost messages, after which its sequence rose above the former one": (
+        (change("streams", lambda step: {"last_seq": (2000, 2000, 1500, 1600, 2100, 2200)[step]}, stream="S"),),
+        {"STREAM_202": ("fail", {"stream": "S"})},
     ),
     "the last snapshot shows less": (
         (

@@ -707,16 +707,15 @@ _STREAMS = (
         view="stream_periods",
         thresholds=(samples(3), Threshold("messages", 0, "", "messages by which its last sequence fell")),
         applies="creations <= 1",
-        needs=("last_seq_most", "last_seq_last"),
+        needs=("last_seq_fall",),
         knows=ENOUGH,
         unknown=FEW,
-        fails="last_seq_most - last_seq_last > :messages",
-        value="last_seq_most - last_seq_last",
+        fails="last_seq_fall.messages > :messages",
+        value="last_seq_fall.messages",
         against=":messages",
-        text="its last sequence was {last_seq_most|count} and is {last_seq_last|count}",
+        text="its last sequence was {last_seq_fall.before|count} and then {last_seq_fall.after|count}",
         rationale="Acknowledged messages are lost: a stale replica leads, a disk was empty, or a backup was restored. "
-        "The last "
-        "two snapshots, in the order of capture, must show it.",
+        "The last two snapshots of an hour or of the period, in the order of capture, must show it.",
         remedy="immediately `nats_stream_stepdown` to a replica that has them; CONSUMER_111",
         source="nats-server#7654, #5576; jepsen.io/analyses/nats-2.12.1",
     ),
@@ -814,15 +813,23 @@ _STREAMS = (
         view="stream_periods",
         # Objects are deleted by purging their chunks.
         applies="creations <= 1 AND kept_from_least IS NOT NULL AND stream NOT RLIKE '^OBJ_'",
-        thresholds=(samples(2), Threshold("messages", 0, "", "messages by which its first sequence rose")),
+        thresholds=(
+            samples(2),
+            Threshold("messages", 0, "", "messages by which its first sequence rose"),
+            Threshold(
+                "share", 10, "%", "of its messages that were removed from any place, such as by a purge of a subject"
+            ),
+        ),
         knows=ENOUGH,
         unknown=FEW,
-        fails="kept_from_most - kept_from_least > :messages",
-        value="kept_from_most - kept_from_least",
+        fails="kept_from_most - kept_from_least > :messages "
+        "OR coalesce((removed_most - removed_least) * 100 > :share * (last_seq_most - removed_least), false)",
+        value="coalesce(removed_most - removed_least, kept_from_most - kept_from_least)",
         against=":messages",
-        text="its first sequence rose from {kept_from_least|count} to {kept_from_most|count}, without a limit that "
-        "removes messages",
-        rationale="It was purged, or its first messages were deleted. Servers do not report by which client.",
+        text="{coalesce(removed_most - removed_least, kept_from_most - kept_from_least)|count} messages were removed, "
+        "without a limit that removes messages; its first sequence was {kept_from_least|count} and is "
+        "{kept_from_most|count}",
+        rationale="It was purged, or messages were deleted. Servers do not report by which client.",
         remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names the client; "
         "`nats_stream_restore` from the last backup",
         source="StreamState.FirstSeq of a stream without limits",
@@ -848,6 +855,26 @@ _STREAMS = (
         remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names the client; "
         "`nats_stream_restore` from the last backup",
         source="StreamState.FirstSeq, compared with max_age, max_msgs and max_bytes",
+    ),
+    Check(
+        code="STREAM_217",
+        severity=CRITICAL,
+        title="A mirror is ahead of its origin",
+        view="origin_periods",
+        thresholds=(samples(3),),
+        applies="origin_last_seq IS NOT NULL",
+        needs=("last_seq_first", "last_seq_last"),
+        knows=ENOUGH,
+        unknown=FEW,
+        fails="last_seq_first > origin_last_seq",
+        value="last_seq_last - origin_last_seq",
+        against="0",
+        text="its last sequence is {last_seq_last|count}, and that of its origin {mirrored} is {origin_last_seq|count}",
+        rationale="The origin was recreated, or lost messages. The mirror ignores new messages up to its own last sequence, "
+        "and reports neither an error nor a lag.",
+        remedy="`nats_stream_backup` keeps the old messages; then `nats_stream` with `state: absent`, and without it, recreates "
+        "the mirror",
+        source="nats-server stream.go processInboundMirrorMsg: older sequences are ignored",
     ),
     Check(
         code="STREAM_214",

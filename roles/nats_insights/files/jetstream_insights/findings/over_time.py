@@ -77,10 +77,14 @@ _BY_LIMITS = "coalesce(retention, 'limits') = 'limits'"
 _NO_LIMIT = "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coalesce(max_bytes, 0) <= 0"
 
 
-def _kept_from() -> Column:
-    """Return the first sequence of a stream without limits, as its leader reported it."""
+#: How many messages a stream no longer has. A mirror skips the sequences of messages that it does not receive.
+_REMOVED = r"""CASE WHEN NOT coalesce(config RLIKE '"mirror": ?[{]', false) THEN last_seq - messages END"""
+
+
+def _of_unlimited(value: str) -> Column:
+    """Return a value of a stream without limits, as its leader reported it."""
     others = f"coalesce(config RLIKE {_OTHER_REMOVALS}, false)"
-    return F.expr(f"CASE WHEN leader IS NOT NULL AND {_NO_LIMIT} AND {_BY_LIMITS} AND NOT {others} THEN first_seq END")
+    return F.expr(f"CASE WHEN leader IS NOT NULL AND {_NO_LIMIT} AND {_BY_LIMITS} AND NOT {others} THEN {value} END")
 
 
 #: The state and the limits of a stream, with their types in stored hours.
@@ -160,6 +164,7 @@ def _last(value: str, name: str = "") -> dict[str, Over]:
 
 #: Number of snapshots that must show a decrease. The order of one may be wrong, and one server may report old state.
 _TWICE = 2
+_POINTS = "array<struct<captured: bigint, value: bigint>>"
 
 
 def _led(name: str, value: str) -> dict[str, Over]:
@@ -178,6 +183,43 @@ def _led(name: str, value: str) -> dict[str, Over]:
     return {
         most: Over(highest, {most: highest}, F.max(most)),
         last: Over(higher(points), {newest: points}, higher(all_points)),
+    }
+
+
+#: The largest decrease of a value at the end of an hour, from the highest value so far to the higher one of the last two.
+#: `hours`: for each hour its highest value and its last two points.
+_FALL = f"""aggregate(array_sort(hours),
+    named_struct('most', CAST(NULL AS BIGINT), 'newest', CAST(array() AS {{points}}),
+        'fall', CAST(NULL AS STRUCT<messages: BIGINT, before: BIGINT, after: BIGINT>)),
+    (sum, hour) -> transform(array(struct(
+            greatest(sum.most, hour.most) AS most,
+            slice(sort_array(concat(sum.newest, hour.newest), false), 1, {_TWICE}) AS newest)),
+        now -> named_struct('most', now.most, 'newest', now.newest, 'fall', greatest(sum.fall,
+            transform(array(array_max(now.newest.value)), after ->
+                named_struct('messages', now.most - after, 'before', now.most, 'after', after))[0])))[0],
+    sum -> sum.fall)"""
+
+
+def _fall(name: str, value: str) -> dict[str, Over]:
+    """Return the largest `fall` of a value that a leader reported, from the columns that `_led` stores. At the end of each hour
+    the last two snapshots must show it, so the result does not depend on when the job runs: a stream that has lost messages
+    soon exceeds its former sequence again."""
+    reported = f"leader IS NOT NULL AND {value} IS NOT NULL"
+    point = f"struct(captured, CAST({value} AS BIGINT) AS value, date_trunc('hour', taken) AS hour)"
+    every = f"collect_list(CASE WHEN {reported} THEN {point} END)"
+    newest = f"slice(sort_array(transform(own, point -> struct(point.captured, point.value)), false), 1, {_TWICE})"
+    hour = f"struct(array_max(own.captured) AS until, array_max(own.value) AS most, {newest} AS newest)"
+    own = "filter(every, point -> point.hour = hour)"
+    hours = f"transform(array_distinct(every.hour), hour -> transform(array({own}), own -> {hour})[0])"
+    fall = _FALL.format(points=_POINTS)
+    stored = f"struct(array_max({name}_newest.captured) AS until, {name}_most AS most, {name}_newest AS newest)"
+    all_hours = f"collect_list(CASE WHEN {name}_most IS NOT NULL THEN {stored} END)"
+    return {
+        f"{name}_fall": Over(
+            F.expr(f"transform(array({every}), every -> transform(array({hours}), hours -> {fall})[0])[0]"),
+            {},
+            F.expr(f"transform(array({all_hours}), hours -> {fall})[0]"),
+        )
     }
 
 
@@ -219,14 +261,17 @@ def _of_streams() -> dict[str, Over]:
         **_leaderless(),
         **_last("metadata", "metadata"),
         **_led("last_seq", "last_seq"),
+        **_fall("last_seq", "last_seq"),
         **_least("last_seq_least", F.when(F.col("leader").isNotNull(), F.col("last_seq"))),
         **_last("messages"),
         **_last("max_age"),
         **_last("retention"),
         **_most("consumers_most", "consumer_count"),
         **_creations(),
-        **_least("kept_from_least", _kept_from()),
-        **_by_most("kept_from_most", _kept_from()),
+        **_least("kept_from_least", _of_unlimited("first_seq")),
+        **_by_most("kept_from_most", _of_unlimited("first_seq")),
+        **_least("removed_least", _of_unlimited(_REMOVED)),
+        **_by_most("removed_most", _of_unlimited(_REMOVED)),
         **_early(),
         **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
     }
@@ -278,13 +323,13 @@ _ABOUT = {
     "raft_groups": ((*CLUSTER, "server", "account", "raft_group"), _of_raft_groups),
 }
 _OF_ALL = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
-_POINTS = "array<struct<captured: bigint, value: bigint>>"
 #: The stored columns of an hour, as Spark SQL schemas.
 KEPT = {
     "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
     f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
     "creations array<timestamp>, kept_from_least bigint, kept_from_most bigint, "
+    "removed_least bigint, removed_most bigint, "
     f"limited_states {_STATES}, "
     "moving bigint, seq_first bigint, seq_last bigint",
     "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "

@@ -886,10 +886,13 @@ def stream_edits(tables: Tables) -> DataFrame:
 
 
 def origin_periods(tables: Tables) -> DataFrame:
-    """Return the lag of streams that mirror or source others over the period, also in seconds (`seconds_behind`)."""
+    """Return the lag of streams that mirror or source others over the period, also in seconds (`seconds_behind`).
+    `origin_last_seq`: the last sequence of a mirror's origin in the same account, `mirrored`."""
     reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
-    lag = reported.join(seconds_behind(reported, stream_periods(tables)), [*SNAPSHOT, *STREAM], "left")
-    return lag.groupBy("fleet", *STREAM).agg(
+    streams = stream_periods(tables)
+    lag = reported.join(seconds_behind(reported, streams), [*SNAPSHOT, *STREAM], "left")
+    here = "CASE WHEN size(origins) > 0 AND get(origins, 0).external IS NULL THEN mirrored END"
+    found = lag.groupBy("fleet", *STREAM).agg(
         F.max("origin_stored").alias("origin_stored"),
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
@@ -899,7 +902,10 @@ def origin_periods(tables: Tables) -> DataFrame:
         _last("behind"),
         F.max("behind").alias("behind_most"),
         F.count("behind").alias("behind_reported"),
+        F.max_by(F.expr(here), "taken").alias("mirrored"),
     )
+    name, last_seq = F.col("stream").alias("mirrored"), F.col("last_seq_last").alias("origin_last_seq")
+    return found.join(streams.select("fleet", *ACCOUNT, name, last_seq), ["fleet", *ACCOUNT, "mirrored"], "left")
 
 
 def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:

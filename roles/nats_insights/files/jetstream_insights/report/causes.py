@@ -118,6 +118,7 @@ IMPACT = {
     "STREAM_206": "The copy lacks all messages since then.",
     "STREAM_207": "Consumers read different messages after the next election.",
     "STREAM_214": "The messages can be neither read nor written.",
+    "STREAM_217": "The copy lacks all messages since then.",
 }
 #: Maximum number of pieces of evidence, and of remedies, that a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
