@@ -17,10 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import nkeys
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 @dataclass(frozen=True)
@@ -147,6 +143,12 @@ class Certificates:
 def make_certificates(directory: Path, *, expired: bool = False) -> Certificates:
     """Return a new private CA and a certificate signed by it, as files in `directory`. `expired`: whether the
     certificate has expired."""
+    # Spark's environment does not have this package.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
