@@ -124,7 +124,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pid:
-  description: Id of the process that was started, found running or stopped. 0 if there was none.
+  description: Id of the process that the module started, stopped or found running. 0 if there was none.
   type: int
   returned: success
 process:

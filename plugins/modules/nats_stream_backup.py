@@ -155,7 +155,7 @@ backup:
       description: Version of the server to which the module was connected.
       type: str
     config:
-      description: The stream's configuration, with the server's names. Archives of 2.15 do not contain the
+      description: The stream's configuration, with nats-server's own keys. Archives of 2.15 do not contain the
         configuration.
       type: dict
     state:

@@ -23,7 +23,7 @@ MakeCluster = Callable[..., NatsProcesses]
 
 
 def greeted(cluster: NatsProcesses) -> socket.socket:
-    """Return a connection to the first server that has received the greeting and has not logged in."""
+    """Connect to the first server and read its greeting, without logging in; return the connection."""
     deadline = time.monotonic() + 10
     while True:
         try:

@@ -218,8 +218,8 @@ def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_p
 
 
 def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -> None:
-    """The server lacks permission for its peers' inboxes, so it sends nothing to them; the file's contents are restored
-    once it runs."""
+    """The configuration of a server forbids it to send Raft messages to its peers; the test restores the file once the
+    server runs."""
     path = Path(cluster.hosts["n3"]["nats_server_config_dir"]) / "nats-server.conf"
     before, kept, pids = path.stat(), path.read_text(), [cluster.pid("n3")]
     path.write_text(kept.replace("cluster: {", 'cluster: {permissions: {export: {deny: ["$NRG.>"]}},', 1))

@@ -539,7 +539,7 @@ def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
     if old["max_consumers"] != new["max_consumers"] and release < (2, 12):
         refused["max_consumers"] = "can only be changed on 2.12.15, 2.14 and later"
     if old["mirror"] != new["mirror"] and (new["mirror"] or release < (2, 12)):
-        refused["mirror"] = "can only be removed (from 2.12), not changed"
+        refused["mirror"] = "can only be removed, and only on 2.12 and later; it cannot be changed"
     return _changes(old, new, refused)
 
 

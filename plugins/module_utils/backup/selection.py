@@ -52,8 +52,8 @@ def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
 
 
 def parse_time(text: str) -> datetime:
-    """Return a time in UTC: `2026-11-23T02:00:00Z`, the form of a directory's name, or a day. A day or a second stands
-    for its last moment.
+    """Parse `2026-11-23T02:00:00Z`, the time in the name of a backup's directory, or a day; return the time in UTC. A
+    day or a second stands for its last moment.
 
     Raises SelectionError.
     """

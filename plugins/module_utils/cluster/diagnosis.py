@@ -486,7 +486,11 @@ def _loaded(evidence: Evidence) -> Check:
     running = {server["name"]: server["varz"].get("config_digest") for server in evidence.with_endpoint("varz")}
     both = [name for name in digests if running.get(name)]
     if not both:
-        why = "requires managed hosts" if not evidence.hosts else "requires nats-server 2.11 and its file on the host"
+        why = (
+            "requires nats-server 2.11 or later and its configuration file on the host"
+            if evidence.hosts
+            else "requires managed hosts"
+        )
         return Check("configuration loaded", why, skipped=True)
     found = [
         Finding("config_not_loaded", WARNING, f"{name} is not running the content of its configuration file")

@@ -278,8 +278,8 @@ def _caveats(
     retention = config.get("retention", "limits")
     if retention != "limits":
         found.append(
-            f"the origin has the retention {retention}, but its copy at the site has limits: acknowledged messages are "
-            "not deleted"
+            f"the origin has the retention {retention}, but its copy at the site has the retention limits: "
+            "acknowledged messages are not deleted"
         )
     if origin.problem and checkpoint is not None and consumers:
         age = "" if status.checkpoint_age is None else f", {human_seconds(max(0.0, status.checkpoint_age))} ago"
