@@ -258,6 +258,10 @@ def test_checks_of_an_unrequested_endpoint_are_unknown(judged: dict[str, list[Ro
 
 
 def test_severity_rises_and_texts_are_readable(judged: dict[str, list[Row]]) -> None:
+    empty = {
+        row["text"] for rows in judged.values() for row in rows if row["text"] and re.search(": *(;|$)", row["text"])
+    }
+    assert empty == set()
     (cpu,) = [row for row in judged["SERVER_003"] if row["check"] == "SERVER_003" and row["result"] == "fail"]
     assert (cpu["value"], cpu["threshold"], cpu["text"]) == (98.75, 90.0, "uses 98.8 % of each of 4 cores")
     (sync,) = [row for row in judged["SERVER_104"] if row["check"] == "SERVER_104" and row["result"] == "fail"]

@@ -268,7 +268,8 @@ def _why_unknown(check: Check, columns: Iterable[str]) -> str:
     """Return the reason for an unknown result, as SQL."""
     unreadable = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name.strip('`'))} END" for name in columns)
     unreported = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name)} END" for name in check.needs)
-    reason = f"concat_ws(' ', 'not reported:', {unreported or literal('what it needs')})"
+    missing = f"nullif(concat_ws(', ', {unreported}), '')" if unreported else "NULL"
+    reason = f"concat('not reported: ', coalesce({missing}, 'a value that this check compares'))"
     if check.unknown:
         reason = check.sql(text_sql(check.unknown))
     if not unreadable:

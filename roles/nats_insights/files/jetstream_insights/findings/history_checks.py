@@ -716,7 +716,7 @@ _STREAMS = (
         text="its last sequence was {last_seq_fall.before|count} and then {last_seq_fall.after|count}",
         rationale="Acknowledged messages are lost: a stale replica leads, a disk was empty, or a backup was restored. "
         "The last two snapshots of an hour or of the period, in the order of capture, must show it.",
-        remedy="immediately `nats_stream_stepdown` to a replica that has them; CONSUMER_111",
+        remedy="immediately `nats_stream_stepdown` to a replica that has them, otherwise playbook `restore`; CONSUMER_111",
         source="nats-server#7654, #5576; jepsen.io/analyses/nats-2.12.1",
     ),
     Check(
@@ -1109,7 +1109,7 @@ _CONSUMERS = (
         against="0",
         text="its ack floor was {ack_floor_led_most|count} and is {ack_floor_led_last|count}",
         rationale="A replica with stale state leads: messages are redelivered.",
-        remedy="`nats_consumer_stepdown`; CONSUMER_113",
+        remedy="`nats_consumer_stepdown` if it has several replicas; CONSUMER_113",
         source="nats-server#5679",
     ),
     Check(

@@ -185,7 +185,7 @@ def _formatted(expression: str, how: str | None) -> str:
     if how is None:
         return f"CAST({expression} AS STRING)"
     if how == "list":
-        return f"array_join({expression}, ', ')"
+        return f"CASE WHEN size({expression}) = 0 THEN 'none' ELSE array_join({expression}, ', ') END"
     if how == "percent":
         return f"format_string('%.1f %%', 100 * {number})"
     if how == "count":
