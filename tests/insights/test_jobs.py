@@ -124,7 +124,32 @@ def test_hours_without_snapshots_and_fast_clocks_are_reported(
         "quarantined": 0,
         "unknown_keys": {},
         "later_days": [f"{ahead:%Y-%m-%d}"],
+        "earlier_days": [],
     }
+
+
+def test_days_that_no_job_has_read_are_reported(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+    """Without its day, a fleet that has stopped would be in no table and in no message."""
+    days = [HOUR - timedelta(days=back) for back in (40, 2, 1)]
+    for day in days:
+        Fleet(1, 0).write(tmp_path, (day - START).total_seconds())
+    lake = Lake(spark, str(tmp_path))
+    lake.repoint("gold", days[0].date(), {"format": GOLD_FORMAT, "run": "1"})
+    assert silver(tmp_path) == DONE
+    output = capsys.readouterr()
+    assert json.loads(output.out)["earlier_days"] == [f"{day:%Y-%m-%d}" for day in days[1:]]
+    assert "2 days before --from" in output.err and f"add: --from {days[1]:%Y-%m-%d}" in output.err
+    assert silver(tmp_path, "--from", f"{days[1]:%Y-%m-%d}") == DONE
+    assert json.loads(capsys.readouterr().out)["earlier_days"] == []
+    assert silver(tmp_path) == DONE
+    assert json.loads(capsys.readouterr().out)["earlier_days"] == []
+
+
+def test_first_day_is_read_from_its_start(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+    Fleet(1, 0).write(tmp_path, (HOUR - START).total_seconds())
+    end = f"{HOUR + timedelta(hours=25):%Y-%m-%dT%H}"
+    assert main(["silver", "--lake", str(tmp_path), "--to", end, "--master", "local[1]"]) == DONE
+    assert json.loads(capsys.readouterr().out)["made"] == 1
 
 
 @pytest.fixture

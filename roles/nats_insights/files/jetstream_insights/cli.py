@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,12 @@ def parser() -> argparse.ArgumentParser:
     names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta"]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
-    found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default one day before --to")
+    found.add_argument(
+        "--from",
+        dest="start",
+        type=moment,
+        help="first hour, in UTC; by default one day before --to, or for silver the start of that day",
+    )
     found.add_argument("--to", dest="end", type=moment, help="end, exclusive; by default now")
     found.add_argument(
         "--master",
@@ -328,8 +333,17 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:
         say(f"There are snapshots after --to; is the collector's clock ahead? {', '.join(later)}")
-    outcome = make_silver(lake, hours(start, end), say, given.force)
-    return {**asdict(outcome), "later_days": later}
+    earlier = [f"{day:%Y-%m-%d}" for day in lake.unread_days(start.date())]
+    if earlier:
+        count = module_util("units").counted(len(earlier), "day")
+        say(
+            f"No job has read the snapshots of {count} before --from, so fleets without newer snapshots are missing; to "
+            f"include them, add: --from {earlier[0]}"
+        )
+    # The tables of a day are made from all of its hours.
+    begin = given.start or datetime.combine(start.date(), time(), timezone.utc)
+    outcome = make_silver(lake, hours(begin, end), say, given.force)
+    return {**asdict(outcome), "later_days": later, "earlier_days": earlier}
 
 
 def reason(error: Exception) -> str:

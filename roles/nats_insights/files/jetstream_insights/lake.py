@@ -206,6 +206,13 @@ class Lake:
             datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"
         ]
 
+    def unread_days(self, before: date) -> list[date]:
+        """Return the days with snapshots before a day that no job has read, the oldest first."""
+        published = [*self.files.names("silver/_published"), *self.files.names("gold/_published")]
+        read = {name.removesuffix(".json") for name in published}
+        with_snapshots = sorted(day.date() for day in self.days("bronze/manifest"))
+        return [day for day in with_snapshots if day < before and place(day) not in read]
+
     def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
         """Write the rows of Parquet files into a new one; `draft`: a temporary folder."""
         read = self.spark.read.schema(columns).parquet(*(f"{self.uri}/{name}" for name in sources))
