@@ -313,4 +313,4 @@ def test_older_servers_are_not_rescued_in_place(
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]
     refused = rescue()
     assert refused["failed"] and not refused["changed"], refused
-    assert "stop and copy servers before 2.15 on their hosts; nothing was changed" in refused["msg"]
+    assert "by the playbook rescue, or by the listed commands; nothing was changed" in refused["msg"]
