@@ -18,7 +18,7 @@ options:
   files:
     description:
       - Files that the process reads only at startup, such as its environment file.
-      - With O(unit), the unit, its drop-ins and its environment files are added.
+      - With O(unit), the list also includes the unit, its drop-ins and its environment files.
     type: list
     elements: path
     default: []

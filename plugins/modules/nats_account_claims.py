@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Gives an account on every server the claims that an accounts document declares. The module signs the claims with a
-    key of the operator, checks them as a server would, and pushes them to all servers. It then verifies that every
-    server stores the new JWT and that no server still uses a different one, and verifies this again after a
+    key of the operator, checks them as a server would, and pushes them to all servers. The module then verifies that
+    every server stores the new JWT and that no server still uses a different one, and verifies this again after a
     synchronization interval of the resolvers.
   - If a server refuses the JWT or does not apply it, the module signs the previous claims again, restores them, and
     fails.
@@ -76,7 +76,7 @@ options:
     description:
       - Accepted dangers. A change with a danger that is not listed fails with the code V(dangerous), and nothing is
         changed.
-      - V(drop_key) accepts that users of a dropped signing key are disconnected. They cannot log in again.
+      - V(drop_key) accepts that users of a dropped signing key are disconnected. These users cannot log in again.
       - V(close_connections) accepts that other connections are closed. Users of a changed role reconnect.
       - V(limits_below_use) accepts JetStream limits below the current usage. Servers then reject new streams and
         messages.

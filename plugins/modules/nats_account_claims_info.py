@@ -14,8 +14,9 @@ author:
 description:
   - Reads the JWT of each account from every server, verifies its signature, decodes its claims, and compares the
     copies. The module needs a user of the system account, but no seed.
-  - For each account, the module returns the limits, keys, exports and imports in words and units. It also returns
-    whether all servers have the same JWT, whether their operator signed the JWT, when the JWT expires, and which claims
+  - For each account, the module returns the limits, keys, exports and imports in words and units. The module also
+    returns whether all servers have the same JWT, whether their operator signed the JWT, when the JWT expires, and
+    which claims
     of the JWT servers reject or ignore.
   - A server stores every JWT that it receives and does not check who signed it. If it does not trust the signer, it
     continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and

@@ -14,8 +14,8 @@ author:
 description:
   - Compares the accounts that a document declares with every server's copy of their JWTs. Returns the changes and,
     for each change, the connections that servers would close, the streams that would become inaccessible, and the
-    limits that are below the current usage. The module changes nothing. It needs a user of the system account, but no
-    seed.
+    limits that are below the current usage. The module changes nothing. The module needs a user of the system account,
+    but no seed.
   - The document is described in C(docs/accounts.md).
   - The playbook C(natsops.jetstream.accounts_plan) shows the plan and writes it to a file.
 extends_documentation_fragment:

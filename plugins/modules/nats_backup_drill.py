@@ -17,8 +17,8 @@ description:
     position of every durable consumer. Then the module removes the server and all its files.
   - Measures how long the restore takes, and records the result as a proof in the catalogue next to the backups, even
     if the drill fails.
-  - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources,
-    republishing or placement, and no limits or retention policy that would remove messages.
+  - The stream is restored with one replica, on disk, and in isolation. The restored stream has no subjects, mirror,
+    sources, republishing or placement, and no limits or retention policy that would remove messages.
   - Runs on the controller or on a spare host that can read the backups, and does not connect to any cluster.
   - The server stops when the module ends, even if the module is killed. The next run removes the files that a killed
     run left behind.
@@ -63,7 +63,7 @@ options:
   finish_timeout:
     description:
       - Seconds that the server may take to complete the restore after it has received the last byte. Servers before
-        2.12.15 and 2.14.5 do not start restoring until then.
+        2.12.15 and 2.14.5 do not start restoring until they have received this byte.
     type: float
     default: 3600
   wait_timeout:

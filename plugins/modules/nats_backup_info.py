@@ -34,7 +34,7 @@ options:
   verify:
     description:
       - How archives are verified.
-      - V(none) does not read the archives, only the files next to them.
+      - V(none) reads only the files next to the archives, not the archives themselves.
       - V(checksum) compares the size and the SHA-256 digest of each archive with the values recorded by the backup,
         which finds every truncation and every flipped bit. The nats CLI does not record these values.
       - V(contents) also reads each archive completely, and verifies its structure, sizes and order, and the checksum

@@ -71,7 +71,8 @@ options:
     default: []
     suboptions:
       server:
-        description: Name of the host's server. Its archive is C(SERVER.tar.gz) in O(work_directory).
+        description: Name of the host's server. The host's archive is C(SERVER.tar.gz) in O(work_directory), where
+          C(SERVER) is this name.
         type: str
         required: true
       failure:

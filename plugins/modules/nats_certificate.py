@@ -46,8 +46,8 @@ options:
     elements: str
     default: []
   valid_days:
-    description: Number of days for which a new certificate is valid. It never outlives the certificate of its
-      authority.
+    description: Number of days for which a new certificate is valid. A certificate never outlives the certificate of
+      its authority.
     type: int
     default: 397
   renew_before_days:

@@ -216,9 +216,9 @@ options:
             type: int
       consumer:
         description:
-          - Checks one consumer. Its replicas are checked in the same way as those of a stream.
-          - When the leader's server restarts, the times of the last delivery and acknowledgement are lost. Each of
-            them is V(UNKNOWN) until the next delivery or acknowledgement.
+          - Checks one consumer. The consumer's replicas are checked in the same way as those of a stream.
+          - When the leader's server restarts, the times of the last delivery and acknowledgement are lost. Until the
+            next delivery or acknowledgement, the corresponding check is V(UNKNOWN).
         type: dict
         suboptions:
           stream:

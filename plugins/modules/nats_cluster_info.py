@@ -15,7 +15,7 @@ description:
   - Returns the servers with their figures, each server's JetStream summary, the meta group, and every stream and
     consumer with its replicas as reported by its leader, in the same form for all server versions.
   - Needs a user of the system account.
-  - Faults in the cluster never make the task fail. They are returned in RV(problems), with the codes of
+  - Faults in the cluster never make the task fail. These faults are returned in RV(problems), with the codes of
     M(natsops.jetstream.nats_cluster_health). Use that module to wait for a healthy cluster.
 extends_documentation_fragment:
   - natsops.jetstream.connection

@@ -159,8 +159,8 @@ addresses:
   elements: dict
   sample: [{address: "10.0.0.1:4222", server: n1, reason: ""}]
 stream:
-  description: C(replicas) is the number of replicas of the stream that was written and read. It is 0 if no stream was
-    tested, and C(reason) then contains the reason.
+  description: C(replicas) is the number of replicas of the stream that was written and read. C(replicas) is 0 if no
+    stream was tested, and C(reason) then contains the reason.
   returned: when a server answered
   type: dict
   sample: {replicas: 3, reason: ""}

@@ -125,8 +125,8 @@ kicked:
   description:
     - The connections that were closed, or would be closed in check mode, in the form of
       M(natsops.jetstream.nats_connection_info).
-    - C(reason) is the reason that the server reports for the end of the connection. It is null in check mode, or if
-      the server has already forgotten the connection.
+    - C(reason) is the reason that the server reports for the end of the connection. C(reason) is null in check mode, or
+      if the server has already forgotten the connection.
   returned: success
   type: list
   elements: dict

@@ -228,7 +228,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before the change, with the server's names. Null if the consumer did not exist.
+  description: The configuration before the change, with nats-server's own keys. Null if the consumer did not exist.
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 1000}

@@ -23,15 +23,15 @@ description:
     password-like keys are left out. Message contents are never read.
 options:
   config:
-    description: Path of the configuration file on the server's command line. It identifies the server.
+    description: Path of the configuration file on the server's command line. This path identifies the server.
     type: path
     required: true
   unit:
     description: Name of the systemd unit that runs the server. Omit it if the host does not use systemd.
     type: str
   secrets:
-    description: File next to O(config) that contains the secrets to which the configuration refers. Their values are
-      removed from all collected files.
+    description: File next to O(config) that contains the secrets to which the configuration refers. The values of these
+      secrets are removed from all collected files.
     type: path
   files:
     description: Further configuration files. Secrets are removed from these files in the same way as from O(config).

@@ -160,7 +160,8 @@ options:
             description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: An existing durable consumer of the origin from which to copy (2.14 and later).
+        description: An existing durable consumer of the origin bucket, through which its messages are copied (2.14 and
+          later).
         type: dict
         suboptions:
           name:
@@ -222,7 +223,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before the change, with the server's names. Null if the bucket
+  description: The configuration of the bucket's stream before the change, with nats-server's own keys. Null if the
+    bucket
     did not exist.
   returned: success
   type: dict

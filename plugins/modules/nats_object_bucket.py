@@ -93,7 +93,7 @@ options:
     choices: [none, s2]
   sealed:
     description:
-      - Whether the bucket is closed permanently. A new bucket cannot be sealed. Sealing an existing one needs
+      - Whether the bucket is closed permanently. A new bucket cannot be sealed. Sealing an existing bucket needs
         V(irreversible) in O(allow).
     type: bool
   metadata:
@@ -142,7 +142,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before the change, with the server's names. Null if the bucket
+  description: The configuration of the bucket's stream before the change, with nats-server's own keys. Null if the
+    bucket
     did not exist.
   returned: success
   type: dict

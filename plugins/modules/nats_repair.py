@@ -13,11 +13,13 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Samples all streams and consumers twice, and reports the faults that both samples contain and that do not clear by
-    themselves. It finds consumers that are in the meta group's log but on no server (V(consumer_ghost)), that have no
+    themselves. The module finds consumers that are in the meta group's log but on no server (V(consumer_ghost)), that
+    have no
     leader although a majority of their members responds (V(consumer_leaderless)), or that wait for messages beyond the
-    end of their stream (V(consumer_ahead)). It finds replicas that do not catch up (V(replica_behind)), are missing on
-    their servers (V(replica_missing)) or are on servers that will never come back (V(replica_gone)). It finds streams
-    that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves without progress
+    end of their stream (V(consumer_ahead)). The module finds replicas that do not catch up (V(replica_behind)), are
+    missing on
+    their servers (V(replica_missing)) or are on servers that will never come back (V(replica_gone)). The module finds
+    streams that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves without progress
     (V(move_stuck)), and servers on which a failed write has stopped replicas (V(write_error)) or JetStream
     (V(jetstream_disabled)).
   - In check mode, the module returns the planned fixes with their risks, and the refused fixes with the reasons.
@@ -26,8 +28,9 @@ description:
   - A consumer is recreated with its configuration, at its ack floor. Messages above the floor that were delivered but
     not acknowledged are delivered again. The consumer is saved in a file until it has been recreated, so a later run
     can complete an interrupted fix.
-  - The module changes nothing unless the meta group has a leader and a quorum. It does not change streams whose state
-    no server reports, consumers of streams without a quorum, consumers whose deletion could drop messages (retention
+  - The module changes nothing unless the meta group has a leader and a quorum. The module never changes streams whose
+    state no server reports, consumers of streams without a quorum, consumers whose deletion could drop messages
+    (retention
     C(interest)), and replicas while another replica of the group is missing or behind.
   - Faults that need manual work are listed in RV(refused), with the commands to run.
   - Needs a user of the system account, and O(account_users) with a user of each account.

@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Finds the streams by name patterns. For each stream without the desired number of replicas, it returns the required
-    steps, or the reason why the change is impossible. It also returns the servers that would take the new replicas by
-    the rules of the meta leader (cluster, tags, unique_tag, room).
+    steps, or the reason why the change is impossible. The module also returns the servers that would take the new
+    replicas by the rules of the meta leader (cluster, tags, unique_tag, room).
   - All changes are checked together, starting with the changes that free room, so there is enough room even for the
     last change.
   - Changes to a stream with a replica that is not in step are refused, so a reduction never removes the only good

@@ -14,14 +14,15 @@ author:
 description:
   - Reports which servers count as members of the meta group, which of them respond over NATS, and which only over SSH.
     For each stream, the report shows the last sequence on each server and disk, whether the stream can be recovered,
-    and with how many replicas. It also lists the lost assets. The report does not need a meta leader.
+    and with how many replicas. The report also lists the lost assets. The report does not need a meta leader.
   - In check mode, the module also returns the planned steps and the reasons that prevent them. Otherwise, the module
     makes the remaining servers elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers
     from the meta group and from every stream, and waits until all remaining streams and consumers have leaders again,
     with all messages that are stored on these servers.
   - The module refuses the rescue if a member of the meta group does not respond and is not listed in O(dead_servers),
     if no group has lost its majority, if a readable disk of a dead server has later messages than the remaining
-    servers, or if anything would be lost that is not listed in O(lost). It also refuses the rescue if a server in
+    servers, or if anything would be lost that is not listed in O(lost). The module also refuses the rescue if a server
+    in
     O(dead_servers) could come back or may be running. This is the case if the server responds, if its process runs, if
     its ports accept connections, or if its host responds over SSH and the server could start.
   - Which data existed only on the dead servers is known only after a meta leader has been elected. The rescue stops at

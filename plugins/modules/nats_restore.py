@@ -15,8 +15,8 @@ description:
   - Restores one stream, several streams, or all streams of accounts from the backups of
     M(natsops.jetstream.nats_backup), each in the same way as M(natsops.jetstream.nats_stream_restore).
   - Every archive is verified and all conflicts are found before the first stream is created. If any stream cannot be
-    restored, for example because its name already exists, none is restored. A damaged backup is an exception. Only the
-    stream of that backup fails, after all other streams have been restored.
+    restored, for example because its name already exists, none is restored. If a backup is damaged, however, only its
+    stream fails, after all other streams have been restored.
   - Sixteen streams are restored at a time, each over its own connection. With O(rate_limit), only one stream is
     restored at a time. Streams that copy other streams (mirrors, sources) come last. Each restored stream is compared
     with its backup.

@@ -125,7 +125,8 @@ options:
   maintenance:
     description:
       - The servers in maintenance, each as returned in C(maintenance) by M(natsops.jetstream.nats_server_host_info).
-        These servers count as down. A batch is refused if it would break a quorum only because these servers are down.
+        These servers count as down. A batch that would break a quorum is refused, even if it would not while these
+        servers are up.
     type: list
     elements: dict
     default: []

@@ -75,7 +75,7 @@ loaded:
   type: dict
   returned: when found
 config:
-  description: The loaded configuration, with nats-server's own names. This configuration contains passwords.
+  description: The loaded configuration, with nats-server's own keys. This configuration contains passwords.
   type: dict
   returned: when found
 varz:

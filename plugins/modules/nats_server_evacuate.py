@@ -71,8 +71,8 @@ options:
   accept_loss:
     description:
       - Whether to move streams with a single replica even on nats-server before 2.15, where messages published during
-        the move may be lost. Also whether to remove replicas from a server that is down or behind, even if the server
-        has the only replica of an asset. See M(natsops.jetstream.nats_stream_peer).
+        the move may be lost. The option also permits removing replicas from a server that is down or behind, even if
+        the server has the only replica of an asset. See M(natsops.jetstream.nats_stream_peer).
       - Without this option, a stream without a leader makes the task fail, because a server that is down may have its
         only replica. M(natsops.jetstream.nats_membership_plan) lists such streams.
     type: bool

@@ -102,7 +102,7 @@ options:
       environment:
         description:
           - The environment variables that the configuration uses, as the text of a JSON object. The C(environment)
-            keyword of a task would reveal them in the arguments of a process and in the log.
+            keyword of a task would reveal their values in the arguments of a process and in the log.
         type: str
       optional:
         description: Whether to skip the test if the executable or one of O(trial.needs) is missing, as in check mode

@@ -208,7 +208,7 @@ class Nftables(Firewall):
         nft = self.program("nft")
         if self.succeeds("systemctl", "is-active", "--quiet", "firewalld.service"):
             raise FirewallError(
-                "firewalld runs on this host and would reject the ports: set nats_server_firewall=firewalld."
+                "firewalld is running on this host and would reject the ports: set nats_server_firewall=firewalld."
             )
         ruleset = nft_ruleset(self.service, rules)
         self.run(nft, "--check", "--file", "-", data=ruleset)
@@ -257,7 +257,9 @@ class FirewalldService(Firewall):
         """Bring firewalld's settings to these rules. Raises FirewallError."""
         program = self.program("firewall-cmd")
         if not self.succeeds(program, "--state"):
-            raise FirewallError("firewalld does not run on this host: start it, or set nats_server_firewall=nftables.")
+            raise FirewallError(
+                "firewalld is not running on this host: start it, or set nats_server_firewall=nftables."
+            )
         zone = self.module.params["zone"] or (self.run(program, "--get-default-zone").strip() if rules else "")
         desired = desired_firewalld(self.service, zone, rules)
         self.write([record_file(self.record, "firewalld")])

@@ -290,7 +290,7 @@ selinux:
   description:
     - C(mode) is SELinux's mode, V(enforcing) or V(permissive); empty without SELinux.
     - C(binary_type) is the type that the SELinux policy gives to the executable of O(version) in O(install_dir).
-      C(install_dir) is the value of that option.
+      C(install_dir) is the value of O(install_dir).
   type: dict
   returned: always
   sample: {mode: enforcing, binary_type: bin_t, install_dir: /opt/nats-server}

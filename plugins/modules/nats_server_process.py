@@ -53,7 +53,7 @@ options:
     description:
       - Files that the process reads only at startup, such as its environment file. These files are used for
         RV(process).
-      - With O(unit), the unit, its drop-ins and its environment files are added.
+      - With O(unit), the list also includes the unit, its drop-ins and its environment files.
     type: list
     elements: path
     default: []

@@ -29,7 +29,7 @@ options:
     choices: *parts
     default: []
   store:
-    description: Directory of the JetStream store. Its mount and the underlying disks are tuned.
+    description: Directory of the JetStream store. The mount of this directory and the underlying disks are tuned.
     type: path
     default: /
   sysctls:

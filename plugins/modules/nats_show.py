@@ -14,8 +14,8 @@ description:
   - Prints as many lines of a plan, a report or a result as fit on one screen. If there are more lines, it writes all of
     them to a file on the controller that only its owner may read, and prints the path of the file.
   - With C(-v), all lines are printed.
-  - The file replaces that of the previous run with the same O(name). It is part of the output, like Ansible's own log,
-    and is also written in check mode, because most plans are printed in check mode.
+  - The file replaces that of the previous run with the same O(name). The file is part of the output, like Ansible's own
+    log, and is also written in check mode, because most plans are printed in check mode.
 options:
   name:
     description: Name of the file, without C(.txt). Characters that are not allowed in a file name become C(_).

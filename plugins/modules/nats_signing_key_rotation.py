@@ -47,8 +47,8 @@ options:
     required: true
   phase:
     description:
-      - V(add) creates a second key, unless the role already has one. V(drop) removes O(key), unless it has been
-        removed.
+      - V(add) creates a second key, unless the role already has one. V(drop) removes O(key), unless the key has already
+        been removed.
     type: str
     choices: [add, drop]
     required: true
@@ -71,7 +71,8 @@ options:
     type: path
   disconnect_users:
     description:
-      - Whether to drop the key although its users are connected. They cannot log in again without new credentials.
+      - Whether to drop the key although its users are connected. These users cannot log in again without new
+        credentials.
     type: bool
     default: false
   expected_servers:
@@ -127,7 +128,7 @@ keys:
   elements: dict
   sample: [{key: AB32YC7KEJXX5ASDRB522JC5PKXCWIKT6P76XMNDA6O2AO4J4NDN4JS4, connections: 12}]
 new_key:
-  description: Public key that the module created. Null if it created none, and in check mode.
+  description: Public key that the module created. Null if the module created no key, and in check mode.
   returned: success
   type: str
   sample: ACAFPY2JNUMB7UNLXL27EJJUSC3NICBLUHFNLSF6S7ZGTWZLIUEREZTI

@@ -255,7 +255,7 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
     reasons += [
         f"{item['server']} did not return {item['endpoint']}: {item['description']}" for item in result["failures"]
     ]
-    return NatsFailure("incomplete", "; ".join(reasons) or "the servers reported others that did not answer")
+    return NatsFailure("incomplete", "; ".join(reasons) or "servers that only other servers reported did not answer")
 
 
 def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:

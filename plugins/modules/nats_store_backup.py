@@ -16,9 +16,9 @@ description:
     into C(<directory>/<account>/<stream>@<time>), from which M(natsops.jetstream.nats_restore) restores it. The source
     is the copy with the highest last sequence. Among copies with the same last sequence, the module prefers a copy from
     a server that was stopped properly, and then the copy with the most messages.
-  - For each stream, it starts a separate nats-server on loopback, which loads only a duplicate of the copy of this
-    stream, isolated from any cluster. Messages are neither added, expired nor sent elsewhere, and the copies remain
-    unchanged.
+  - For each stream, it duplicates the copy of this stream, and starts a separate nats-server on loopback that loads
+    only the duplicate and is isolated from any cluster. This server adds no messages, expires none and sends none
+    elsewhere, and the copies remain unchanged.
   - Compares the loaded stream with its files, saves it with all consumers at their ack floors, and reads the archive
     back. The backup contains the original configuration of the stream. Consumers get as many replicas as their stream,
     or a single replica if they had only one. A consumer found only in another copy is added, and the restore recreates

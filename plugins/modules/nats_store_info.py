@@ -60,7 +60,8 @@ copied:
   type: bool
   returned: always
 aside:
-  description: Whether a rescue has renamed the store to C(jetstream.rescued). There may be a new store next to it.
+  description: Whether a rescue has renamed the store to C(jetstream.rescued). There may be a new store next to the
+    renamed one.
   type: bool
   returned: always
 streams:

@@ -186,7 +186,8 @@ options:
             description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: An existing durable consumer of the origin stream from which to copy (2.14 and later).
+        description: An existing durable consumer of the origin stream, through which its messages are copied (2.14 and
+          later).
         type: dict
         suboptions:
           name:
@@ -241,7 +242,8 @@ options:
       if known.
     type: bool
   sealed:
-    description: Whether the stream is closed permanently. A new stream cannot be sealed. Sealing an existing one needs
+    description: Whether the stream is closed permanently. A new stream cannot be sealed. Sealing an existing stream
+      needs
       V(irreversible) in O(allow).
     type: bool
   deny_delete:
@@ -363,7 +365,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before the change, with the server's names. Null if the stream did not exist.
+  description: The configuration before the change, with nats-server's own keys. Null if the stream did not exist.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 1}

@@ -60,7 +60,8 @@ streams:
     - C(replicas) includes the leader. C(active) is the number of seconds since the leader last received data from the
       replica, and C(lag) the number of Raft entries by which the replica is behind. C(leader) is null if no server, or
       more than one server, claims to lead. C(leader_since) is reported by 2.11 and later.
-    - C(mirror) and C(sources) exist only for streams that have a mirror or sources. Within them, C(active) is the
+    - C(mirror) and C(sources) exist only for streams that have a mirror or sources. In C(mirror) and C(sources),
+      C(active) is the
       number of seconds since data was last received from the origin; null if no data was ever received.
   returned: success
   type: list

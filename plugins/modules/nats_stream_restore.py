@@ -23,7 +23,7 @@ description:
   - The module waits until every replica is in step and every durable consumer exists, and compares messages, sequences
     and ack floors with the backup.
   - After a failed restore, the module removes everything that was created, because servers leave a partial stream
-    behind, which accepts messages from 2.15 on.
+    behind. On 2.15 and later, such a stream accepts messages.
   - Needs a user of the owning account, or a user of the system account together with O(account) and O(account_users).
     The user must be allowed to publish to C($JS.API.STREAM.NAMES), C($JS.API.STREAM.{INFO,RESTORE,DELETE}.*),
     C($JS.API.CONSUMER.{LIST,INFO,CREATE}.>) and C($JS.SNAPSHOT.RESTORE.>), and to subscribe to the user's inbox.
@@ -101,7 +101,7 @@ options:
   finish_timeout:
     description:
       - Seconds that the servers may take to finish the restore after receiving the last byte. Servers before 2.12.15
-        and 2.14.5 do not start restoring until they have received it.
+        and 2.14.5 do not start restoring until they have received this byte.
     type: float
     default: 3600
   wait_timeout:

@@ -14,8 +14,9 @@ author:
 description:
   - Issues the C(.creds) file of a user with a role of an account, that is, with a signing key that has permissions. The
     user gets the permissions of the role.
-  - Credentials that servers would still accept remain unchanged. The module issues new ones if the name, the tags or
-    the key of the role differ, if servers would no longer accept them, and shortly before they expire. A renewal keeps
+  - Credentials that servers would still accept remain unchanged. The module issues new credentials if the name, the
+    tags or the key of the role differ, if servers would no longer accept the existing credentials, and shortly before
+    these expire. A renewal keeps
     the user's key. If the account has revoked this key, the module fails instead.
   - The module reads the account from the servers, so it needs a user of the system account. No server stores users, so
     the module changes nothing on the servers.
@@ -55,7 +56,8 @@ options:
     required: true
   tags:
     description:
-      - Tags of the user, such as V(team:shop). The module fails if a tag that the role's subjects name is missing.
+      - Tags of the user, such as V(team:shop). The module fails if the role's subjects refer to a tag that the user
+        does not have.
     type: list
     elements: str
     default: []
@@ -77,7 +79,7 @@ options:
     required: true
   dest:
     description:
-      - File for the credentials, with mode 0600. Its directory must exist.
+      - File for the credentials, with mode 0600. The directory of this file must exist.
     type: path
   current:
     description:
@@ -143,7 +145,8 @@ public_key:
   type: str
   sample: UB7UDGJH7ZYKWWNSXXSRJN2I5ETPSXLQ6H7QYRVWEULWHPY3AFICK4NF
 expires:
-  description: Time at which the credentials expire, in UTC. Null if they never do, and in check mode for new ones.
+  description: Time at which the credentials expire, in UTC. Null if the credentials never expire, and for new
+    credentials in check mode.
   returned: success
   type: str
   sample: "2026-12-27T12:00:00Z"
