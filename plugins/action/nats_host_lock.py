@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Acquires the lock of a host for this run. The plugin runs on the controller, because only the controller can identify
-this run and detect that other runs have ended. It also determines from the hosts' results whether a cluster is
+this run and detect that other runs have ended. The plugin also determines from the hosts' results whether a cluster is
 locked."""
 
 from __future__ import annotations

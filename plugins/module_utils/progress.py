@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Progress lines of a waiting module.
 
-A module cannot print. It appends lines to a file, and the action plugin of the same name prints them
+A module cannot print. The module appends lines to a file, and the action plugin of the same name prints them
 (`plugin_utils.waiting`).
 """
 

@@ -146,7 +146,7 @@ def compared_change(
 
 
 def missing_exporters(name: str, document: Document, evaluations: Sequence[Evaluation]) -> list[str]:
-    """Return the accounts from which an account imports, and which do not exist yet."""
+    """Return the accounts that do not exist yet although an account imports from them."""
     ids, _ambiguous = matched_ids(document, evaluations)
     exporters = {item["account"] for item in document.accounts[name].fields["imports"]}
     return sorted(one for one in exporters if one in document.accounts and one not in ids)

@@ -130,7 +130,7 @@ def user_problems(user: Claims, account: Claims, is_strict: bool, now: float) ->
     elif scope is None:
         found.append(f"signed by {user.issuer}, which is not a signing key of the account")
     elif fields["issuer_account"] != account.subject:
-        found.append("issuer_account: must be the account's public key in a JWT of a signing key")
+        found.append("issuer_account: must be the account's public key if a signing key signed the JWT")
     revoked = max(account.fields["revoke"].get(key, 0) for key in (user.subject, EVERYBODY))
     if revoked and revoked >= user.issued_at:
         found.append(f"revoked: the account accepts only JWTs issued after {moment_words(revoked)}")
@@ -161,7 +161,7 @@ def scoped_user_problems(user: Claims, scope: Mapping[str, Any], account: Claims
 
 
 def missing_tags(scope: Mapping[str, Any], user_tags: Sequence[str], account_tags: Sequence[str]) -> list[str]:
-    """Return the tags that a role's subjects name and the user or account does not have.
+    """Return the tags that occur in a role's subjects but that the user or account does not have.
 
     A server drops such a subject from an allow list without a message, and refuses the login if such a subject is in a
     deny list.
@@ -175,7 +175,7 @@ def missing_tags(scope: Mapping[str, Any], user_tags: Sequence[str], account_tag
 
 
 def template_tags(scope: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return the tags that a role's subjects name, each with the owner of the tag: user or account."""
+    """Return the tags that occur in a role's subjects, each with the owner of the tag: user or account."""
     return {
         (ACCOUNT if match[1] else USER, match[2].lower())
         for operation in _operations(scope)

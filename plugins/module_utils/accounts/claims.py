@@ -48,7 +48,7 @@ _JETSTREAM_KEYS = {one.wire for one in JETSTREAM}
 class Claims:
     """Claims of one JWT. Times are in seconds since 1970, 0 for none. `fields`: the normal form of the object `nats`.
 
-    `activations`: the JWTs of imports by `import_key`. `unknown`: paths of claims that no table of `fields` has.
+    `activations`: the JWTs of imports by `import_key`. `unknown`: paths of claims that are in no table of `fields`.
     `flat_ignored`: whether an account has flat JetStream limits next to tiers, which servers ignore."""
 
     kind: str

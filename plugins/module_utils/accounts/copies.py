@@ -163,7 +163,7 @@ def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
         problems += _expiries(claims, now)
         problems += [f"{path}: unknown to this collection" for path in claims.unknown]
         if claims.flat_ignored:
-            problems.append("limits: servers ignore the JetStream limits of all replicas next to tiers")
+            problems.append("limits: servers ignore JetStream limits of all replicas if there are tiers")
     problems += [
         f"copy {key}: {problem}"
         for key, other in decoded.items()

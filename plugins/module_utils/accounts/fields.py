@@ -492,7 +492,8 @@ _READERS = {
 
 
 def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:
-    """Return claims in normal form. Paths of fields that no table has are added to `unknown`. Raises Malformed."""
+    """Return claims in normal form. The paths of fields that are in no table are added to `unknown`. Raises
+    Malformed."""
     fields = tuple(one for one in fields if one.wire)
     normal = {one.name: _from_wire(one, None, unknown, one.wire) for one in fields}
 

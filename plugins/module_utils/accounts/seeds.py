@@ -33,7 +33,7 @@ class InvalidSeed(ValueError):
 
 
 class SeedKey:
-    """A key with its seed. It signs, and shows only its public key."""
+    """A key with its seed. The key signs, and shows only its public half."""
 
     def __init__(self, seed: str) -> None:
         self._pair = _library().from_seed(bytearray(seed.encode()))

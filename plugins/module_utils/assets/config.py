@@ -312,7 +312,7 @@ def _moment(text: str) -> str:
 
 
 def normal(item: Field, value: Any) -> Any:
-    """Return a field's value, as a server or `desired_fields` has it, in normal form."""
+    """Return a field's value, which comes from a server or from `desired_fields`, in normal form."""
     if item.kind in ("number", "size", "duration"):
         number = int(value or 0)
         return number if number > 0 else -1 if item.unlimited and number < 0 else item.default

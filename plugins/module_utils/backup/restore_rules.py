@@ -333,7 +333,8 @@ def begins_early(info: Config, last_seq: int) -> bool:
     """Return whether a consumer that is configured to start at a sequence starts before it, because the stream ended at
     `last_seq`.
 
-    Its leader permanently clips the start to the current end of its own replica, and a replica counts as current while
+    The consumer's leader permanently clips this start to the current end of its own replica, and a replica counts as
+    current while
     it is still copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go processSnapshot;
     observed on 2.10.27: started at 10 instead of 61). The configuration still shows the requested sequence."""
     config = info["config"]
@@ -438,7 +439,8 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the existing stream is the result of this restore. Its code is `unfinished` if the stream
+    """Raise Refusal unless the existing stream is the result of this restore. The code of the refusal is `unfinished`
+    if the stream
     does not contain its backup, as after an interrupted restore; otherwise the code is `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0

@@ -169,7 +169,7 @@ def build_scene(
     stopping: Iterable[str] = (),
     maintenance: Mapping[str, str] | None = None,
 ) -> Scene:
-    """Return the scene of a cluster that was queried. `clusters`: the cluster to which each expected server should
+    """Return the `Scene` of a cluster that was queried. `clusters`: the cluster to which each expected server should
     belong."""
     if cluster is None:
         return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {})
@@ -195,7 +195,7 @@ def build_scene(
 
 
 def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
-    """Return the scene for a result of nats_cluster_info. `known`: further fields."""
+    """Return the `Scene` for a result of nats_cluster_info. `known`: further fields."""
     servers = info.get("servers") or ()
     limits = {server["name"]: limit_reached(server.get("js") or {}) for server in servers}
     limits = {name: text for name, text in limits.items() if text}

@@ -434,8 +434,9 @@ def _measure_peers(result: Result, peers: Sequence[Peer], limits: Limits) -> Non
 def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Options) -> None:
     """Check the replicas of one stream or consumer.
 
-    The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. It never checks
-    the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes true some 150
+    The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. The nats CLI
+    never checks the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes
+    true some 150
     s after a crash, so the options `peer_*_critical` have defaults."""
     if not clustered:
         if group.size > 1:

@@ -475,8 +475,8 @@ def _restored_streams(mine: Cluster) -> Iterable[Problem]:
         for error in server.health.asset_errors if server.health else ():
             if _only_restored(server, error):
                 message = (
-                    f"{error.subject}: {server.name} has reported it unhealthy since it was restored there, and does "
-                    "so until it restarts"
+                    f"{error.subject}: {server.name} has reported it unhealthy since its restore, and will until the "
+                    "server restarts"
                 )
                 yield Problem("stream_restored", WARNING, error.subject, message, (server.name,))
 

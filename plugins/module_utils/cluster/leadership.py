@@ -121,8 +121,9 @@ def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], mem
 def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
     """Return the plan for making a suitable server lead. `servers`: the servers that responded, by name.
 
-    A group whose leader is unknown is refused. So is a group without a member that may and can lead: a step-down would
-    leave it leaderless or with an unsuitable leader. A member that did not respond cannot lead, although the leader
+    A group whose leader is unknown is refused. A group without a member that may and can lead is refused, too: a
+    step-down would leave the group leaderless or with an unsuitable leader. A member that did not respond cannot lead,
+    although the leader
     still counts it as available for some seconds after a crash.
     """
     leader = group.leader
@@ -156,8 +157,8 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
 
 
 def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
-    """Return the names of the servers that, as leaders, can transfer leadership to a server named in the request
-    (2.11)."""
+    """Return the names of the servers that, as leaders, can transfer leadership to a server named in the request (2.11
+    and later)."""
     return frozenset(server.name for server in servers if reported_version(server.version) >= PREFERRED_SINCE)
 
 

@@ -131,7 +131,7 @@ def plan_membership(
         if not request.returning
     )
     found = _Found(
-        # New: neither responds nor is a member. Down: is a member but does not respond.
+        # A new server neither responds nor is a member. A server that is down is a member but does not respond.
         new=_hosts(member for member in request.members if member.server_name not in answering | members_of_meta),
         down=_hosts(member for member in request.members if member.server_name in members_of_meta - answering),
         running=tuple(member for member in request.members if member.server_name in answering),
@@ -453,7 +453,7 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
                 "option": "nats_server_cluster_route_style",
                 "message": f"the JetStream cluster {facts['cluster']} is not running yet: its servers derive the size of the "
                 "meta group from the routes, and with seeds alone they can elect two leaders. Deploy it once with the route "
-                "style all; the change to seeds is a reload.",
+                "style all; changing to seeds afterwards needs only a reload.",
             }
         )
     return problems

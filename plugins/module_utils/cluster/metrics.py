@@ -136,7 +136,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_server_storage_limit_bytes", "File storage that JetStream may use.", _SERVER),
     Metric(
         "natsops_server_certificate_expiry_timestamp_seconds",
-        "Expiry time of a listener's certificate; from nats-server 2.11.12 and 2.12.4.",
+        "Expiry time of a listener's certificate; reported by nats-server 2.11.12, 2.12.4 and later.",
         (*_SERVER, "listener"),
     ),
     Metric("natsops_server_config_load_timestamp_seconds", "When the server last loaded its configuration.", _SERVER),
@@ -282,8 +282,8 @@ class _Seen:
 class FaultList:
     """The faulty streams and consumers that have separate series, at most `limit`.
 
-    An asset is added if two consecutive samples show the fault, so an election or a restart creates no series. It stays
-    for `linger` seconds after its repair, so its series ends with a good value."""
+    An asset is added if two consecutive samples show the fault, so an election or a restart creates no series. The
+    asset stays in the list for `linger` seconds after its repair, so its series ends with a good value."""
 
     def __init__(self, limit: int, linger: float = 600.0) -> None:
         self.limit = limit

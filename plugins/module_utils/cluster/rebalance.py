@@ -309,7 +309,7 @@ def _matters(group: RaftGroup, problem: Problem) -> bool:
 
 
 def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[Host]:
-    """Return the servers as hosts. Their shares of the bytes are proportional to their storage."""
+    """Return the servers as hosts. The servers' shares of the bytes are proportional to their storage."""
     most = asset_limit(cluster)
     storages = [server.summary.max_storage if server.summary else 0 for server in servers]
     known = all(storage > 0 for storage in storages)

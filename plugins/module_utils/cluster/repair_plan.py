@@ -480,7 +480,10 @@ def _loses_interest(finding: Finding, known: Evidence) -> str:
     consumer needs (consumer.go stopWithFlags). A ghost exists on no server, so deleting it drops nothing."""
     if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
         return ""
-    return "its stream has retention interest, which drops the messages that only this consumer waits for when it is deleted"
+    return (
+        "its stream has retention interest, which drops the messages that no other consumer needs when this consumer "
+        "is deleted"
+    )
 
 
 def _stream_step(finding: Finding, stream: Stream | None, known: Evidence) -> Step:

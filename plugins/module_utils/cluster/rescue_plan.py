@@ -708,7 +708,7 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
         found.append(f"{_names(missing)} did not carry it out")
     lower = sorted(name for name, new in took.items() if new < quorum)
     if lower:
-        found.append(f"{_names(lower)} decides with fewer than {quorum}")
+        found.append(f"{_names(lower)} decides with fewer than {quorum} votes")
     return found
 
 

@@ -223,8 +223,8 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
 
 
 def _missing_members(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
-    """Yield the groups that have permanently lost a member and have none to spare. Their leader reports every other
-    member, including those that are down."""
+    """Yield the groups that have permanently lost a member and have none to spare. The leader of such a group reports
+    every other member, including those that are down."""
     for group in cluster.groups():
         touched = sorted(set(group.members).intersection(running))
         has_lost_one, has_spare = len(group.members) < group.size, len(group.members) > group.quorum

@@ -170,8 +170,8 @@ DEFECTS = (
     ),
     Defect(
         "unreadable_entries",
-        "next to 2.15, a server panics at every start once there is a replicated mirror, unless newer servers run with "
-        "feature_flags: {js_raft_delete_range: false}",
+        "in a cluster with a 2.15 server, this server panics at every start once there is a replicated mirror, unless "
+        "newer servers run with feature_flags: {js_raft_delete_range: false}",
         (("2.9.0", "2.12.99"),),
         ("2.14.0",),
         "nats-server#8045, #8520; tried on 2.10.27 and 2.15.1",

@@ -90,8 +90,8 @@ def table_name(service: str) -> str:
 
 
 def nft_ruleset(service: str, rules: Sequence[PortRule]) -> str:
-    """Return a file for `nft -f`, which replaces the role's table in one transaction. It can be loaded any number of
-    times, and other rulesets may include it."""
+    """Return a file for `nft -f`, which replaces the role's table in one transaction. The file can be loaded any number
+    of times, and other rulesets may include it."""
     name = table_name(service)
     table = "\n".join(_nft_table(rules, nft_mark(service, rules)))
     # A table that does not exist cannot be deleted, so it is created first.

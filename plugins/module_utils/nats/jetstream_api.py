@@ -515,8 +515,9 @@ class JetStreamApi(_Api):
     def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return the reply of a group's leader, or of a member if the group has no leader.
 
-        The preferred member of the assignment also replies, perhaps first, when it has just started its replica. Its
-        reply contains the messages that it has so far, and names no leader (jetstream_api.go jsStreamInfoRequest;
+        The preferred member of the assignment also replies, perhaps first, when it has just started its replica. The
+        reply contains the messages that this member has so far, and names no leader (jetstream_api.go
+        jsStreamInfoRequest;
         observed on 2.10.27: 6 of 20 acknowledged messages)."""
         end = time.monotonic() + _LEADER_SECONDS
         while True:

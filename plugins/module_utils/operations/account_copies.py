@@ -29,7 +29,8 @@ _NOT_LOADED = "does not exist"
 @dataclass(frozen=True)
 class CopiesReading:
     """The copies of claims. `operators`: the JWTs of each server's operators, by the server's name. `stores`: the names
-    of the servers that store claims in a directory. `incomplete`: replies that are missing, as the modules return them.
+    of the servers that store claims in a directory. `incomplete`: the missing replies, in the form in which the modules
+    return them.
     """
 
     servers: tuple[Server, ...]

@@ -345,7 +345,7 @@ def _locked(directory: Path, stream: str) -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.is_dir():
                 return path, lock
-            # A different run took it for a leftover and removed it before it was locked.
+            # A different run mistook the directory for a leftover and removed it before this run had locked it.
             os.close(lock)
 
 

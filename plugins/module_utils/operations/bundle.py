@@ -53,7 +53,7 @@ _SERVER_ARTIFACTS: tuple[tuple[str, str, dict[str, Any], tuple[int, int, int]], 
     ("EXPVARZ", "exp_variables", {}, (2, 10, 26)),
 )
 
-#: The profiles: name → the requested debug levels, 0 for the binary format. Other levels are texts.
+#: The profiles: name → the requested debug levels, 0 for the binary format. Profiles of other levels are texts.
 PROFILES: dict[str, tuple[int, ...]] = {
     "goroutine": (1, 2),
     "heap": (0,),

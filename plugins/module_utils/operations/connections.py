@@ -37,7 +37,7 @@ FILTER_SPEC: dict[str, dict[str, Any]] = {
 OPEN, CLOSED, ANY = "open", "closed", "any"
 _STATES = {OPEN: 0, CLOSED: 1, ANY: 2}
 
-#: Fields of a connection that contain no secrets (monitor.go ConnInfo); `jwt` would.
+#: Fields of a connection that contain no secrets (monitor.go ConnInfo). The field `jwt` is a secret.
 _AS_REPORTED = (
     "cid",
     "type",

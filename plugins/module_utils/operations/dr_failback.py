@@ -56,7 +56,8 @@ _COMPARED, _BEFORE = 20_000, 1000
 
 
 def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
-    """Return the streams that can return to the origin. Raises NatsFailure that names every stream that cannot."""
+    """Return the streams that can return to the origin. Raises NatsFailure with the name of every stream that cannot
+    return."""
     rows, refused = read_status(pair, streams), []
     for row in rows:
         reason = _why_not(row)
@@ -232,8 +233,8 @@ class _Run:
         messages that producers sent again to the site.
 
         Changing the window starts a purge, but the purge may still use the previous window and so take effect only
-        after that window has passed (stream.go updateWithAdvisory, purgeMsgIds). A second change, from a window that is
-        already short, prevents this.
+        after that window has passed (stream.go updateWithAdvisory, purgeMsgIds). A second change starts from a window
+        that is already short, so its purge takes effect soon.
         """
         for shortened in (window + 1_000_000, window):
             self._update(self._origin, self._stream, {"duplicate_window": shortened})

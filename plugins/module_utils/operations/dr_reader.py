@@ -106,7 +106,8 @@ class Pair:
 
 @contextmanager
 def connected(options: ConnectionOptions, params: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield both sides. Their own connection options override those of the task. Raises NatsFailure invalid_option."""
+    """Yield both sides. The connection options of each side override those of the task. Raises NatsFailure
+    invalid_option."""
     if params["origin"]["name"] == params["site"]["name"]:
         raise NatsFailure("invalid_option", f"origin and site have the same name, {params['site']['name']}")
     try:

@@ -182,8 +182,8 @@ class AssetGroups:
         return found
 
     def _reading(self, asset: Asset, answer: Union[Mapping[str, Any], NatsFailure]) -> Reading:
-        """Return the group described by an info. Its size is the configured one, or larger while the group is being
-        moved."""
+        """Return the group described by an info. The group's size is the configured one, or larger while the group is
+        being moved."""
         if isinstance(answer, NatsFailure):
             return answer
         key = (asset.account, asset.stream)

@@ -4,7 +4,8 @@
 """Backs up streams from copies of the stores of stopped servers, each stream from the most advanced copy.
 
 A throw-away server loads one stream at a time, in isolation and from a second copy, so the original copy is not
-changed. Its snapshot becomes the archive of a backup, with the original configuration of the stream."""
+changed. The snapshot from this server becomes the archive of a backup, with the original configuration of the
+stream."""
 
 from __future__ import annotations
 
@@ -131,8 +132,8 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
     binary, version = find_binary(wanted.binary)
     replicas = _replicas(wanted)
     _require_readable(wanted, version)
-    # By default, the server's directory is next to the backups, because their disk has enough room. It is not among
-    # them, because their directory must contain only backups.
+    # By default, the server's directory is next to the backups, because their disk has enough room. The server's
+    # directory is not inside the directory of the backups, which must contain only backups.
     beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
     place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
     _require_room(wanted, place, replicas)

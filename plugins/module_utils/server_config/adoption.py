@@ -153,7 +153,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"it would be renamed: it runs as {varz['server_name']}, but its configuration has {name}"
     if _block(config, "authorization").get("token"):
         yield (
-            "authorization.token: nats-server accepts no token next to the system account's users, which the health "
+            "authorization.token: nats-server accepts no token together with users of the system account, which the health "
             "gate needs. Create a user for the clients (authorization.users), reload the server, then adopt it"
         )
     yield from _store_refusals(one)

@@ -269,11 +269,10 @@ def _route_refusals(
     ]
     if "open_routes" in changes.route_steps and options.routes != "open" and without_tls:
         yield (
-            "A server has one user and password for all routes, so to accept old and new ones it accepts every route "
-            "for some"
-            f" seconds, and routes to {', '.join(without_tls)} need no certificate (cluster.tls). If a firewall protects the"
-            " route port, run with nats_cluster_rotate_routes=open; otherwise with nats_cluster_rotate_routes=at_once, which"
-            " interrupts each route until both of its ends have changed."
+            "A server has a single user and password for all routes. To accept the old and the new password, it accepts "
+            f"every route for some seconds, even without a certificate on {', '.join(without_tls)} (no cluster.tls). If a "
+            "firewall protects the route port, run with nats_cluster_rotate_routes=open; otherwise with "
+            "nats_cluster_rotate_routes=at_once, which interrupts each route until both of its ends have changed."
         )
     if changes.route_steps and not options.explicit_routes:
         yield (

@@ -4,8 +4,7 @@
 """bcrypt hashes in the format that nats-server verifies (server/auth.go). Pure: no I/O.
 
 passlib's API is used if its backend works (libpass, or passlib 1.7.4 with bcrypt before 4.1); passlib 1.7.4 fails with
-newer bcrypt releases, and then the bcrypt library is called directly. It is enough if one of the libraries is
-installed.
+newer bcrypt releases, and then the bcrypt library is called directly. One of the libraries is enough.
 """
 
 from __future__ import annotations

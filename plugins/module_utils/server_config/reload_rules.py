@@ -185,7 +185,7 @@ def _obstacle(difference: Difference, version: str) -> str | None:
         return (
             None
             if supports((first,), version)
-            else f"nats-server {version} needs a restart for it (a reload from {first})"
+            else f"nats-server {version} needs a restart for it; {first} and later need only a reload"
         )
     if kind == "Y":
         return _obstacle_inside(difference, version)

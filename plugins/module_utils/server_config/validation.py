@@ -913,7 +913,7 @@ def routes(case: Case) -> Iterator[ConfigProblem]:
     servers = len(case.jetstream_members)
     linked = (case.block("leafnodes") or {}).get("remotes")
     if case.jetstream is not None and case.block("cluster") is not None and not listed and not linked:
-        yield error("cluster.routes", "JetStream in a cluster needs a route, be it to the server itself")
+        yield error("cluster.routes", "JetStream in a cluster needs a route, even if only to the server itself")
         return
     if case.jetstream is not None and case.gateway is None and servers > max(2, len(listed)):
         yield warning(

@@ -256,8 +256,8 @@ def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None
 
 
 def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
-    """A server also ignores such an index. It then finds the messages itself, and the tombstones list those that were
-    removed."""
+    """A server also ignores such an index. The server then finds the messages itself, and the tombstones list those
+    that were removed."""
     data = plain("2.10.27")
     start = member_start(data, "msgs/index.db")
     found = contents(packed(data[:start] + TAR_END))

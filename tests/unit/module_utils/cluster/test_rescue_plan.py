@@ -519,7 +519,7 @@ def test_the_order_cannot_be_addressed_and_so_the_replies_are_judged() -> None:
         "n2 did not carry it out",
     ]
     assert applied_problems([took[0], {"server": "n2", "new_quorum": 1}], ["n1", "n2"], 2) == [
-        "n2 decides with fewer than 2"
+        "n2 decides with fewer than 2 votes"
     ]
 
 
