@@ -55,8 +55,8 @@ CLASSIFIERS = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-#: Programs that `make lint` runs on the sources. Their code is not combined with the collection's, so the licences do
-#: not have to be compatible.
+#: Programs that `make lint` runs on the sources. The code of these programs is not combined with the collection's, so
+#: the licences do not have to be compatible.
 SEPARATE = {"codespell"}
 #: Packages with missing or incomplete metadata, with the licence stated in their files.
 LICENCES = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}

@@ -40,7 +40,7 @@ from support.publishers import Waits, publishers
 FORKS = 5
 USER, PASSWORD = "app", "app-pass"
 
-#: The module of the health gate. Its time counts as the playbook's waiting, all other time as the playbook's work.
+#: The module of the health gate. The time of this module counts as waiting, all other time as the playbook's work.
 GATE = "nats_cluster_health"
 
 PARTS = ("deploy", "restart")

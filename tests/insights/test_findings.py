@@ -386,7 +386,7 @@ def test_measured_values_are_steady_and_counts_or_settings_are_not() -> None:
         "CONSUMER_202",
     } <= steady
     # Checks of counts and of configured values have no margin. Checks that also depend on another threshold or on
-    # another server have none, either.
+    # another server have no margin, either.
     for code in ("STREAM_114", "STREAM_201", "SERVER_118", "SERVER_104", "CLUSTER_104", "CLUSTER_105", "SERVER_107"):
         assert code not in steady
     for code in steady:

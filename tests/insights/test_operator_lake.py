@@ -82,5 +82,5 @@ def test_accounts_of_a_real_operator_are_identified_by_their_keys(spark: SparkSe
     (fleet,) = dicts(content, "fleets")
     assert (fleet["streams"], fleet["messages"]) == (len(keys), sum(keys.values()))
     assert [row["title"] for row in dicts(content, "causes") if row["severity"] == "critical"] == []
-    # A name that two accounts have identifies none of them.
+    # A name shared by two accounts identifies neither of them.
     assert content["account_names"] == {operator.keys["BILLING"]: "BILLING", operator.system_account: "SYS"}

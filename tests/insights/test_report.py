@@ -518,7 +518,7 @@ def test_delivery_faults_of_different_consumers_are_different_causes() -> None:
 
 
 def test_removed_origin_explains_its_mirror() -> None:
-    """A removed stream of the same name in another account does not explain it."""
+    """A removed stream of the same name in another account does not explain the mirror's fault."""
     removed = {"object": "stream", "what": "removed", "domain": "", "account": "A", "stream": "ORIGIN"}
     failing = found("STREAM_120", **STREAM, peer="ORIGIN", remedy="diagnose")
     (cause,) = find_causes(failing, found("STREAM_206", **STREAM), changes=[{**removed, "taken": moment(17)}])

@@ -25,8 +25,8 @@ from support.browsing import seen
 
 SERVERS = 1000
 BYTES = 10_000_000
-#: A page with one row per table takes 0.4 s of CPU time, the full page 1.4 s. Their ratio is the same on a slower
-#: machine.
+#: A page with one row per table takes 0.4 s of CPU time, the full page 1.4 s. The ratio of these times is the same on a
+#: slower machine.
 TIMES = 5
 #: Builds all tabs; otherwise the page builds each tab when it is first shown.
 EVERY_TAB = "for (const tab of [...document.querySelectorAll('[role=tab]')].reverse()) tab.click();"

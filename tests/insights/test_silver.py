@@ -224,7 +224,8 @@ def test_renamed_servers_and_a_shared_name_are_resolved(tables: dict[str, list[R
 def test_lines_with_unknown_keys_are_counted(
     making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
 ) -> None:
-    """All lines of a newer server have an unknown key. No line of a known version may have one, because reading would
+    """All lines of a newer server have an unknown key. No line of a known version may have an unknown key, because
+    reading would
     take many times as long."""
     _lake, outcome, said = making
     odd = [row for row in tables["stream_replicas"] if row["extra"] is not None]

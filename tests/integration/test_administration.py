@@ -58,8 +58,8 @@ def c1(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator
 
 
 def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -> dict[str, dict[str, Any]]:
-    """Run the blocks, in which every task runs twice unless it only reads or is forced. Return each task's result, that
-    of a second run as "again: …"."""
+    """Run the blocks, in which every task runs twice unless it only reads or is forced. Return each task's result; the
+    result of a second run has the key "again: …"."""
     tasks: Tasks = []
     for block in chosen:
         tasks += block

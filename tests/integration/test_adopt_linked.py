@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A foreign cluster with mutual TLS, gateways and leafnodes is adopted and deployed without losing a process or a
-connection, and each server's loaded configuration stays the same. Then it is taken over, and all of its links are
-established again."""
+connection, and each server's loaded configuration stays the same. Then the role takes over the cluster, and all links
+of the cluster are established again."""
 
 from __future__ import annotations
 

@@ -153,8 +153,8 @@ def test_each_alert_fires_only_for_its_condition(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_down_for_five_minutes(tmp_path: Path) -> None:
-    """The alert contains the texts for the person on call. It does not fire during maintenance, and ends with the
-    outage."""
+    """The alert contains the texts for the person on call. The alert does not fire during maintenance, and ends with
+    the outage."""
     alert = {
         "exp_labels": {"severity": "warning", "fleet": "f", "cluster": "C1", "server": "n1"},
         "exp_annotations": {

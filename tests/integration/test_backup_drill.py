@@ -218,7 +218,7 @@ def test_a_flipped_byte_is_found_and_the_next_run_continues(backups: Path, versi
 
 def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, version: str) -> None:
     """The manifest's size and SHA-256 match an archive with the same messages and sequences but different content.
-    Only the restored messages reveal it."""
+    Only the restored messages reveal the different content."""
     path = backup_path(backups, "BRIEF")
     data = (path / ARCHIVE).read_bytes()
     told = change_manifest(

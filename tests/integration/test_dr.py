@@ -532,8 +532,8 @@ def test_only_messages_written_at_the_site_return(pair: SitePair, version: str) 
     assert config["subjects"] == ["orders.>"] and not config.get("sources")
     assert config["duplicate_window"] == 120_000_000_000
     assert pair.publish(pair.east, "orders.1", b"after")["seq"] == 36 + len(new)
-    # The origin had 32 of the site's messages. It also has five that the site never received, so everything after that
-    # point is sent to it.
+    # The origin had 32 of the site's messages. The origin also has five messages that the site never received, so the
+    # consumer receives everything after that point.
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (30, 2), "fresh": (30, 0)}
     pending = 6 + len(new)

@@ -22,7 +22,7 @@ from support.nats_processes import ROOT, binary
 from support.role_cluster import RoleCluster
 
 DEFINITIONS = ROOT / "extensions/execution-environment"
-#: Debian releases by their Python version. Their packages are downloaded or built on this machine.
+#: Debian releases by their Python version. The packages of the environments are downloaded or built on this machine.
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}
 OLD, NEW = "2.10.27", "2.15.1"
 

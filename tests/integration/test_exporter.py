@@ -107,8 +107,8 @@ def test_a_server_dies_and_comes_back(
 
 
 def test_a_wrong_password_is_a_metric(healthy: NatsProcesses, start: Start) -> None:
-    """The exporter also logs one line, which does not contain the password. It leaves no connection open, no matter how
-    often it retries."""
+    """The exporter also logs one line, which does not contain the password. The exporter leaves no connection open, no
+    matter how often it retries."""
     exporter = start({**healthy.sys_connection(), "password": "a wrong one"}, interval=0.1)
     first = exporter.until(lambda found: found.get(("natsops_failure", "authorization")) == 1)
     assert first["natsops_up",] == 0

@@ -51,7 +51,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class ListenerSite(RoleCluster):
-    """The inventory of the page. Its blocks are merged as a reader would merge them, with this machine's addresses."""
+    """The inventory of the page. The blocks of the page are merged as a reader would merge them, with this machine's
+    addresses."""
 
     def __init__(self, root: Path, proxy_port: int, version: str) -> None:
         super().__init__(root, [name for names in GROUPS.values() for name in names], version)

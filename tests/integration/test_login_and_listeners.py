@@ -52,7 +52,7 @@ def test_logins_and_a_reload_of_users(make_cluster: MakeCluster, run_module: Run
     assert result["changed"] is False and "a wrong one" not in str(result)
 
     # On a reload, the server closes the connection of a client that could not log in again with the credentials that it
-    # sent. This client has not sent any.
+    # sent. This client has not sent any credentials.
     text = cluster.config_file("n1").read_text()
     cluster.config_file("n1").write_text(
         text.replace("users: [{user: app", "users: [{user: app2, password: x}, {user: app")

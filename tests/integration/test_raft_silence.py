@@ -12,7 +12,7 @@ from typing import Any
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
-# Without permission for its peers' inboxes, the server sends nothing to them until its process ends.
+# With this configuration, a server sends no Raft messages to its peers until its process ends.
 SILENT = 'permissions { export { deny: ["$NRG.>"] } }'
 
 

@@ -102,8 +102,8 @@ def host(cluster: NatsProcesses, name: str) -> dict[str, Any]:
 
 
 def configure(cluster: NatsProcesses, anywhere: bool = False) -> None:
-    """Write each server's configuration. Its routes list all servers, and its tags list the streams that may be placed
-    on it."""
+    """Write each server's configuration. The server's routes list all servers, and its tags list the streams that may
+    be placed on this server."""
     for name in cluster.names:
         tags = [f"holds:{stream}" for stream, (members, _config) in STREAMS.items() if anywhere or name in members]
         cluster.write_config(name, f"server_tags: {json.dumps(tags)}")

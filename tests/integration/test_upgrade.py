@@ -73,8 +73,8 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
 # test_server_versions.py and test_version_rules.py have the rules.
 @pytest.mark.chaos
 def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
-    """The lines about defects are not repeated for each host. They appear for the target version, for the running
-    version, and before a restart; an upgrade ends them."""
+    """The lines about defects are not repeated for each host. These lines appear for the target version, for the
+    running version, and before a restart; an upgrade ends them."""
     cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
     silent = "nats-server 2.10.27: a server occasionally starts raft-silent"
     try:

@@ -200,7 +200,7 @@ def test_an_upgrade_in_batches_leaves_every_quorum_alone(cluster: Supercluster, 
 
 
 def test_lost_site_is_named_and_the_others_continue(cluster: Supercluster, tmp_path: Path) -> None:
-    """The lost site leads the meta group. Its data is available again when the site returns."""
+    """The lost site leads the meta group. The data of a lost site is available again when the site returns."""
     lost = host_site(cluster, meta_leader(cluster))
     left = [site for site in SITES if site != lost]
     first = {site: cluster.stored(site, f"{site.upper()}_FIRST", near=site).state.messages for site in SITES}

@@ -70,7 +70,8 @@ class Site:
     """A cluster with one user, and the modules that tests run on it.
 
     A restored stream's name is never reused. Some seconds after a restore, the stream's leader checks whether the
-    consumers were assigned, and proposes them until they are. It also proposes them to the next stream of that name
+    consumers were assigned, and proposes them until they are. The leader also proposes these consumers to the next
+    stream of that name
     (server/jetstream_cluster.go, processClusterCreateStream): at their old positions, or without a leader.
     """
 

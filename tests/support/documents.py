@@ -29,7 +29,7 @@ PATHS = [
 
 @cache
 def role_specs(role: Path) -> dict[str, Any]:
-    """Return the argument specs of a role by entry point. They are parsed only once, because the largest takes a
+    """Return the argument specs of a role by entry point. The specs are parsed only once, because the largest takes a
     second."""
     return dict(yaml.load((role / "meta/argument_specs.yml").read_text(), Loader=yaml.CSafeLoader)["argument_specs"])
 

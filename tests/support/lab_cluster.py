@@ -44,8 +44,9 @@ AWKWARD = {
 
 
 # This script makes a start of the server raft-silent, a defect of some versions: the server responds to clients but
-# sends nothing to its Raft peers. Denying the server permission for its peers' inboxes silences it in the same way
-# until the process ends. The file's content and modification time are restored once the server listens.
+# sends nothing to its Raft peers. A configuration that forbids the server to send Raft messages to its peers has the same
+# effect until the process ends. The script restores the content and modification time of the configuration file once
+# the server listens.
 MUTE = r"""#!/bin/sh
 conf=/etc/nats-server/nats-server.conf
 left=$(cat /root/mute-starts)

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks from outside whether groups of replicas keep their quorum. It shares nothing with the system under test: it
-has its own process and connections, and uses none of the collection's code.
+"""Checks from outside whether groups of replicas keep their quorum. The watch shares nothing with the system under
+test: it has its own process and connections, and uses none of the collection's code.
 
 Each server is queried over a separate connection, five times a second. Standard input has ``{"servers": {NAME: URL},
 "user": …, "password": …}``; each line of the output is a sample, ``{"at": SECONDS, "away": {GROUP: [NAME, …]}}``: the
