@@ -11,8 +11,8 @@ options:
   progress:
     description:
       - While the module waits, it prints the missing items, the time waited and the time limit every ten seconds.
-      - The lines appear only if the module runs on the controller. C(ansible-playbook) prints them on stderr, and AWX
-        shows them as events of the task. These options add details to the lines.
+      - The lines appear only if the module runs on the controller. C(ansible-playbook) prints these lines on stderr,
+        and AWX shows them as events of the task. These options add details to the lines.
     type: dict
     suboptions:
       title:

@@ -14,7 +14,7 @@ description:
     to each account with JetStream in a structured nats-server configuration, and returns the accounts and a list of
     these users.
   - Such a user may publish to the JetStream API of its account (C($JS.API.>), C($JS.SNAPSHOT.>)) and subscribe to its replies
-    (C(_INBOX.natsops.>)). With that API it can read, capture and delete every message of the account.
+    (C(_INBOX.natsops.>)). With this API, the user can read, capture and delete every message of the account.
   - Other users of the account can read the requests and replies of this user unless they are denied these subjects; see
     docs/security.md.
 positional: _input

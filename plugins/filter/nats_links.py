@@ -24,7 +24,7 @@ options:
   route_style:
     description:
       - V(all) lists every member, including this server. A server ignores a route to itself. When the meta group first
-        starts, it uses the number of routes as the number of expected servers.
+        starts, the number of routes determines how many servers it expects.
       - V(seeds) lists only O(seeds), and the servers discover each other by gossip.
       - V(none) creates no routes.
     type: str

@@ -18,7 +18,7 @@ description:
     returns whether all servers have the same JWT, whether their operator signed the JWT, when the JWT expires, and
     which claims
     of the JWT servers reject or ignore.
-  - A server stores every JWT that it receives and does not check who signed it. If it does not trust the signer, it
+  - A server stores every JWT that it receives and does not check who signed it. A server that does not trust the signer
     continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and
     those in force.
   - The JWTs themselves are not returned. C(copies) in RV(accounts) identifies each copy by a digest.
@@ -46,7 +46,7 @@ notes:
     accounts that they store. With the resolvers MEMORY and URL, a server reports only the accounts that have been
     used since it started.
   - Replies that contain stored copies do not name the server that sent them, so the module only counts the servers
-    that store each copy. For the copies in force, it returns the names of the servers.
+    that store each copy. For the copies in force, the module returns the names of the servers.
 seealso:
   - module: natsops.jetstream.nats_account_info
 """

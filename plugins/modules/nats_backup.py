@@ -81,8 +81,8 @@ options:
   cluster_files:
     description:
       - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, as a
-        mapping of each file name to its text. If one of the files has changed since they were last saved, all of them
-        are saved together as C(cluster@<time>.json).
+        mapping of each file name to its text. If one of these files has changed since the last backup, all of them are
+        saved together as C(cluster@<time>.json).
     type: dict
   consumers:
     description:

@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - A mirror copies messages, but neither consumers nor the configuration on which clients rely. This module saves the
-    consumers and this configuration at the site, for a failover after the loss of the origin. Run it about once a
-    minute, because after a failover, every message acknowledged since the last run is delivered again.
+    consumers and this configuration at the site, for a failover after the loss of the origin. Run this module about
+    once a minute, because after a failover, every message acknowledged since the last run is delivered again.
   - The checkpoint is stored in compressed form in the metadata of the stream C(NATS_DR_<site>) in the streams'
     account. This stream contains no messages.
   - A stream whose origin does not answer keeps its checkpoint, and the module fails at the end.

@@ -22,7 +22,7 @@ description:
     messages copied from the site.
   - Afterwards, the sequences at the origin differ from those at the site. Each consumer is recreated at the position
     that corresponds to its position at the site.
-  - The site keeps its stream, but on unused subjects. Delete that stream and recreate the mirror.
+  - The site keeps its stream, but on unused subjects. Delete the site's stream and recreate the mirror there.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes

@@ -126,7 +126,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 acquired:
-  description: Whether this run, or O(owner), holds the lock now. In check mode, whether it would hold the lock.
+  description: Whether this run, or O(owner), holds the lock now. In check mode, whether this run or O(owner) would hold
+    the lock.
   type: bool
   returned: success
 hosts:

@@ -20,7 +20,7 @@ description:
   - If the remaining group cannot tolerate any further failure, the module only warns, because removing a server that
     is down does not reduce the tolerance. A group of 3 members and a group of 2 members both have a quorum of 2.
   - A server that is still running under the removed name rejoins by itself 5 minutes after the removal (2.10.28,
-    2.11.2 and later). Stop it first, and do not start it again.
+    2.11.2 and later). Stop such a server first, and do not start it again.
   - Streams and consumers with a single replica on a server that is down have no leader, and no server reports them to
     the system account. Check the accounts for streams without a leader before you remove the server.
   - Connect as a user of the system account.

@@ -82,7 +82,7 @@ options:
   plan_file:
     description:
       - JSON file of the plan, on the host where the module runs. The directory of the file must exist.
-      - If the file does not exist, the plan is written to it. If it exists, its plan is returned without the
+      - If the file does not exist, the plan is written to it. If the file exists, its plan is returned without the
         completed moves; the task fails if the cluster has changed in any other way since the plan was made.
     type: path
   renew:

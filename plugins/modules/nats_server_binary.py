@@ -16,7 +16,8 @@ description:
 options:
   state:
     description:
-      - V(present) installs O(version) from O(src). Without O(src), it only returns whether the version is installed.
+      - V(present) installs O(version) from O(src). Without O(src), the module only returns whether the version is
+        installed.
       - V(absent) removes all versions that are not running.
     type: str
     choices: [present, absent]

@@ -13,7 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - With O(state=absent), the server afterwards leads neither the meta group nor any stream or consumer with more than
-    one replica. With O(replicas=true), it also has no replicas of streams or consumers left. The module succeeds once
+    one replica. With O(replicas=true), the server also has no replicas of streams or consumers left. The module
+    succeeds once
     the servers report this state.
   - The module first checks that everything selected can move. Members that are in step must be available to lead, and
     the other servers together must be allowed to take all of the replicas by the rules of the meta leader (see

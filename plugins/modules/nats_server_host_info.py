@@ -151,8 +151,9 @@ record:
   returned: always
 loaded:
   description: >-
-    If O(record) does not exist, the configuration that the process has loaded, as far as its files prove it, with
-    C(instance), C(config_changed) and C(config). Empty if the loaded configuration cannot be proven or the record
+    The configuration that the process has loaded, as far as its files prove it, with C(instance), C(config_changed) and
+    C(config); returned only if O(record) does not exist. Empty if the loaded configuration cannot be proven or the
+    record
     exists.
   type: dict
   returned: always

@@ -41,7 +41,7 @@ options:
   problems:
     description:
       - Problems of a configuration that has not been applied yet, from P(natsops.jetstream.nats_config_problems#filter).
-      - Warnings are printed like O(notes). If there are errors, the task fails with all of them instead.
+      - Warnings are printed like O(notes). If there are errors, the task fails with all errors instead.
     type: list
     elements: dict
     default: []

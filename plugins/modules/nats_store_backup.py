@@ -67,8 +67,9 @@ options:
   undeleted:
     description:
       - Streams to save although deleted messages are present again, in the form of O(streams). A server that crashed
-        may not have written its last deletions to disk. If its index or another server's store contains these
-        deletions, the stream is refused with V(undeleted); otherwise RV(streams[].caveats) warns of the possibility.
+        may not have written its last deletions to disk. If the index in the copy, or the store of another server,
+        contains these deletions, the stream is refused with V(undeleted); otherwise RV(streams[].caveats) warns of the
+        possibility.
     type: list
     elements: str
     default: []

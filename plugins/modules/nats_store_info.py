@@ -13,8 +13,8 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads the last sequence of each stream from the files of the store, whether or not the server is running.
-  - Returns whether a server that is down could be started again. This is possible if its configuration file and its
-    unit exist, the unit is not masked, and no maintenance keeps the server from starting.
+  - Returns whether a server that is down could be started again. A server can be started if its configuration file and
+    its unit exist, the unit is not masked, and no maintenance prevents the start.
   - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so the module
     usually needs root.
   - From an encrypted store, it returns only the names of the streams.

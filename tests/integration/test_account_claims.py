@@ -141,7 +141,9 @@ def test_other_resolvers_return_the_copies_in_force(
         assert unused is None and found["stores"] == []
     else:
         assert unused is not None and unused["claims"] is None and found["stores"] == NAMES
-        assert unused["problems"] == ["no server returned the claims: its copy has not been used since the start"]
+        assert unused["problems"] == [
+            "no server returned the claims: the account has not been used since the servers started"
+        ]
 
 
 def test_servers_without_an_operator_have_no_accounts(healthy: NatsProcesses, run_module: Runner) -> None:

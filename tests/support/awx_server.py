@@ -119,7 +119,7 @@ def check_credential_type(body: Object) -> None:
 
 
 class AwxServer:
-    """The store and its rules. `playbooks`: files of the fetched project. If there are none, fetching the project
+    """The store and its rules. `playbooks`: files of the fetched project. Without playbooks, fetching the project
     fails."""
 
     def __init__(self, playbooks: list[str]) -> None:

@@ -113,7 +113,7 @@ def content_problems(account: Claims) -> list[str]:
             for key in fields["revoke"]
             if key != EVERYBODY and key_kind(key) != USER
         ],
-        *([] if fields["cluster_traffic"] in ("system", "owner") else ["cluster_traffic: not system or owner"]),
+        *([] if fields["cluster_traffic"] in ("system", "owner") else ["cluster_traffic: must be system or owner"]),
         *_trace_problems(fields["trace"]),
     ]
 

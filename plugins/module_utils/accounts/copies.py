@@ -149,7 +149,7 @@ def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:
     counts = Counter(digest(token) for token in copies.stored if token)
     in_force = {key: sorted(name for name, token in copies.loaded.items() if digest(token) == key) for key in found}
     if not found:
-        problems.append("no server returned the claims: its copy has not been used since the start")
+        problems.append("no server returned the claims: the account has not been used since the servers started")
     disagreements = _disagreements(copies, counts, in_force)
     if 0 < len(copies.stored) < len(copies.listed):
         disagreements.append(

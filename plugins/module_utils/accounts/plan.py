@@ -454,8 +454,8 @@ def _extra(evaluation: Evaluation, trust: Trust) -> dict[str, Any]:
 
 
 def operator_changes(document: Document, trust: Trust, ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the differences between the operator of the document and that of the servers, which take effect only after
-    a restart of every server."""
+    """Return the differences between the operator of the document and that of the servers; changing the servers'
+    operator needs a restart of every server."""
     if not trust.claims:
         return []
     actual = trust.claims[0]

@@ -185,7 +185,7 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
     if target.overlapping:
         others = ", ".join(target.overlapping)
-        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; set others with `subjects`")
+        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; set different ones with `subjects`")
     if manifest.format == ENTRIES and reported_version(target.version) < ALL_CONSUMERS:
         raise Refusal("unsupported", f"an archive of nats-server 2.15 or later cannot be read by {target.version}")
     if manifest.format == TAR and name != manifest.stream:

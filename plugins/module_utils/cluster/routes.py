@@ -129,7 +129,8 @@ def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()
         problems += [f"{server['name']} has no gateway connection to {name}" for name in sorted(wanted - connected)]
         if ((server.get("varz") or {}).get("gateway") or {}).get("tls_required"):
             problems += [
-                f"{server['name']} has a gateway connection to {name} that predates TLS on its gateway: restart it"
+                f"{server['name']} has a gateway connection to {name} from before its gateway had TLS: "
+                f"restart {server['name']}"
                 for name in sorted(connected)
                 if not reported["outbound_gateways"][name]["connection"].get("tls_version")
             ]

@@ -118,7 +118,8 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     if reported and reported != ours:
         files = " and ".join(found.files)
         found.problem = (
-            f"{files} differ from the configuration that the process has loaded: reload the server, or restore them"
+            f"{files} differ from the configuration that the process has loaded: reload the server, or restore the "
+            "files"
         )
         return
     if not reported and supports(_REPORTS_A_DIGEST, version) and server.config:
@@ -134,7 +135,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     # VARZ reports the time at which the files were read.
     if newest(found.files) > when:
         found.problem = (
-            f"{' or '.join(found.files)} changed after the process loaded it: reload the server, or restore it"
+            f"{' or '.join(found.files)} changed after the process loaded it: reload the server, or restore the file"
         )
         return
     found.proof = "time"

@@ -399,4 +399,4 @@ class _DrillRun(FailoverRun):
         reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
         ack = json.loads(reply.body or b"{}")
         if (ack.get("stream"), ack.get("seq")) != (self._target, held["last_seq"] + 1):
-            raise Refusal("not_proven", f"a message was acknowledged with {json.dumps(ack)}")
+            raise Refusal("not_proven", f"the promoted stream acknowledged a message with {json.dumps(ack)}")

@@ -157,9 +157,9 @@ class _Run:
             if missing:
                 raise Refusal(
                     "incomplete",
-                    f"{len(missing)} messages of the site did not reach the origin, such as sequence {missing[0]} "
-                    "there: an id stored within the 0.1 seconds before is dropped. Nothing was switched; the site "
-                    "serves again",
+                    f"{len(missing)} messages of the site did not reach the origin, such as sequence {missing[0]} of "
+                    "the site: the origin drops a message if it stored the same id less than 0.1 seconds before. Nothing "
+                    "was switched; the site serves again",
                 )
             consumers = self._move_consumers(record)
         except (Refusal, NatsFailure):

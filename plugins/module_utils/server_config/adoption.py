@@ -145,8 +145,8 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     name = config.get("server_name")
     if not name:
         yield (
-            "server_name is not set: the server gets a different name at each start, and setting one renames it, "
-            "which makes its Raft peers treat it as a new server. Set it and restart the servers one by one, then "
+            "server_name is not set: the server gets a different name at each start, and setting a name renames the "
+            "server, which its Raft peers then treat as a new server. Set it and restart the servers one by one, then "
             "adopt them"
         )
     elif varz.get("server_name") and varz["server_name"] != name:

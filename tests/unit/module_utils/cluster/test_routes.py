@@ -109,6 +109,4 @@ def test_a_connection_that_is_older_than_tls_is_named() -> None:
     n1 = remote("n1", "east", {"west": 7, "north": 8})
     n1["varz"]["gateway"]["tls_required"] = True
     n1["gatewayz"]["outbound_gateways"]["north"]["connection"]["tls_version"] = "1.3"
-    assert gateway_problems([n1]) == [
-        "n1 has a gateway connection to west that predates TLS on its gateway: restart it"
-    ]
+    assert gateway_problems([n1]) == ["n1 has a gateway connection to west from before its gateway had TLS: restart n1"]

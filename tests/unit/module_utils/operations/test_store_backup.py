@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests of copies of stores that are refused; tests/integration/test_store_backup.py saves real ones."""
+"""Tests which copies of stores are refused; tests/integration/test_store_backup.py saves real copies."""
 
 from __future__ import annotations
 
