@@ -179,7 +179,7 @@ def fitting(make: Callable[[int], Page]) -> Page:
     """Return the page with the most rows per table (at most ten) that fits on a screen; if none fits, the page with ten
     rows.
 
-    `make`: returns the page for a number of rows
+    `make`: returns the page for a number of rows.
     """
     pages = [make(most) for most in (MAX_ROWS, MAX_ROWS // 2, 3)]
     return next((one for one in pages if len(one.screen) <= MAX_SCREEN), pages[0])
@@ -220,7 +220,7 @@ def counted_warnings(found: Iterable[tuple[str, str]]) -> list[str]:
     """Return one warning for each distinct text instead of one for each stream that it concerns; of the distinct texts,
     as many as fit.
 
-    `found`: name and text
+    `found`: name and text.
     """
     by_text: dict[str, list[str]] = {}
     for name, text in found:

@@ -23,7 +23,7 @@ def table(
 ) -> str:
     """Return a framed table under a centred title. Columns that contain only numbers or sizes are aligned to the right.
 
-    `totals`: the last rows, below a line; empty for none
+    `totals`: the last rows, below a line; empty for none.
     """
     body = [[_cell(value) for value in row] for row in rows]
     foot = [[_cell(value) for value in row] for row in totals]
@@ -66,7 +66,7 @@ def table_page(
 ) -> Page:
     """Return a table. A screen shows the `worst` rows, given by their positions, then the first rows, and the totals.
 
-    `cells`: formats the rows that are shown
+    `cells`: formats the rows that are shown.
     """
     whole = tuple(table(title, columns, cells(rows), totals).splitlines())
     shown = shown_rows(len(rows), worst, most)

@@ -25,8 +25,8 @@ def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
     Without pooling (`pool_size: -1`), or towards a server before 2.10, there is one connection. If the pool sizes
     differ, which servers from 2.11.2 on accept, the smaller one counts.
 
-    `one`: VARZ data of one server
-    `other`: VARZ data of the other
+    `one`: VARZ data of one server.
+    `other`: VARZ data of the other.
     """
     if min(reported_version(one.get("version", "")), reported_version(other.get("version", ""))) < (2, 10):
         return 1
@@ -44,8 +44,8 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
     """Return one sentence for each pair of servers of one cluster that lacks routes, as reported by the first server of
     the pair.
 
-    `servers`: entries of nats_server_info with endpoints varz and routez
-    `pinned_accounts`: accounts of `cluster.accounts`, which VARZ does not show
+    `servers`: entries of nats_server_info with endpoints varz and routez.
+    `pinned_accounts`: accounts of `cluster.accounts`, which VARZ does not show.
     """
     problems = []
     for one in servers:

@@ -272,7 +272,7 @@ def launch(command: list[str], output: IO[bytes], environment: dict[str, str], *
     """Start a process that outlives this one and its session; return its ID.
 
     `output`: where its standard output and error are written `identity`: `user`, `group` and `extra_groups` of
-    :class:`subprocess.Popen`
+    :class:`subprocess.Popen`.
     """
     return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command would wait for its end
         command,

@@ -51,24 +51,24 @@ class Certificate:
 class HostCertificates:
     """The current and the planned files of one host. Authorities are given as SHA-256 fingerprints.
 
-    `trusted`: the authorities in ca.crt on the host
-    `presented`: the certificate in server.crt on the host
-    `current_ca`: the authorities of the inventory
-    `new_ca`: the authorities that replace them; empty until they are created
-    `new_certificate`: the certificate of the new authority; None until it is created
-    `source`: nats_server_tls_source
-    `rotating`: whether the inventory names a new authority
-    `running`: whether nats-server is running
-    `recorded`: whether there is a record of its loaded configuration
-    `unloaded`: whether the files are newer than those that the process loaded
-    `differs`: whether the files of the inventory differ from those on the host
-    `certificate_path`: the host's future certificate on the controller
-    `problems`: why the host cannot present that certificate
-    `missing`: files of the new authority that the controller does not have, by variable
-    `bundle_complete`: whether the bundle has all authorities, old and new
-    `issued_by_new_ca`: whether the new authority issued the new certificate
-    `same_ca`: whether the installed and the current files trust each other
-    `api_certificate_trusted`: whether the new authority trusts the certificate with which the playbook connects
+    `trusted`: the authorities in ca.crt on the host.
+    `presented`: the certificate in server.crt on the host.
+    `current_ca`: the authorities of the inventory.
+    `new_ca`: the authorities that replace them; empty until they are created.
+    `new_certificate`: the certificate of the new authority; None until it is created.
+    `source`: nats_server_tls_source.
+    `rotating`: whether the inventory names a new authority.
+    `running`: whether nats-server is running.
+    `recorded`: whether there is a record of its loaded configuration.
+    `unloaded`: whether the files are newer than those that the process loaded.
+    `differs`: whether the files of the inventory differ from those on the host.
+    `certificate_path`: the host's future certificate on the controller.
+    `problems`: why the host cannot present that certificate.
+    `missing`: files of the new authority that the controller does not have, by variable.
+    `bundle_complete`: whether the bundle has all authorities, old and new.
+    `issued_by_new_ca`: whether the new authority issued the new certificate.
+    `same_ca`: whether the installed and the current files trust each other.
+    `api_certificate_trusted`: whether the new authority trusts the certificate with which the playbook connects.
     """
 
     trusted: Sequence[Certificate]
@@ -125,11 +125,11 @@ class HostCertificates:
 class CertificateOptions:
     """The operator's options.
 
-    `cluster`: the cluster's name, for messages
-    `missing_hosts`: hosts of the cluster that are not part of the run
-    `stop_after`: the last step of this run, or `auto` for all
-    `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates
-    `check_mode`: whether the files that a real run would create do not exist yet
+    `cluster`: the cluster's name, for messages.
+    `missing_hosts`: hosts of the cluster that are not part of the run.
+    `stop_after`: the last step of this run, or `auto` for all.
+    `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates.
+    `check_mode`: whether the files that a real run would create do not exist yet.
     """
 
     cluster: str = ""
@@ -142,10 +142,10 @@ class CertificateOptions:
 def certificate_rotation(hosts: Mapping[str, HostCertificates], options: CertificateOptions) -> dict[str, Any]:
     """Return the plan of a run for the certificates of a cluster.
 
-    Its keys: `refusals`, the reasons not to start, and `refusal`, as many of them as fit a screen; `steps`, in order;
-    `left`, all steps until the rotation is complete, even if this run stops earlier; `expiry` and `lines`, the
-    certificates' expiry and the plan, for operators; and `hosts`, by host and step, its `ca` (`current`, `both` or
-    `new`) and `certificate` (`current` or `new`); the step `keep` leaves each host unchanged 
+    `refusals`: the reasons not to start. `refusal`: as many of these reasons as fit a screen. `steps`: the steps in
+    order. `left`: all steps until the rotation is complete, even if this run stops earlier. `expiry`, `lines`: the
+    certificates' expiry and the plan, for operators. `hosts`: for each host and step, the `ca` (`current`, `both` or
+    `new`) and the `certificate` (`current` or `new`) of the host. The step `keep` leaves each host unchanged.
     """
     left = remaining_steps(list(hosts.values()))
     last = ORDER[-1] if options.stop_after == "auto" else options.stop_after

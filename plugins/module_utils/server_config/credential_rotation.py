@@ -35,11 +35,11 @@ _ROUTE_LINES = {
 class HostCredentials:
     """The loaded and the desired configuration of one host.
 
-    `running`: whether its nats-server is running
-    `loaded`: the configuration that the running process has loaded; None if unknown
-    `desired`: the configuration of the inventory, with hashed passwords
-    `given`: the same with the original passwords
-    `restart_pending`: whether the service definition is newer than the process
+    `running`: whether its nats-server is running.
+    `loaded`: the configuration that the running process has loaded; None if unknown.
+    `desired`: the configuration of the inventory, with hashed passwords.
+    `given`: the same with the original passwords.
+    `restart_pending`: whether the service definition is newer than the process.
     """
 
     running: bool
@@ -53,14 +53,14 @@ class HostCredentials:
 class CredentialOptions:
     """The operator's options.
 
-    `cluster`: the cluster's name, for messages
-    `missing_hosts`: hosts of the cluster that are not part of the run
-    `phase`: `add`, `remove` or `auto` (both)
-    `window`: how long both users are accepted within one run, such as 15m; empty for no window
-    `remove_users`: users to remove although the inventory still has them
-    `disconnect_clients`: whether clients with old credentials may be disconnected
-    `routes`: `guarded`, `open` or `at_once`
-    `explicit_routes`: whether each server has a URL for every other one, so no route depends on gossip
+    `cluster`: the cluster's name, for messages.
+    `missing_hosts`: hosts of the cluster that are not part of the run.
+    `phase`: `add`, `remove` or `auto` (both).
+    `window`: how long both users are accepted within one run, such as 15m; empty for no window.
+    `remove_users`: users to remove although the inventory still has them.
+    `disconnect_clients`: whether clients with old credentials may be disconnected.
+    `routes`: `guarded`, `open` or `at_once`.
+    `explicit_routes`: whether each server has a URL for every other one, so no route depends on gossip.
     """
 
     cluster: str = ""
@@ -94,11 +94,13 @@ def credential_rotation(
 ) -> dict[str, Any]:
     """Return the plan of a run for the credentials of a cluster.
 
-    `same_password`: whether a hash (second) belongs to a password (first) Its keys: `refusals`, the reasons not to
-    start; `steps`, in order; `lines`, the same for operators; `remaining`, notes for people after the last step;
-    `removed`, account and user of the users that the run removes; `wait_seconds`; and `hosts`, for each host
-    `configurations` by step and `logins`, by step and for `start`: the names that must be `accepted` and `refused`, and
-    the credentials to `attempt`
+    `same_password(password, hash)` returns whether the hash belongs to the password.
+
+    The keys of the plan are as follows. `refusals`: the reasons not to start. `steps`: the steps in order. `lines`: the
+    steps for operators. `remaining`: notes for operators after the last step. `removed`: account and name of the users
+    that the run removes. `wait_seconds`: how long the run waits between adding and removing users. `hosts`: for each
+    host, its `configurations` by step, and its `logins` by step and for `start`. `logins`: the names that the server
+    must have `accepted` and `refused`, and the credentials to `attempt`.
     """
     users, routes = {}, {}
     for name, host in hosts.items():
@@ -349,11 +351,13 @@ def user_plan(
 ) -> dict[str, Any]:
     """Return the differences between the users of one server, and its configuration after each step.
 
-    `remove`: users to remove although the inventory still has them
-    Its keys: `added`, `removed`, `changed` (the name stays, the password differs), as lists of account and user; `other`,
-        the paths of all other differences; `add_users` and `remove_users`, the configurations with the users of both
-        sides and without the old ones; `loaded`, `during` and `after`, the names of the users in each; `known`, account,
-        user and password of users with a known password
+    `remove`: users to remove although the inventory still has them.
+
+    The keys of the result are as follows. `added`, `removed`, `changed`: lists of account and user; the name of a
+    changed user stays, and its password differs. `other`: the paths of all other differences. `add_users`: the
+    configuration with the users of both sides. `remove_users`: the configuration without the old users. `loaded`,
+    `during`, `after`: the names of the users before, between and after these two steps. `known`: account, user and
+    password of each user whose password is known.
     """
     before, after, plain = configured_users(loaded), configured_users(desired), configured_users(given)
     named = set(remove)
@@ -448,9 +452,9 @@ def _other_changes(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> lis
 def route_plan(loaded: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between the route credentials of one server, and its configuration after each step.
 
-    Its keys: `credentials` is `same`, `open` (the server requires none at present) or `other`; `urls` is `same` or
-        `other`; `unknown_routes`, whether more than the credentials in the URLs differs; `open_routes`, `renew_routes`
-        and `close_routes`, the configurations of the three steps
+    The keys of the result are as follows. `credentials`: `same`, `open` (the server requires no credentials at present)
+    or `other`. `urls`: `same` or `other`. `unknown_routes`: whether more than the credentials in the URLs differs.
+    `open_routes`, `renew_routes`, `close_routes`: the configurations of the three steps.
     """
     now, then = loaded.get("cluster") or {}, desired.get("cluster") or {}
     asked, asks = now.get("authorization"), then.get("authorization")

@@ -36,12 +36,12 @@ def required_action(
 
     `running`: facts of the process: running, instance, started (epoch seconds), binary, unit_changed_after_start,
         raft_silent (responds to requests but has no contact to the meta leader), maintenance (the mark of a host in
-        maintenance)
-    `varz`: the server's own VARZ data, empty if it could not be read
-    `recorded`: running.json: instance of a process and the structured config that it loaded; may be empty
+        maintenance).
+    `varz`: the server's own VARZ data, empty if it could not be read.
+    `recorded`: running.json: instance of a process and the structured config that it loaded; may be empty.
     `desired`: version, binary, config (structured), digest (of `nats-server -t`, empty before 2.11),
         config_changed_at and tls_changed_at (epoch seconds of the newest file, 0 when unknown),
-        config_differs (a rendered file differs from the one on the host)
+        config_differs (a rendered file differs from the one on the host).
     """
     if not running.get("running"):
         mark = parse_mark(running["maintenance"]) if running.get("maintenance") else None
