@@ -6,8 +6,8 @@
     python tools/artifact.py FOLDER
 
 `ansible-galaxy collection build` lists files in the order of the file system and records their times and the time of
-the build. Here the lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default the start of
-1980.
+the build. In this artifact the lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default
+the start of 1980.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ description:
     copies. The module needs a user of the system account, but no seed.
   - For each account, the module returns the limits, keys, exports and imports in words and units. The module also
     returns whether all servers have the same JWT, whether their operator signed the JWT, when the JWT expires, and
-    which claims
-    of the JWT servers reject or ignore.
+    which claims of the JWT servers reject or ignore.
   - A server stores every JWT that it receives and does not check who signed it. A server that does not trust the signer
     continues to use the previous JWT until its next restart. The module therefore reads both the stored copies and
     those in force.

@@ -15,10 +15,8 @@ description:
   - This module is the health gate before and after any operation that stops a server. Needs a user of the system
     account.
   - The module checks the servers by name, the meta group (a single leader on which all servers agree, its size, every
-    member in
-    step), and each server's own health. The module also checks every stream and consumer as reported by its leader (a
-    single
-    leader, all replicas present and in step).
+    member in step), and each server's own health. The module also checks every stream and consumer as reported by its
+    leader (a single leader, all replicas present and in step).
   - The module finds faults that the servers' own /healthz misses, such as a stream that has no leader because it has no
     quorum.
   - The cluster counts as healthy after O(samples) good samples in a row that span at least O(span) seconds. A single

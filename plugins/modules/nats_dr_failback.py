@@ -78,8 +78,7 @@ streams:
   description: The streams that were brought back. Empty in check mode. C(returned) is the number of messages written at
     the site, and C(stranded) is the maximum number of messages that exist only at the origin. C(twice) lists the
     message ids stored on both sides. The comparison of ids covers the first 20000 messages after the failover and, at
-    the origin, also the
-    last 1000 messages before the failover.
+    the origin, also the last 1000 messages before the failover.
   returned: success
   type: list
   elements: dict

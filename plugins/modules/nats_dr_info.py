@@ -111,10 +111,10 @@ streams:
       sample: ORDERS
     state:
       description:
-        - C(following) (nothing is missing), C(behind), C(disconnected) (the site receives nothing from the origin,
-          although the origin answers), C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (the
-          site's stream copies a different stream), C(diverged) (the site has messages that the origin does not have),
-          or C(promoted) (the site has taken over from the origin).
+        - One of the states C(following) (nothing is missing), C(behind), C(disconnected) (the site receives nothing
+          from the origin, although the origin answers), C(origin silent), C(site silent), C(missing) (no copy),
+          C(unrelated) (the site's stream copies a different stream), C(diverged) (the site has messages that the origin
+          does not have), or C(promoted) (the site has taken over from the origin).
       type: str
       sample: behind
     position:

@@ -49,7 +49,7 @@ options:
         C(started). Defaults to this run. If the same owner acquires the lock again, the lock is renewed.
     type: dict
   take_over_from:
-    description: An owner that is known to have ended. Defaults to an owner whose process has ended on this
+    description: An owner whose run is known to have ended. Defaults to an owner whose process has ended on this
       controller.
     type: raw
   maintenance:

@@ -69,7 +69,7 @@ options:
   r1_policy:
     description:
       - How to treat streams and consumers with a single replica on these servers. V(fail) refuses the plan, V(accept)
-        reports that they will be unavailable, and V(move) reports that they will be moved first.
+        reports that these assets will be unavailable, and V(move) reports that they will be moved first.
     type: str
     choices: [accept, fail, move]
     default: accept

@@ -143,8 +143,7 @@ EXAMPLES = r"""
 RETURN = r"""
 before:
   description: The configuration of the bucket's stream before the change, with nats-server's own keys. Null if the
-    bucket
-    did not exist.
+    bucket did not exist.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 1}

@@ -14,14 +14,12 @@ author:
 description:
   - Samples all streams and consumers twice, and reports the faults that both samples contain and that do not clear by
     themselves. The module finds consumers that are in the meta group's log but on no server (V(consumer_ghost)), that
-    have no
-    leader although a majority of their members responds (V(consumer_leaderless)), or that wait for messages beyond the
-    end of their stream (V(consumer_ahead)). The module finds replicas that do not catch up (V(replica_behind)), are
-    missing on
-    their servers (V(replica_missing)) or are on servers that will never come back (V(replica_gone)). The module finds
-    streams that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves without progress
-    (V(move_stuck)), and servers on which a failed write has stopped replicas (V(write_error)) or JetStream
-    (V(jetstream_disabled)).
+    have no leader although a majority of their members responds (V(consumer_leaderless)), or that wait for messages
+    beyond the end of their stream (V(consumer_ahead)). The module finds replicas that do not catch up
+    (V(replica_behind)), are missing on their servers (V(replica_missing)) or are on servers that will never come back
+    (V(replica_gone)). The module finds streams that are short of replicas (V(group_short)) or have no leader
+    (V(stream_leaderless)), moves without progress (V(move_stuck)), and servers on which a failed write has stopped
+    replicas (V(write_error)) or JetStream (V(jetstream_disabled)).
   - In check mode, the module returns the planned fixes with their risks, and the refused fixes with the reasons.
     Otherwise, the module applies the fixes one at a time, checks the cluster state immediately before each fix, and
     verifies the result before the next fix. The module stops at the first failure.
@@ -30,8 +28,7 @@ description:
     can complete an interrupted fix.
   - The module changes nothing unless the meta group has a leader and a quorum. The module never changes streams whose
     state no server reports, consumers of streams without a quorum, consumers whose deletion could drop messages
-    (retention
-    C(interest)), and replicas while another replica of the group is missing or behind.
+    (retention C(interest)), and replicas while another replica of the group is missing or behind.
   - Faults that need manual work are listed in RV(refused), with the commands to run.
   - Needs a user of the system account, and O(account_users) with a user of each account.
 extends_documentation_fragment:

@@ -50,8 +50,7 @@ options:
         description:
           - How to treat consumers with their own number of replicas. With V(keep), these consumers keep their number,
             but never have more replicas than the stream. With V(follow), these consumers follow their stream from now
-            on. All other
-            consumers always follow their stream.
+            on. All other consumers always follow their stream.
         type: str
         choices: [keep, follow]
         default: keep

@@ -22,9 +22,8 @@ description:
   - The module refuses the rescue if a member of the meta group does not respond and is not listed in O(dead_servers),
     if no group has lost its majority, if a readable disk of a dead server has later messages than the remaining
     servers, or if anything would be lost that is not listed in O(lost). The module also refuses the rescue if a server
-    in
-    O(dead_servers) could come back or may be running. This is the case if the server responds, if its process runs, if
-    its ports accept connections, or if its host responds over SSH and the server could start.
+    in O(dead_servers) could come back or may be running. This is the case if the server responds, if its process runs,
+    if its ports accept connections, or if its host responds over SSH and the server could start.
   - Which data existed only on the dead servers is known only after a meta leader has been elected. The rescue stops at
     that point, before anything is removed, unless O(lost) lists that data. When the dead servers are removed, streams
     that had replicas only on these servers are recreated empty; a stream that no remaining server may host is left

@@ -14,8 +14,7 @@ author:
 description:
   - With O(state=absent), the server afterwards leads neither the meta group nor any stream or consumer with more than
     one replica. With O(replicas=true), the server also has no replicas of streams or consumers left. The module
-    succeeds once
-    the servers report this state.
+    succeeds once the servers report this state.
   - The module first checks that everything selected can move. Members that are in step must be available to lead, and
     the other servers together must be allowed to take all of the replicas by the rules of the meta leader (see
     M(natsops.jetstream.nats_stream_peer)). Otherwise, the module changes nothing, and reports the groups that cannot

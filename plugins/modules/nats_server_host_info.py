@@ -153,8 +153,7 @@ loaded:
   description: >-
     The configuration that the process has loaded, as far as its files prove it, with C(instance), C(config_changed) and
     C(config); returned only if O(record) does not exist. Empty if the loaded configuration cannot be proven or the
-    record
-    exists.
+    record exists.
   type: dict
   returned: always
 secrets:

@@ -21,8 +21,7 @@ options:
       - V(started) starts the server unless it is running, and waits for O(ports). Without ports, the module returns
         once the process exists.
       - V(stopped) requests lame duck mode and waits until the process has exited. With O(unit), the module stops the
-        unit,
-        whose C(KillSignal) must request lame duck mode, and then any process that was started outside the unit.
+        unit, whose C(KillSignal) must request lame duck mode, and then any process that was started outside the unit.
       - V(reloaded) sends the running server the signal to reload its configuration. The signal returns no result, so
         check C(config_load_time) afterwards, or use M(natsops.jetstream.nats_server_reload).
     type: str

@@ -243,8 +243,7 @@ options:
     type: bool
   sealed:
     description: Whether the stream is closed permanently. A new stream cannot be sealed. Sealing an existing stream
-      needs
-      V(irreversible) in O(allow).
+      needs V(irreversible) in O(allow).
     type: bool
   deny_delete:
     description: Whether deleting single messages is forbidden. Once enabled, this option cannot be disabled.

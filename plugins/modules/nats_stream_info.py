@@ -61,8 +61,8 @@ streams:
       replica, and C(lag) the number of Raft entries by which the replica is behind. C(leader) is null if no server, or
       more than one server, claims to lead. C(leader_since) is reported by 2.11 and later.
     - C(mirror) and C(sources) exist only for streams that have a mirror or sources. In C(mirror) and C(sources),
-      C(active) is the
-      number of seconds since data was last received from the origin; null if no data was ever received.
+      C(active) is the number of seconds since data was last received from the origin; null if no data was ever
+      received.
   returned: success
   type: list
   elements: dict

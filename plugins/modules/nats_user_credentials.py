@@ -16,8 +16,7 @@ description:
     user gets the permissions of the role.
   - Credentials that servers would still accept remain unchanged. The module issues new credentials if the name, the
     tags or the key of the role differ, if servers would no longer accept the existing credentials, and shortly before
-    these expire. A renewal keeps
-    the user's key. If the account has revoked this key, the module fails instead.
+    these expire. A renewal keeps the user's key. If the account has revoked this key, the module fails instead.
   - The module reads the account from the servers, so it needs a user of the system account. No server stores users, so
     the module changes nothing on the servers.
   - The module reads the seed of the role's key, so run it on the controller. To deliver credentials to a host, return

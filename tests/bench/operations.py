@@ -5,10 +5,10 @@
 
 Hosts of the lab (tests/lab/lab.py, root only) are deployed three times: for the first time, without a change, and with
 one changed line that a reload applies. Each figure is a multiple of a play that only gathers facts. Then all servers
-are restarted twice while every stream, with three replicas on disk and a durable consumer, has a publisher that waits
-for its acknowledgement and retries after 250 ms: once by a naive loop (lame duck mode, start, then the next server once
-/healthz returns 200), and once by the playbook ``restart``. Afterwards the streams must contain all acknowledged
-messages.
+are restarted twice under load: once by a naive loop (lame duck mode, start, then the next server once /healthz returns
+200), and once by the playbook ``restart``. The streams have three replicas on disk and a durable consumer each, and
+every stream has a publisher that waits for each acknowledgement and retries after 250 ms. Afterwards the streams must
+contain all acknowledged messages.
 
 The role and Ansible use their default settings, with 5 forks. Everything that the lab uses to speed up tests, such as
 its cache of compiled modules, is removed. The lab is removed at the end, even if the run is interrupted.

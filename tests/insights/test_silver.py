@@ -225,8 +225,7 @@ def test_lines_with_unknown_keys_are_counted(
     making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
 ) -> None:
     """All lines of a newer server have an unknown key. No line of a known version may have an unknown key, because
-    reading would
-    take many times as long."""
+    reading would take many times as long."""
     _lake, outcome, said = making
     odd = [row for row in tables["stream_replicas"] if row["extra"] is not None]
     assert {row["fleet"] for row in odd} == {"newer"}

@@ -144,8 +144,7 @@ class _Apt:
     def download(self, version: str) -> Path:
         """Download the package that holds this version; return its path; raise FetchError if that fails."""
         # A mirror's testing suite may be a frozen copy whose Release file has expired. The signature of this file is
-        # still checked,
-        # and the package has a known checksum, so an old copy cannot introduce another package.
+        # still checked, and the package has a known checksum, so an old copy cannot introduce another package.
         pinned = self.suite == "testing" and any(
             package.split("-", maxsplit=1)[0] == version and architecture == self.architecture
             for package, architecture in SHA256

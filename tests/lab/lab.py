@@ -118,7 +118,7 @@ class Network:
 
 
 class Lab:
-    """A running lab. Use `up` or `get` to obtain one."""
+    """A running lab. Use `up` or `get` to obtain a lab."""
 
     def __init__(self, name: str, hosts: Sequence[Host]) -> None:
         self.name = name
@@ -643,8 +643,8 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"--network-bridge={host.network.bridge}",
         "--boot",
     ]
-    # `ip netns exec` cannot be used: it remounts /sys, and nspawn then does not find the control groups. The kernel
-    # removes the cable of a machine without power with a delay, and nspawn needs its name.
+    # `ip netns exec` cannot be used: it remounts /sys, and nspawn then does not find the control groups. After a
+    # machine has lost its power, the kernel removes its virtual cable only with a delay, and nspawn needs the cable's name.
     unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
     once = (
         f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"

@@ -71,8 +71,8 @@ class Site:
 
     A restored stream's name is never reused. Some seconds after a restore, the stream's leader checks whether the
     consumers were assigned, and proposes them until they are. The leader also proposes these consumers to the next
-    stream of that name
-    (server/jetstream_cluster.go, processClusterCreateStream): at their old positions, or without a leader.
+    stream of that name (server/jetstream_cluster.go, processClusterCreateStream): at their old positions, or without a
+    leader.
     """
 
     def __init__(self, cluster: NatsProcesses, run_module: Run, user: str = APP_USER) -> None:

@@ -5,11 +5,10 @@
 no others may.
 
 The fleet also has conditions that are not faults (`STREAM_CONDITIONS`, `SERVER_CONDITIONS`, `Part`): servers that
-respond up
-to half a minute apart, elections between two replies, streams that are recreated, bursts, messages with their own TTL,
-overwritten keys, sealed streams, consumers with filters, short-lived consumers, restarts that the journal announces, an
-upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete replies, a collector
-whose clock was set back, several JetStream domains.
+respond up to half a minute apart, elections between two replies, streams that are recreated, bursts, messages with
+their own TTL, overwritten keys, sealed streams, consumers with filters, short-lived consumers, restarts that the
+journal announces, an upgrade from 2.10, accounts in operator mode, a server that was removed on purpose, incomplete
+replies, a collector whose clock was set back, several JetStream domains.
 """
 
 from __future__ import annotations

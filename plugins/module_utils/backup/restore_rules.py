@@ -334,9 +334,9 @@ def begins_early(info: Config, last_seq: int) -> bool:
     `last_seq`.
 
     The consumer's leader permanently clips this start to the current end of its own replica, and a replica counts as
-    current while
-    it is still copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go processSnapshot;
-    observed on 2.10.27: started at 10 instead of 61). The configuration still shows the requested sequence."""
+    current while it is still copying a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go
+    processSnapshot; observed on 2.10.27: started at 10 instead of 61). The configuration still shows the requested
+    sequence."""
     config = info["config"]
     begin = (config.get("opt_start_seq") or 1) if config.get("deliver_policy") == "by_start_sequence" else 1
     return bool(_delivered(info)["stream_seq"] < min(begin - 1, last_seq))
@@ -440,8 +440,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
     """Raise Refusal unless the existing stream is the result of this restore. The code of the refusal is `unfinished`
-    if the stream
-    does not contain its backup, as after an interrupted restore; otherwise the code is `exists`."""
+    if the stream does not contain its backup, as after an interrupted restore; otherwise the code is `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:

@@ -436,8 +436,7 @@ def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Opt
 
     The nats CLI interprets a missing peer-expect as 0 and so reports every replicated stream as faulty. The nats CLI
     never checks the replicas of consumers, nor whether a stream with one replica has a leader. `offline` only becomes
-    true some 150
-    s after a crash, so the options `peer_*_critical` have defaults."""
+    true some 150 s after a crash, so the options `peer_*_critical` have defaults."""
     if not clustered:
         if group.size > 1:
             result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
@@ -643,7 +642,7 @@ def _judge_mirror(result: Result, options: Options, info: Mapping[str, Any]) -> 
     wanted = options["lag_critical"] is not None or options["seen_critical"] is not None
     if not (info.get("config") or {}).get("mirror"):
         if wanted and not info.get("sources"):
-            result.add(CRITICAL, "neither mirrored nor sourced, although thresholds for it are set")
+            result.add(CRITICAL, "the stream has neither a mirror nor sources, although thresholds for these are set")
         return
     if not state:
         result.add(CRITICAL if wanted else UNKNOWN, "the stream is a mirror, but the state of its origin is unknown")

@@ -123,8 +123,7 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
 
     A group whose leader is unknown is refused. A group without a member that may and can lead is refused, too: a
     step-down would leave the group leaderless or with an unsuitable leader. A member that did not respond cannot lead,
-    although the leader
-    still counts it as available for some seconds after a crash.
+    although the leader still counts it as available for some seconds after a crash.
     """
     leader = group.leader
     constraints = constraints.against(leader)

@@ -23,8 +23,8 @@ Holder = Optional[Mapping[str, Any]]
 @dataclass(frozen=True)
 class LockRequest:
     """A request to acquire or release the lock of one host. `release`: release the lock instead of acquiring it.
-    `break_foreign`: proceed
-    even if a different owner holds the lock. `take_over_from`: an owner whose process has ended, so its lock is free.
+    `break_foreign`: proceed even if a different owner holds the lock. `take_over_from`: an owner whose process has
+    ended, so its lock is free.
     """
 
     owner: Owner

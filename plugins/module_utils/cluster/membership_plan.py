@@ -405,12 +405,12 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
     contains only its own hosts), too few routes would be written; a new cluster that is started in parts never elects a
     meta leader (nats-server raft.go, `bootstrap`: the expected size comes from the routes).
 
-    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (whether a
-    server of this run runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why no server
-    responded), route_style (all or seeds), login (whether modules can log in), versions (for the servers of this run:
-    `[{name, version, target, running, jetstream, streams, in_meta_group}]`; the running version or, for a stopped
-    server with streams, the installed one; empty for a new server; also the number of streams in its store, and whether
-    the store has a meta group).
+    The keys of `facts` are as follows. `cluster`: its name. `hosts`: the hosts of this run. `members`: `[{host,
+    server_name, jetstream}]`. `running`: whether a server of this run is running. `live`: the servers of the running
+    cluster, `[{name, cluster}]`. `live_error`: why no server responded. `route_style`: all or seeds. `login`: whether
+    modules can log in. `versions`: for each server of this run, `{name, version, target, running, jetstream, streams,
+    in_meta_group}`. `version`: the running version or, for a stopped server with streams, the installed one; empty for
+    a new server. `streams`: the number of streams in the store. `in_meta_group`: whether the store has a meta group.
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]

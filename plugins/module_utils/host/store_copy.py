@@ -4,9 +4,8 @@
 """Copies the store of a stopped nats-server, and prepares a copy for a standalone server.
 
 A standalone server skips streams with several replicas. The server loads such streams once `num_replicas` is 1 in their
-configuration
-and 0 in the configurations of their consumers, with matching checksums. Sources: server/filestore.go (checkMeta,
-writeStreamMeta), server/jetstream.go (enableJetStream).
+configuration and 0 in the configurations of their consumers, with matching checksums. Sources: server/filestore.go
+(checkMeta, writeStreamMeta), server/jetstream.go (enableJetStream).
 """
 
 from __future__ import annotations

@@ -517,8 +517,7 @@ class JetStreamApi(_Api):
 
         The preferred member of the assignment also replies, perhaps first, when it has just started its replica. The
         reply contains the messages that this member has so far, and names no leader (jetstream_api.go
-        jsStreamInfoRequest;
-        observed on 2.10.27: 6 of 20 acknowledged messages)."""
+        jsStreamInfoRequest; observed on 2.10.27: 6 of 20 acknowledged messages)."""
         end = time.monotonic() + _LEADER_SECONDS
         while True:
             info = self._call_for(subject, members)

@@ -404,8 +404,8 @@ def store_of_newer_version(case: Case) -> Iterator[ConfigProblem]:
     why = unreadable_files(index_format, case.version) or unknown
     yield error(
         "jetstream.store_dir",
-        f"has files of {newer}, but {case.version} is to start with them: {why}. Start the server with the version that wrote "
-        "them (nats_server_version), or move the directory jetstream of the store away",
+        f"has files of {newer}, but {case.version} would start with them: {why}. Start the server with the version that "
+        "wrote them (nats_server_version), or move the directory jetstream of the store away",
     )
 
 
@@ -662,7 +662,8 @@ def compression(case: Case) -> Iterator[ConfigProblem]:
             yield error(f"{where}.compression.rtt_thresholds", "must ascend")
         if thresholds and (not used or len(thresholds) > MAX_RTT_THRESHOLDS):
             yield error(
-                f"{where}.compression.rtt_thresholds", f"must hold 1 to {MAX_RTT_THRESHOLDS} times, not all of them 0"
+                f"{where}.compression.rtt_thresholds",
+                f"must list 1 to {MAX_RTT_THRESHOLDS} durations, not all of them 0",
             )
 
 

@@ -5,10 +5,9 @@
 
 The clusters have five servers each, with 250 streams of three replicas and a consumer each. The servers' replies were
 recorded from nats-server 2.15.1, with different names and figures, and are compressed as the server does. The collector
-reads
-them from disk instead of a connection; everything else is as in a real snapshot: it decompresses, parses, trims, writes
-and publishes them. CPU is the CPU time of the process, without the simulation. Each snapshot is taken by a separate
-process, whose memory is reported.
+reads them from disk instead of a connection; everything else is as in a real snapshot: it decompresses, parses, trims,
+writes and publishes them. CPU is the CPU time of the process, without the simulation. Each snapshot is taken by a
+separate process, whose memory is reported.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ of modules.
 
 - A module arrives as an archive with all of its imports; compiling these takes up to half of its CPU time.
 - Modules and playbooks end with a garbage collection of all objects, which takes up to a quarter of a module's time.
-- A task is a separate process. It compiles its expressions and templates and those of all variables that they use, and
-its garbage collector writes to all memory that it shares with the parent: each of these takes a sixth of a playbook's
-time.
+- A task is a separate process. This process compiles the expressions and templates of the task and of all variables
+that they use, which takes a sixth of a playbook's time. Another sixth is spent because its garbage collector writes to
+all memory that it shares with the parent.
 - A playbook compiles the plugins of collections and their imports.
 - A module that runs on the controller itself is forked instead of started, see module_server.py.
 - A playbook reads the sources of a module and of all its imports to put them into the archive, which takes a tenth of

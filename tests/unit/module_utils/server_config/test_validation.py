@@ -229,13 +229,13 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         {},
         {"process_runs": False, "version": "2.9.10", "store": {**STORE, "index_format": 1}},
         "error jetstream.store_dir",
-        "files of nats-server 2.10 or later, but 2.9.10 is to start with them: servers before 2.9.22 load 2.10's tombstones",
+        "files of nats-server 2.10 or later, but 2.9.10 would start with them: servers before 2.9.22 load 2.10's tombstones",
     ),
     (
         {},
         {"process_runs": False, "version": "2.10.27", "store": {**EMPTY_STORE, "index_format": 9}},
         "error jetstream.store_dir",
-        "files of a newer nats-server, but 2.10.27 is to start with them: it is unknown whether this version supports",
+        "files of a newer nats-server, but 2.10.27 would start with them: it is unknown whether this version supports",
     ),
     (
         {},
