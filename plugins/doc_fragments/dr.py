@@ -27,7 +27,7 @@ options:
         description: JetStream domain of this side, if leaf nodes connect the sides.
         type: str
       account_users:
-        description: Users of the accounts on this side, which replace O(account_users).
+        description: Users of the accounts on this side. These users replace O(account_users).
         type: list
         elements: dict
         suboptions:

@@ -329,7 +329,7 @@ REFUSALS: dict[
     "routes without TLS": (
         OPEN_ROUTES,
         {},
-        "routes to n1 need no certificate (cluster.tls)",
+        "even without a certificate on n1 (no cluster.tls)",
         OPEN_ROUTES,
         {"routes": "open"},
     ),
