@@ -116,9 +116,9 @@ options:
       tls_files:
         description:
           - Files with the certificate that the server should present, on the controller or on the host.
-          - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key)
-            are PEM texts, C(names) lists the names under which clients and servers connect to the server, and C(mutual)
-            is whether the server also presents the certificate to other servers.
+          - C(host) and C(path) are used only in the text of the problems. C(missing) lists files that do not exist.
+            C(certificate) and C(key) are PEM texts, C(names) lists the names under which clients and servers connect to
+            the server, and C(mutual) is whether the server also presents the certificate to other servers.
           - Files of the host have no C(key), and C(reasons) lists why nats-server cannot use them.
         type: dict
       run:

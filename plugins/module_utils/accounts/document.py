@@ -164,8 +164,8 @@ def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, D
         fields = read(ACCOUNT_DOCUMENT, _with_defaults(item, default_limits), where, problems)
         is_present = fields.pop("state") == PRESENT
         if not is_present and isinstance(item, Mapping):
-            rest = [str(key) for key in item if key not in ("id", "state", "limits")]
-            problems += [f"{where}.{key}: an absent account has only id" for key in rest]
+            rest = [str(key) for key in item if key not in ("id", "state")]
+            problems += [f"{where}.{key}: with state: absent, only id may be set" for key in rest]
         for export in fields["exports"]:
             export["private"] = export["private"] or bool(export["to"])
         accounts[name] = DesiredAccount(name, fields.pop("id"), is_present, fields)

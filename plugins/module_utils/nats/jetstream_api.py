@@ -274,7 +274,7 @@ class JetStreamApi(_Api):
         return self._call_for("INFO", _ACCOUNT)
 
     def release(self) -> tuple[int, int]:
-        """Return the first release of the servers' API level: (2, 10) before servers report levels, up to (2, 15)."""
+        """Return the release that introduced the servers' API level, at most (2, 15); (2, 10) if they report no level."""
         level = (self.info().get("api") or {}).get("level") or 0
         return max((since[:2] for since, needed in API_LEVELS if needed <= level), default=(2, 10))
 

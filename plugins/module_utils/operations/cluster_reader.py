@@ -70,7 +70,7 @@ def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Clust
     there = {server.cluster for server in cluster.servers}
     if name not in there:
         names = ", ".join(sorted(there))
-        raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered; there are: {names}")
+        raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered, only servers of {names}")
     measured: dict[tuple[str, str], float] = {}
     if sample:
         time.sleep(max(0.0, sample - (time.monotonic() - started)))

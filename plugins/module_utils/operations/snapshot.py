@@ -185,7 +185,7 @@ class SnapshotWriter:
     the end.
 
     The manifest is written last: files without a manifest are ignored. `form`: JSON lines, or typed columns in Parquet.
-    Raises NatsFailure LAKE if writing fails, and MissingLibrary."""
+    Raises NatsFailure with the code LAKE if writing fails, and MissingLibrary if a library for Parquet is not installed."""
 
     def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
         self._form = form
