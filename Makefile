@@ -155,7 +155,7 @@ $(OTHER_CORES:%=test-unit-%): test-unit-%:
 test-unit test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(TOP)/tests/lab/python
 
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
-test-integration: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## test-modules and test-playbooks in one
+test-integration: $(STAMP) $(AWX_VENV)/.made $(CACHE)/venv-2.16/.made $(INSTALLED) ## test-modules and test-playbooks in one
 	@$(PYTEST) -m 'not chaos' $(or $(TESTS),$(INTEGRATION))
 
 # Five sixths of its time it waits for elections: five processes take one core.
@@ -164,7 +164,7 @@ test-modules: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loop
 	@$(PYTEST) -m 'not chaos and not playbook' $(or $(TESTS),$(INTEGRATION))
 
 test-playbooks: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
-test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
+test-playbooks: $(STAMP) $(AWX_VENV)/.made $(CACHE)/venv-2.16/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
 	@$(PYTEST) -m 'not chaos and playbook' $(or $(TESTS),$(INTEGRATION))
 
 # A command line of coverage.py in whose data only the collection's own code counts.
