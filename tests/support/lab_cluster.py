@@ -134,14 +134,15 @@ class Cluster:
         return run
 
     def restore(self) -> None:
-        """Power on killed hosts, remove all network faults, and wait until the gate passes."""
+        """Power on killed hosts, remove all network faults, and wait until the gate passes. A test that failed may leave a
+        raft-silent server, which is repaired for the next test."""
         lab = self.controller.lab
         killed = [host for host in self.hosts if not lab.is_running(host)]
         for host in killed:
             lab.start(host, wait=False)
         lab.wait_for_boot(killed)
         lab.heal(*self.hosts)
-        self.wait_after_start(*killed)
+        self.wait_after_start(*self.hosts)
 
     @contextmanager
     def load(
@@ -262,16 +263,20 @@ class Cluster:
         """Wait for the gate after the servers of these hosts were started without the role, as a boot does.
 
         A 2.10.27 server is sometimes raft-silent after its start; this must be the only problem. A deployment repairs
-        such a server; if only a stream's group is silent, a restart does.
+        such a server; if only a stream's group is silent, a restart does. On a busy machine, a host boots for most of
+        a minute, so the silence counts from the first report of it.
         """
-        end = time.monotonic() + 60
-        while (run := self.health()).status and time.monotonic() < end:
+        repairs, silent, end = 0, 0.0, time.monotonic() + 60
+        while (run := self.health()).status:
+            now = time.monotonic()
+            mute = next((host for host in hosts if self.is_mute(host, run)), None)
+            silent = (silent or now) if mute else 0.0
+            if mute and now - silent > 30 and repairs < 3:
+                in_meta = any("the meta group: replica" in error for error in run.errors)
+                assert self.mended(mute, "deploy" if in_meta else "restart") == {mute}
+                repairs, silent, end = repairs + 1, 0.0, time.monotonic() + 60
+            assert now < end or (silent and repairs < 3), run.output
             time.sleep(1)
-        mute = [host for host in hosts if self.is_mute(host, run)]
-        if mute:
-            in_meta = any("the meta group: replica" in error for error in run.errors)
-            assert self.mended(mute[0], "deploy" if in_meta else "restart") == {mute[0]}
-        self.wait_until_healthy()
 
     def mended(self, host: str, playbook: str = "deploy") -> set[str]:
         """Run the playbook for a host whose server is raft-silent, and return the hosts on which it restarted the
