@@ -183,6 +183,8 @@ class Issuer:
             try:
                 for subject in subjects:
                     await client.publish(subject)
+                    # nats-py may write the first PING before the message (client.py _send_ping, _flusher).
+                    await client.flush(5)
                     await client.flush(5)
             finally:
                 await client.close()
