@@ -12,19 +12,13 @@ from typing import Any
 
 import pytest
 from support.module_runs import Runner
-from support.operator_site import NAMES, Issuer, Site, Users
+from support.operator_site import NAMES, Issuer, Users, issuing
 
 
 @pytest.fixture
 def issuer(version: str, tmp_path: Path, run_module: Runner) -> Iterator[Issuer]:
-    site = Site(version, tmp_path, "full", 'interval: "1s"')
-    try:
-        site.form(run_module)
-        found = Issuer(site, run_module, tmp_path)
-        found.change()
+    with issuing(version, tmp_path, run_module) as found:
         yield found
-    finally:
-        site.servers.kill()
 
 
 def rotate(issuer: Issuer, phase: str, **options: Any) -> dict[str, Any]:

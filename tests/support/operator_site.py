@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,16 @@ class Issuer:
         public = {key: value for key, value in found.items() if key != "credentials"}
         assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", json.dumps(public)), public
         return found
+
+
+@contextlib.contextmanager
+def issuing(version: str, directory: Path, run_module: Runner) -> Iterator[Issuer]:
+    """Start servers whose account SHOP has the role app, and kill them at the end."""
+    site = Site(version, directory, "full", 'interval: "1s"')
+    try:
+        site.form(run_module)
+        found = Issuer(site, run_module, directory)
+        found.change()
+        yield found
+    finally:
+        site.servers.kill()
