@@ -23,6 +23,7 @@ description:
   - The module needs a user of the system account, and servers with the resolver type V(full).
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.signing
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -56,15 +57,6 @@ options:
       - The accounts document, as YAML text or as a mapping, see C(docs/accounts.md). Required for O(state=present).
         Only O(account) is changed; its imports and the defaults refer to the other accounts and keys of the document.
     type: raw
-  signing_seed:
-    description:
-      - Seed of one of the operator's signing keys or, unless the operator requires signing keys, of the operator
-        itself. Use a vault variable or a lookup.
-    type: str
-  signing_seed_file:
-    description:
-      - Path of a file that contains the seed, instead of O(signing_seed).
-    type: path
   key_directory:
     description:
       - Directory for the seeds of accounts and their signing keys, in the layout of the key store of nsc
@@ -94,11 +86,6 @@ options:
     type: list
     elements: str
     default: []
-  wait_timeout:
-    description:
-      - Seconds to wait until all servers have applied the change.
-    type: float
-    default: 15
   sync_interval:
     description:
       - Seconds after which the servers' copies are read once more. The default is longer than the resolvers' default
@@ -186,20 +173,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change 
     present_change,
     refused_dangers,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import closing_rows
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+    SIGNING_RULES,
+    SIGNING_SPEC,
     AccountsState,
-    Confirmation,
     apply_change,
     desired_document,
     read_accounts,
     require_writable,
+    signing_means,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory, given_seed
 
 
 def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:
@@ -229,7 +216,7 @@ def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
-    signer = given_seed(params["signing_seed"], params["signing_seed_file"], [OPERATOR], "signing_seed")
+    signer, directory, confirmation = signing_means(params)
     if params["state"] == "present":
         desired_document(params["document"])
     api = SystemApi(client)
@@ -238,8 +225,6 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     change = planned(state, params)
     done: dict[str, Any] = {"account": change.account or None, "new_keys": []}
     if change.is_needed and not check_mode:
-        directory = KeyDirectory(params["key_directory"]) if params["key_directory"] else None
-        confirmation = Confirmation(params["expected_servers"], params["wait_timeout"], params["sync_interval"])
         done = apply_change(api, state, change, signer, directory, confirmation)
     return {
         "changed": change.is_needed,
@@ -258,16 +243,10 @@ def main() -> None:
             "account": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "document": {"type": "raw"},
-            "signing_seed": {"type": "str", "no_log": True},
-            "signing_seed_file": {"type": "path", "no_log": False},
-            "key_directory": {"type": "path", "no_log": False},
             "allow": {"type": "list", "elements": "str", "choices": list(DANGERS), "default": []},
-            "expected_servers": {"type": "list", "elements": "str", "default": []},
-            "wait_timeout": {"type": "float", "default": 15},
-            "sync_interval": {"type": "float", "default": 65},
+            **SIGNING_SPEC,
         },
-        mutually_exclusive=[("signing_seed", "signing_seed_file")],
-        required_one_of=[("signing_seed", "signing_seed_file")],
+        **SIGNING_RULES,
         required_if=[("state", "present", ["document"])],
     )
     run(module, lambda client: ensure(client, module.params, module.check_mode))

@@ -25,6 +25,7 @@ description:
   - The playbook C(natsops.jetstream.accounts_apply) reads the plan from a file.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.signing
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -57,15 +58,6 @@ options:
     type: list
     elements: str
     default: []
-  signing_seed:
-    description:
-      - Seed of one of the operator's signing keys or, unless the operator requires signing keys, of the operator
-        itself. Use a vault variable or a lookup.
-    type: str
-  signing_seed_file:
-    description:
-      - Path of a file that contains the seed, instead of O(signing_seed).
-    type: path
   key_directory:
     description:
       - Directory for the seeds of accounts and their signing keys, in the layout of the key store of nsc. The module
@@ -79,11 +71,6 @@ options:
     type: list
     elements: str
     default: []
-  wait_timeout:
-    description:
-      - Seconds to wait until all servers have applied the change.
-    type: float
-    default: 15
   sync_interval:
     description:
       - Seconds after the last step until all accounts are read once more. The default is longer than the resolvers'
@@ -154,32 +141,27 @@ screen:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import steps_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
-    Confirmation,
+    SIGNING_RULES,
+    SIGNING_SPEC,
     desired_document,
+    signing_means,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accounts_apply import (
     Approval,
     Tools,
     apply_document,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory, given_seed
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
     document = desired_document(params["document"])
-    tools = Tools(
-        given_seed(params["signing_seed"], params["signing_seed_file"], [OPERATOR], "signing_seed"),
-        KeyDirectory(params["key_directory"]) if params["key_directory"] else None,
-        Confirmation(params["expected_servers"], params["wait_timeout"], params["sync_interval"]),
-        client.options,
-    )
+    tools = Tools(*signing_means(params), client.options)
     approval = Approval(params["plan"], params["confirm_delete"])
     result = apply_document(SystemApi(client), document, approval, tools, check_mode)
     return {**result, **steps_page(result["steps"], result["roles"]).as_dict()}
@@ -191,15 +173,9 @@ def main() -> None:
             "document": {"type": "raw", "required": True},
             "plan": {"type": "dict", "required": True},
             "confirm_delete": {"type": "list", "elements": "str", "default": []},
-            "signing_seed": {"type": "str", "no_log": True},
-            "signing_seed_file": {"type": "path", "no_log": False},
-            "key_directory": {"type": "path", "no_log": False},
-            "expected_servers": {"type": "list", "elements": "str", "default": []},
-            "wait_timeout": {"type": "float", "default": 15},
-            "sync_interval": {"type": "float", "default": 65},
+            **SIGNING_SPEC,
         },
-        mutually_exclusive=[("signing_seed", "signing_seed_file")],
-        required_one_of=[("signing_seed", "signing_seed_file")],
+        **SIGNING_RULES,
     )
     run(module, lambda client: ensure(client, module.params, module.check_mode))
 

@@ -20,6 +20,7 @@ description:
   - The module needs a user of the system account, and servers with the resolver type V(full).
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.signing
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -56,15 +57,6 @@ options:
     description:
       - Public key to remove. Required for O(phase=drop).
     type: str
-  signing_seed:
-    description:
-      - Seed of one of the operator's signing keys or, unless the operator requires signing keys, of the operator
-        itself. Use a vault variable or a lookup.
-    type: str
-  signing_seed_file:
-    description:
-      - Path of a file that contains the seed, instead of O(signing_seed).
-    type: path
   key_directory:
     description:
       - Directory for the seed of the new key, in the layout of the key store of nsc. Required for O(phase=add).
@@ -81,11 +73,6 @@ options:
     type: list
     elements: str
     default: []
-  wait_timeout:
-    description:
-      - Seconds to wait until all servers have applied the change.
-    type: float
-    default: 15
   sync_interval:
     description:
       - Seconds after which the servers' copies are read once more. V(0) skips this check.
@@ -151,19 +138,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_rot
     with_second_key,
     without_key,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+    SIGNING_RULES,
+    SIGNING_SPEC,
     AccountsState,
-    Confirmation,
     apply_change,
     read_accounts,
     require_writable,
+    signing_means,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory, given_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 
@@ -196,7 +183,7 @@ def planned(state: AccountsState, params: Mapping[str, Any]) -> tuple[AccountCha
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
-    signer = given_seed(params["signing_seed"], params["signing_seed_file"], [OPERATOR], "signing_seed")
+    signer, directory, confirmation = signing_means(params)
     api = SystemApi(client)
     state = read_accounts(api, params["expected_servers"], time.time())
     require_writable(state, signer.public)
@@ -204,8 +191,6 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     users = key_users(role_keys(before, params["role"]), before, state.live)
     created: list[str] = []
     if change.is_needed and not check_mode:
-        directory = KeyDirectory(params["key_directory"]) if params["key_directory"] else None
-        confirmation = Confirmation(params["expected_servers"], params["wait_timeout"], params["sync_interval"])
         created = apply_change(api, state, change, signer, directory, confirmation)["new_keys"]
     return {
         "changed": change.is_needed,
@@ -222,16 +207,10 @@ def main() -> None:
             "role": {"type": "str", "required": True},
             "phase": {"type": "str", "choices": ["add", "drop"], "required": True},
             "key": {"type": "str", "no_log": False},
-            "signing_seed": {"type": "str", "no_log": True},
-            "signing_seed_file": {"type": "path", "no_log": False},
-            "key_directory": {"type": "path", "no_log": False},
             "disconnect_users": {"type": "bool", "default": False},
-            "expected_servers": {"type": "list", "elements": "str", "default": []},
-            "wait_timeout": {"type": "float", "default": 15},
-            "sync_interval": {"type": "float", "default": 65},
+            **SIGNING_SPEC,
         },
-        mutually_exclusive=[("signing_seed", "signing_seed_file")],
-        required_one_of=[("signing_seed", "signing_seed_file")],
+        **SIGNING_RULES,
         required_if=[("phase", "add", ["key_directory"]), ("phase", "drop", ["key"])],
     )
     run(module, lambda client: ensure(client, module.params, module.check_mode))

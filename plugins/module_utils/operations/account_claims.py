@@ -10,7 +10,7 @@ more, because servers exchange their copies and the newest one wins."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +47,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
     read_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import Normal
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import DELETE, Live
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import (
@@ -65,7 +65,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     read_copies,
     read_live,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory, given_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -98,6 +98,31 @@ class Confirmation:
     expected: Collection[str]
     timeout: float
     sync_interval: float
+
+
+#: The options of a module that signs claims, see the documentation fragment `signing`.
+SIGNING_SPEC: dict[str, dict[str, Any]] = {
+    "signing_seed": {"type": "str", "no_log": True},
+    "signing_seed_file": {"type": "path", "no_log": False},
+    "key_directory": {"type": "path", "no_log": False},
+    "expected_servers": {"type": "list", "elements": "str", "default": []},
+    "wait_timeout": {"type": "float", "default": 15},
+    "sync_interval": {"type": "float", "default": 65},
+}
+SIGNING_RULES: dict[str, Any] = {
+    "mutually_exclusive": [("signing_seed", "signing_seed_file")],
+    "required_one_of": [("signing_seed", "signing_seed_file")],
+}
+
+
+def signing_means(params: Mapping[str, Any]) -> tuple[SeedKey, KeyDirectory | None, Confirmation]:
+    """Return the key of the operator, the directory with the seeds of accounts, and how changes are verified, from the
+    options of SIGNING_SPEC. Raises NatsFailure invalid_option."""
+    return (
+        given_seed(params["signing_seed"], params["signing_seed_file"], [OPERATOR], "signing_seed"),
+        KeyDirectory(params["key_directory"]) if params["key_directory"] else None,
+        Confirmation(params["expected_servers"], params["wait_timeout"], params["sync_interval"]),
+    )
 
 
 def desired_document(given: Any) -> Document:
