@@ -36,6 +36,7 @@ options:
   credentials:
     description:
       - Path of a C(.creds) file with the user's JWT and seed.
+      - With O(user) and O(password), servers without an operator get the password, as during a migration.
       - Needs the Python library C(nkeys). Environment variable E(NATS_CREDS), context key C(creds).
     type: path
   tls_ca_file:

@@ -49,6 +49,11 @@ CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
     "credentials": {"type": "path"},
 }
 ONE_KIND_OF_CREDENTIALS = ("credentials", "nkey_seed", "user", "token")
+#: A .creds file and a user with a password may be combined, because a server accepts only one of the two.
+EXCLUSIVE_CREDENTIALS: tuple[tuple[str, ...], ...] = (
+    ("credentials", "nkey_seed", "token"),
+    ("nkey_seed", "user", "token"),
+)
 
 #: For modules that manage the assets of accounts; see doc_fragments/accounts.py.
 ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
@@ -56,7 +61,7 @@ ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
         "type": "list",
         "elements": "dict",
         "options": {"account": {"type": "str", "required": True}, **CREDENTIAL_SPEC},
-        "mutually_exclusive": [ONE_KIND_OF_CREDENTIALS],
+        "mutually_exclusive": EXCLUSIVE_CREDENTIALS,
         "required_one_of": [ONE_KIND_OF_CREDENTIALS],
     },
 }
@@ -117,8 +122,8 @@ def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **arguments,
         "mutually_exclusive": [
-            ONE_KIND_OF_CREDENTIALS,
-            ("credentials", "nkey_seed", "password", "token"),
+            *EXCLUSIVE_CREDENTIALS,
+            ("nkey_seed", "password", "token"),
             *arguments.get("mutually_exclusive", ()),
         ],
         "required_together": [("tls_cert_file", "tls_key_file"), *arguments.get("required_together", ())],
@@ -207,8 +212,9 @@ def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) ->
     """Return the connection options. Each value comes from the first source that has it, in the order option,
     environment, nats CLI context.
 
-    Credentials are never mixed: the first source with any credentials determines the kind (password, token, nkey,
-    .creds file), so an option is not combined with a remnant of the environment. Raises NatsFailure with code
+    Credentials of different sources are never mixed: the first source with any credentials determines the kind
+    (password, token, nkey, .creds file), so an option is not combined with a remnant of the environment. A source may
+    combine a .creds file and a user with a password. Raises NatsFailure with code
     invalid_option if a context is unreadable or requires an unsupported feature.
     """
     sources: list[dict[str, Any]] = [
@@ -247,7 +253,8 @@ def _credential_kind(sources: list[dict[str, Any]]) -> tuple[str, ...]:
     for source in sources:
         for kind in CREDENTIAL_KINDS:
             if any(option in source for option in kind):
-                return kind
+                both = kind == ("credentials",) and "user" in source and "password" in source
+                return (*kind, "user", "password") if both else kind
     return ()
 
 

@@ -84,7 +84,8 @@ class MissingLibrary(Exception):
 @dataclass(frozen=True)
 class ConnectionOptions:
     """The servers and the login. At most one kind of credentials is used: the first one set in the order user_jwt,
-    credentials, nkey_seed, user, token. `user_jwt`: a JWT that exists only in memory; `sign`: signs with the key of its
+    credentials, nkey_seed, user, token; next to `credentials`, `user` is used for servers without an operator.
+    `user_jwt`: a JWT that exists only in memory; `sign`: signs with the key of its
     user. `timeout`: the limit for each connection attempt and each request, in seconds.
     `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
@@ -415,7 +416,9 @@ class Session:
                 "signature_cb": lambda nonce: base64.b64encode(sign(nonce.encode())),
             }
         if options.credentials:
-            return {"user_credentials": options.credentials}
+            # nats-py sends the password only to servers without a nonce, which have no operator.
+            own = {} if options.user is None else {"user": options.user, "password": options.password or ""}
+            return {"user_credentials": options.credentials, **own}
         if options.nkey_seed:
             return {"nkeys_seed_str": options.nkey_seed}
         if options.user is not None:

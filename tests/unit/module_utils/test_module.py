@@ -77,6 +77,15 @@ def test_credentials_are_not_mixed(context: dict[str, str]) -> None:
     assert (options.user, options.password, options.credentials) == ("own", "env-pw", None)
 
 
+def test_creds_file_and_password_of_one_source_are_combined() -> None:
+    both = {"credentials": "/own.creds", "user": "own", "password": "own-pw"}
+    options = resolve({"NATS_TOKEN": "t"}, **both)
+    assert (options.credentials, options.user, options.password, options.token) == ("/own.creds", "own", "own-pw", None)
+    environment = {"NATS_USER": "other", "NATS_PASSWORD": "other-pw"}
+    options = resolve(environment, credentials="/own.creds")
+    assert (options.credentials, options.user, options.password) == ("/own.creds", None, None)
+
+
 def test_an_nkey_as_seed_or_file(tmp_path: Path) -> None:
     assert resolve(nkey_seed=SEED).nkey_seed == SEED
     seed_file = tmp_path / "user.nk"
