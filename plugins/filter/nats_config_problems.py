@@ -156,6 +156,7 @@ _value:
 from datetime import datetime, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import migration_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import membership_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import flag_problems
@@ -178,6 +179,7 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
     if "version" in known:
         found = [*_version_problems(known["version"]), *found]
     found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
+    found += migration_problems(known.get("loaded") or {}, config)
     if tls_files:
         # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
         # than all other imports.
