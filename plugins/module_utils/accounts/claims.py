@@ -129,10 +129,6 @@ def encode_claims(claims: Claims, signer: Signer, issued_at: int) -> str:
         nats["imports"] = [_wire_import(item, claims.activations) for item in claims.fields["imports"]]
         if not nats["imports"]:
             del nats["imports"]
-        for export in nats.get("exports", []):
-            # Servers refuse a stream with a response type, even the default one.
-            if export.get("type") == "stream" and export.get("response_type") == "Singleton":
-                del export["response_type"]
         wanting = [name for name, key in claims.fields["signing_keys"].items() if not key["key"]]
         if wanting:
             raise InvalidToken(f"signing_keys: {', '.join(wanting)}: without a public key")

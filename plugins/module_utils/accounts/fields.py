@@ -600,13 +600,14 @@ def ordered(items: Iterable[Normal]) -> list[Normal]:
 
 
 def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a normal form as claims. Empty values are omitted, as with Go's `omitempty`."""
+    """Return a normal form as claims. Empty values are omitted, as with Go's `omitempty`, and so are default choices,
+    because older versions of nsc and servers do not support all of them."""
     claims: dict[str, Any] = {}
     for one in fields:
         if not one.wire:
             continue
         value = _to_wire(one, normal[one.name])
-        if value in (None, "", [], {}, 0, False):
+        if value in (None, "", [], {}, 0, False) or (one.kind == "choice" and value == one.zero):
             continue
         *parents, last = one.wire.split(".")
         level = claims

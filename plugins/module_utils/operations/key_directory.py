@@ -42,7 +42,8 @@ class KeyDirectory:
             for folder in (self.path, self.path / "keys", file.parent.parent, file.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
             with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as output:
-                output.write(f"{key.seed}\n")
+                # nsc refuses to import a key whose file has any other content (keys.go StoreKey).
+                output.write(key.seed)
                 output.flush()
                 os.fsync(output.fileno())
             to_disk(file.parent)

@@ -365,10 +365,12 @@ def test_encoded_claims_decode_to_the_same_claims(kind: str, data: st.DataObject
     assert len(found.id) == 32
 
 
-def test_stream_export_has_no_response_type() -> None:
-    """Servers refuse a response type of a stream (exports.go Validate), even the default one."""
+def test_default_choices_are_omitted() -> None:
+    """Servers refuse a response type of a stream (exports.go Validate), even the default one, and nsc before its support
+    of `cluster_traffic` would lose the claim."""
     exports = [{"subject": "a", "type": "stream"}, {"subject": "b", "type": "service"}]
     claims = account(exports=exports)
-    written = decode(encode_claims(claims, OPERATOR, 5))["nats"]["exports"]
-    assert {one["type"]: one.get("response_type") for one in written} == {"stream": None, "service": "Singleton"}
+    written = decode(encode_claims(claims, OPERATOR, 5))["nats"]
+    assert "cluster_traffic" not in written
+    assert [one for one in written["exports"] if "response_type" in one] == []
     assert decode_claims(encode_claims(claims, OPERATOR, 5)).fields == claims.fields
