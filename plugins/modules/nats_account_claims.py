@@ -184,6 +184,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     apply_change,
     desired_document,
     read_accounts,
+    require_no_obstacles,
     require_writable,
     signing_means,
 )
@@ -206,8 +207,7 @@ def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:
             raise NatsFailure("obstacle", f"account {name}: {reason}", account=name)
         change = present_change(name, document, state.evaluations, state.trust, state.live, time.time())
     if change.is_needed:
-        if change.obstacles:
-            raise NatsFailure("obstacle", f"account {name}: {'; '.join(change.obstacles)}", account=name)
+        require_no_obstacles(change)
         refused = refused_dangers(change.dangers, params["allow"])
         if refused:
             raise NatsFailure("dangerous", f"account {name}: {refused}", account=name)

@@ -148,6 +148,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     AccountsState,
     apply_change,
     read_accounts,
+    require_no_obstacles,
     require_writable,
     signing_means,
 )
@@ -169,8 +170,8 @@ def planned(state: AccountsState, params: Mapping[str, Any]) -> tuple[AccountCha
     except NoRotation as error:
         raise NatsFailure("invalid_option", printable(str(error))) from error
     change = compared_change(before.label, before, desired, state.evaluations, state.trust, state.live, time.time())
-    if change.is_needed and change.obstacles:
-        raise NatsFailure("obstacle", f"account {change.name}: {'; '.join(change.obstacles)}")
+    if change.is_needed:
+        require_no_obstacles(change)
     connected = [one.message for one in change.dangers if one.kind == DROP_KEY]
     if connected and not params["disconnect_users"]:
         raise NatsFailure(

@@ -186,6 +186,12 @@ def require_writable(state: AccountsState, signer: str) -> None:
         )
 
 
+def require_no_obstacles(change: AccountChange) -> None:
+    """Raise NatsFailure obstacle if the account cannot be changed."""
+    if change.obstacles:
+        raise NatsFailure("obstacle", f"account {change.name}: {'; '.join(change.obstacles)}", account=change.name)
+
+
 def require_full_resolvers(api: SystemApi, state: AccountsState, account: str) -> None:
     """Refuse unless every server returns its stored claims. Raises NatsFailure unsupported_resolver."""
     returned = len(api.stored_claims(account, len(state.servers)))

@@ -41,6 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     Confirmation,
     apply_change,
     read_accounts,
+    require_no_obstacles,
     require_writable,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
@@ -125,11 +126,6 @@ def _change(name: str, document: Document, state: AccountsState) -> AccountChang
     return absent_change(account.id or name, state.evaluations, state.trust, state.live)
 
 
-def _require_no_obstacles(change: AccountChange) -> None:
-    if change.obstacles:
-        raise NatsFailure("obstacle", f"account {change.name}: {'; '.join(change.obstacles)}")
-
-
 class _Run:
     """The steps of one run. Before each step, all accounts are read."""
 
@@ -152,7 +148,7 @@ class _Run:
                 raise NatsFailure("not_applied", f"account {step.name} has been changed by a different user")
             state = self._read()
             change = _change(step.name, self._document, state)
-            _require_no_obstacles(change)
+            require_no_obstacles(change)
             self._apply(change, state)
             self.rows.append(step.row())
         self._confirm_later()
@@ -172,7 +168,7 @@ class _Run:
         step = next_step(phase, name, actual, matched_claims(account, self._document, ids, actual))
         if step is None or step.claims is None:
             return False
-        _require_no_obstacles(_change(name, self._document, state))
+        require_no_obstacles(_change(name, self._document, state))
         kind = CREATE if actual is None else CHANGE
         change = AccountChange(name, ids.get(name, ""), kind, before, step.claims, step.changes)
         self._apply(change, state)
