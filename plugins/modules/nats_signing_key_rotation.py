@@ -55,7 +55,8 @@ options:
     required: true
   key:
     description:
-      - Public key to remove. Required for O(phase=drop).
+      - Public key to replace. Required for O(phase=drop). With O(phase=add), no key is created if the role no longer
+        has O(key), so a finished rotation is not repeated.
     type: str
   key_directory:
     description:
@@ -164,7 +165,8 @@ def planned(state: AccountsState, params: Mapping[str, Any]) -> tuple[AccountCha
         raise NatsFailure("no_account", f"account {params['account']}: no server returned its claims")
     try:
         if params["phase"] == "add":
-            desired = with_second_key(before.claims, params["role"])
+            is_replaced = params["key"] and params["key"] not in role_keys(before.claims, params["role"])
+            desired = before.claims if is_replaced else with_second_key(before.claims, params["role"])
         else:
             desired = without_key(before.claims, params["role"], params["key"])
     except NoRotation as error:

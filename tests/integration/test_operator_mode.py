@@ -20,6 +20,7 @@ from typing import Any
 
 import nats
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import read_credentials
 from support.credentials import Operator, make_operator
 from support.documents import Document, typed
 from support.module_runs import Runner
@@ -97,7 +98,9 @@ def test_a_second_deployment_changes_nothing(deployed: Deployed) -> None:
 def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed, tmp_path: Path) -> None:
     path = "docs/accounts.md"
     (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "accounts.yml"]
-    plan_command, apply_command = [command.text for block in Document(path).of("sh") for command in block.commands]
+    plan_command, apply_command, issue_command, replace_command = [
+        command.text for block in Document(path).of("sh") for command in block.commands
+    ]
     (tmp_path / "accounts.yml").write_text(declared)
     seed = deployed.operator.signing_key.seed
     (tmp_path / "operator-signing.nk").write_text(seed)
@@ -146,6 +149,7 @@ def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed,
     assert "1 role tested with a user" in words(done)
     assert len(list((tmp_path / "keys").rglob("*.nk"))) == 3
     assert set(re.findall(r"changed=(\d+)", apply())) == {"0"}
+    _users_get_credentials(deployed, tmp_path, environment, issue_command, replace_command)
     # The templates of a role pass through the plan and the playbook unchanged.
     (tmp_path / "accounts.yml").write_text(declared.replace("orders.{{tag(team)}}.>", "orders.{{tag(team)}}.new.>"))
     stale = typed(f"! {apply_command} -e nats_cluster_accounts_sync_interval=0", cwd=tmp_path, env=environment)
@@ -153,6 +157,69 @@ def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed,
     typed(plan_command, cwd=tmp_path, env=environment)
     assert "orders.{{tag(team)}}.new.>" in file.read_text()
     assert "roles" in words(apply())
+
+
+def _users_get_credentials(
+    deployed: Deployed, folder: Path, environment: dict[str, str], issue_command: str, replace_command: str
+) -> None:
+    """Issue the credentials of the guide's document, log in, and replace the key of their role."""
+    creds = folder / "shop.creds"
+
+    def secretless(command: str, *options: str) -> str:
+        found = typed(" ".join([command, "-vvv --diff", *options]), cwd=folder, env=environment)
+        assert not re.search(r"eyJ|S[UAO][A-Z2-7]{56}", found)
+        return found
+
+    def is_connected() -> bool:
+        async def connect() -> None:
+            client = await nats.connect(
+                deployed.hosts.urls, user_credentials=str(creds), allow_reconnect=False, max_reconnect_attempts=1
+            )
+            await client.close()
+
+        try:
+            asyncio.run(connect())
+        except nats.errors.Error:
+            return False
+        return True
+
+    assert "1 issue" in words(secretless(issue_command, "--check")) and not creds.exists()
+    assert "1 issue" in words(secretless(issue_command))
+    assert stat.S_IMODE(creds.stat().st_mode) == 0o600 and is_connected()
+    first = creds.read_text()
+    again = secretless(issue_command)
+    assert "1 same" in words(again) and set(re.findall(r"changed=(\d+)", again)) == {"0"}
+    # A user on a host of the inventory, in a second document.
+    web = folder / "web.creds"
+    delivery = json.dumps(
+        {"key": "app", "tags": ["team:web"], "deliver": {"host": "n2", "file": str(web), "mode": "0400"}}
+    )
+    (folder / "more.yml").write_text(f"{(folder / 'accounts.yml').read_text()}  ORDERS/web: {delivery}\n")
+    more = secretless(issue_command.replace("=accounts.yml", "=more.yml"))
+    assert "1 issue, 1 same" in words(more) and creds.read_text() == first
+    assert stat.S_IMODE(web.stat().st_mode) == 0o400
+    (role,) = [path.stem for path in (folder / "keys").rglob("*.nk") if path.stem in decoded_issuer(first)]
+    command = re.sub(r"replaced=A[A-Z2-7]{55}", f"replaced={role}", replace_command)
+    command += " -e nats_cluster_accounts_sync_interval=0"
+    # A run that ends after the new credentials were issued is continued by the next one.
+    assert "1 renew" in words(secretless(command, "-e nats_cluster_signing_key_stop_after=issue"))
+    assert role not in decoded_issuer(creds.read_text()) and is_connected()
+    second = creds.read_text()
+    assert "1 same" in words(secretless(command))
+    assert is_connected()
+    creds.write_text(first)
+    assert not is_connected()
+    creds.write_text(second)
+    done = secretless(command)
+    assert set(re.findall(r"changed=(\d+)", done)) == {"0"}, done
+    assert len(list((folder / "keys").rglob("*.nk"))) == 4
+
+
+def decoded_issuer(creds: str) -> str:
+    """Return the public key that signed the JWT of a .creds file."""
+    found = read_credentials(creds)
+    assert found is not None
+    return found.claims.issuer
 
 
 def test_an_upgrade_is_checked_with_the_creds_of_the_environment(

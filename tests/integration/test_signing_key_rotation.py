@@ -65,6 +65,8 @@ def test_key_is_rotated_without_disconnecting_users(issuer: Issuer, tmp_path: Pa
         assert {one["key"]: one["connections"] for one in dropped["keys"]} == {old: 0, new: 3}
         assert await renewed.left() == 3
         assert not (await asyncio.to_thread(rotate, issuer, "drop", key=old))["changed"]
+        # A rotation that is finished is not started again.
+        assert not (await asyncio.to_thread(rotate, issuer, "add", key=old))["changed"]
         only = await asyncio.to_thread(rotate, issuer, "drop", key=new)
         assert "is the only key of role app; add a second one first" in only["msg"]
         assert await renewed.left() == 3

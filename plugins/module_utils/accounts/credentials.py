@@ -32,10 +32,7 @@ class UserCredentials:
     @property
     def text(self) -> str:
         """Return the content of the .creds file."""
-        return (
-            f"-----BEGIN NATS USER JWT-----\n{self.token}\n------END NATS USER JWT------\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{self.key.seed}\n------END USER NKEY SEED------\n"
-        )
+        return credentials_text(self.token, self.key)
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,14 @@ class DesiredCredentials:
     tags: tuple[str, ...]
     expires: float
     renew_before: float
+
+
+def credentials_text(token: str, key: SeedKey) -> str:
+    """Return the content of a .creds file."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{key.seed}\n------END USER NKEY SEED------\n"
+    )
 
 
 def read_credentials(text: str) -> UserCredentials | None:

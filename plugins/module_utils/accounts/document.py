@@ -35,14 +35,43 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, key_kind
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
 PRESENT, ABSENT = "present", "absent"
+NEVER = "never"
+#: The controller, as a host of the inventory.
+CONTROLLER = "localhost"
+
+_EXPIRES, _LONGEST_RENEWAL = "30d", 7 * 86400
+#: The permissions of a file with credentials, the default first.
+_MODES = ("0600", "0400", "0640", "0440")
 
 _NAME = Field("name", "", "text", "", required=True)
 OPERATOR_DOCUMENT: tuple[Field, ...] = (_NAME, *OPERATOR_FIELDS)
 USER_DOCUMENT: tuple[Field, ...] = (
     Field("key", "", "text", "", required=True, description="name of the signing key in the account"),
     Field("tags", "", "tags"),
+    Field("expires", "", "text", _EXPIRES, description="time after which new credentials expire, or never"),
+    Field(
+        "renew_before",
+        "",
+        "text",
+        "",
+        description="time before the expiry at which credentials are renewed; by default a quarter of expires, at most 7d",
+    ),
+    Field(
+        "deliver",
+        "",
+        "object",
+        fields=(
+            Field("file", "", "text", "", required=True, description="path of the .creds file"),
+            Field("host", "", "text", "", description="host of the inventory; the controller by default"),
+            Field("owner", "", "text", ""),
+            Field("group", "", "text", ""),
+            Field("mode", "", "choice", _MODES[0], choices=_MODES),
+        ),
+        description="file in which user_credentials keeps the credentials",
+    ),
 )
 ACCOUNT_DOCUMENT: tuple[Field, ...] = (
     Field("id", "", f"key_{ACCOUNT}", "", description="public key; without it the account is found by its name"),
@@ -73,13 +102,33 @@ class DesiredAccount:
 
 
 @dataclass(frozen=True)
+class Delivery:
+    """The file with the credentials of a user. `owner` and `group` are empty if they stay unchanged."""
+
+    host: str
+    path: str
+    owner: str
+    group: str
+    mode: str
+
+
+@dataclass(frozen=True)
 class DesiredUser:
-    """A user of the document. `account`: the name of its account. `key`: the name of a signing key of that account."""
+    """A user of the document. `account`: the name of its account. `key`: the name of a signing key of that account.
+    `expires`: seconds until new credentials expire, 0 for never. `renew_before`: seconds before the expiry at which
+    credentials are renewed. `deliver`: None if the document does not name a file."""
 
     account: str
     name: str
     key: str
     tags: tuple[str, ...]
+    expires: float = 0
+    renew_before: float = 0
+    deliver: Delivery | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.account}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -187,6 +236,7 @@ def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: li
     if not isinstance(given, Mapping):
         problems.append("users: not a mapping of ACCOUNT/NAME to users")
         return
+    files: dict[tuple[str, str], str] = {}
     for label, item in given.items():
         where = f"users.{label}"
         account, slash, name = str(label).partition("/")
@@ -202,7 +252,34 @@ def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: li
                 problems.append(f"{where}.key: account {account} has no signing key {found['key']} (it has: {keys})")
         elif scope["role"]:
             problems += [f"{where}.tags: {problem}" for problem in missing_tags(scope, found["tags"], home["tags"])]
-        yield DesiredUser(account, name, found["key"], tuple(found["tags"]))
+        expires = _seconds(found["expires"], f"{where}.expires", problems)
+        renew_before = min(_LONGEST_RENEWAL, expires / 4)
+        if found["renew_before"]:
+            renew_before = _seconds(found["renew_before"], f"{where}.renew_before", problems)
+            if expires and renew_before >= expires:
+                problems.append(f"{where}.renew_before: must be shorter than expires")
+        deliver = None if found["deliver"] is None else _delivery(found["deliver"], f"{where}.deliver", problems)
+        if deliver is not None:
+            same = files.setdefault((deliver.host, deliver.path), str(label))
+            if same != label:
+                problems.append(f"{where}.deliver: also the file of user {same}")
+        yield DesiredUser(account, name, found["key"], tuple(found["tags"]), expires, renew_before, deliver)
+
+
+def _seconds(text: str, where: str, problems: list[str]) -> float:
+    """Return the seconds of a duration, 0 for never."""
+    try:
+        return 0 if text == NEVER else parse_duration(text, bare=False)
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return 0
+
+
+def _delivery(found: Normal, where: str, problems: list[str]) -> Delivery:
+    host, path = found["host"] or CONTROLLER, found["file"]
+    if host != CONTROLLER and not path.startswith("/"):
+        problems.append(f"{where}.file: the path of a file on {host} must be absolute")
+    return Delivery(host, path, found["owner"], found["group"], found["mode"])
 
 
 def _cross_problems(accounts: Mapping[str, DesiredAccount]) -> list[str]:

@@ -37,12 +37,19 @@ def role_user(
 ) -> str:
     """Return the JWT of a user with the role of a scoped signing key, after the checks that a server would make. The
     user has the permissions of the role. Raises InvalidToken."""
-    fields = {**from_claims(USER_FIELDS, {}, []), "issuer_account": account.subject, "tags": sorted(tags)}
-    user = Claims(USER, public, name, fields, signer.public, issued_at, expires)
+    user = role_claims(account, signer.public, public, name, tags, issued_at, expires)
     problems = user_problems(user, account, is_strict, issued_at)
     if problems:
         raise InvalidToken("; ".join(problems))
     return encode_claims(user, signer, issued_at)
+
+
+def role_claims(
+    account: Claims, signer: str, public: str, name: str, tags: Sequence[str], issued_at: int, expires: int
+) -> Claims:
+    """Return the claims of a user with the role of a scoped signing key. `signer`: the public key of the role."""
+    fields = {**from_claims(USER_FIELDS, {}, []), "issuer_account": account.subject, "tags": sorted(tags)}
+    return Claims(USER, public, name, fields, signer, issued_at, expires)
 
 
 def probe_tags(required: Sequence[str]) -> list[str]:
