@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import builtin_scope
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import activation_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, import_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation, Trust
@@ -99,6 +100,11 @@ def present_change(
     obstacles = [one for one in ambiguous if one.startswith(f"account {name}:")]
     if key in _system_accounts(trust) and desired.fields["limits.jetstream"]:
         obstacles.append("limits.jetstream: the system account cannot have JetStream")
+    if key in _system_accounts(trust) and _has_builtin_of_account(desired):
+        obstacles.append(
+            "signing_keys: this account is the servers' system account, in which the builtin role natsops has other "
+            "permissions; set system_account in the document"
+        )
     if before is None:
         return AccountChange(name, key, CREATE, None, desired, obstacles=tuple(obstacles))
     change = compared_change(name, before, desired, evaluations, trust, live, now)
@@ -173,6 +179,12 @@ def absent_change(name: str, evaluations: Sequence[Evaluation], trust: Trust, li
     dangers = (*_closing_dangers(closes), *lost)
     obstacles = tuple(_stream_obstacles(actual, None, live))
     return AccountChange(before.label, key, DELETE, before, None, (), tuple(closes), dangers, obstacles)
+
+
+def _has_builtin_of_account(desired: Claims) -> bool:
+    """Return whether the desired claims have the builtin role with its permissions in a plain account."""
+    plain = builtin_scope("", is_system=False)
+    return any({**scope, "key": ""} == plain for scope in desired.fields["signing_keys"].values())
 
 
 def _system_accounts(trust: Trust) -> set[str]:

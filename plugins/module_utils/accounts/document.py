@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import builtin_scope
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
     content_problems,
     missing_tags,
@@ -211,6 +212,10 @@ def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, D
             problems.append(f"{where}: the name of an account is a text that is not a public key")
             continue
         fields = read(ACCOUNT_DOCUMENT, _with_defaults(item, default_limits), where, problems)
+        is_system = given.get("system_account") in (name, fields["id"] or name)
+        fields["signing_keys"] = {
+            label: _with_builtin(entry, is_system) for label, entry in fields["signing_keys"].items()
+        }
         is_present = fields.pop("state") == PRESENT
         if not is_present and isinstance(item, Mapping):
             rest = [str(key) for key in item if key not in ("id", "state")]
@@ -219,6 +224,12 @@ def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, D
             export["private"] = export["private"] or bool(export["to"])
         accounts[name] = DesiredAccount(name, fields.pop("id"), is_present, fields)
     return accounts
+
+
+def _with_builtin(entry: Normal, is_system: bool) -> Normal:
+    """Return a signing key with the permissions of its builtin role, if it has one."""
+    plain = {name: value for name, value in entry.items() if name != "builtin"}
+    return builtin_scope(entry["key"], is_system) if entry["builtin"] else plain
 
 
 def _with_defaults(item: Any, limits: Any) -> Any:

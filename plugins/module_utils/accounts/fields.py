@@ -187,6 +187,14 @@ TEMPLATE: tuple[Field, ...] = _user_limits(zero=-1)
 SIGNING_KEY: tuple[Field, ...] = (
     Field("key", "key", f"key_{ACCOUNT}", description="public key; without it the key has yet to be created"),
     _text("role", description="name of the role; with it, users of this key get the permissions given here"),
+    Field(
+        "builtin",
+        "",
+        "choice",
+        "",
+        choices=("natsops",),
+        description="the role and permissions of this collection's own users; only key may be set next to it",
+    ),
     _text("description"),
     *TEMPLATE,
 )
@@ -461,6 +469,9 @@ def _read_signing_keys(one: Field, given: Any, where: str, problems: list[str]) 
     found = {}
     for name, item in given.items():
         entry = read(one.fields, item, f"{where}.{name}", problems)
+        if entry["builtin"]:
+            rest = sorted(set(item) - {"key", "builtin"})
+            problems += [f"{where}.{name}.{key}: with builtin, only key may be set" for key in rest]
         if not entry["role"] and isinstance(item, Mapping) and set(item) - {"key", "role", "description"}:
             entry["role"] = str(name)
         if entry["description"] and not entry["role"]:

@@ -196,7 +196,7 @@ def _key_changes(old: Mapping[str, Normal], new: Mapping[str, Normal]) -> list[d
             )
             continue
         for one in SIGNING_KEY:
-            if before[one.name] != after[one.name]:
+            if one.wire and before[one.name] != after[one.name]:
                 found.append(
                     _change(f"{where}.{one.name}", in_words(one, before[one.name]), in_words(one, after[one.name]))
                 )

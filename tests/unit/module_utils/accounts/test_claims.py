@@ -326,7 +326,7 @@ def values(one: Field) -> st.SearchStrategy[Any]:
         tiers = st.dictionaries(st.sampled_from(["R1", "R3"]), stored, min_size=1)
         return st.one_of(st.just({}), stored.map(lambda tier: {"": tier}), tiers)
     if one.kind == "signing_keys":
-        plain = {one.name: one.empty for one in SIGNING_KEY}
+        plain = {one.name: one.empty for one in SIGNING_KEY if one.wire}
         scoped = normal_forms(SIGNING_KEY).map(lambda key: {**key, "role": key["role"] or "app"})
         return st.lists(st.one_of(st.just(plain), scoped), max_size=3).map(
             lambda found: {key.public: {**item, "key": key.public} for key, item in zip(KEYS["key_account"], found)}

@@ -80,7 +80,11 @@ def test_example_is_valid_and_its_limits_are_complete() -> None:
         ("{imports: [{account: APP, subject: a, type: stream}]}", "account APP does not export stream a"),
         ("{revoke: {abc: 2026-01-01T00:00:00Z}}", "not the public key of an account or user"),
         ("{revoke: {'*': soon}}", "accounts.APP.revoke.*: 'soon' is not a time"),
-        ("{signing_keys: {app: {builtin: x}}}", "accounts.APP.signing_keys.app.builtin: unknown key"),
+        ("{signing_keys: {app: {builtin: x}}}", "accounts.APP.signing_keys.app.builtin: 'x' is not one of natsops"),
+        (
+            "{signing_keys: {app: {builtin: natsops, allow: {pub: [a]}}}}",
+            "accounts.APP.signing_keys.app.allow: with builtin, only key may be set",
+        ),
         ("{signing_keys: {app: {allow: {pub: ['{{x()}}']}}}}", "{{x()}} is not an operation of templates"),
         ("{signing_keys: {app: {responses: {max: none}}}}", "none is not possible: servers read 0 as 1"),
         ("{signing_keys: {app: {responses: {ttl: 2}}}}", "2 is not a duration"),
@@ -165,6 +169,18 @@ def test_default_account_round_trips_through_a_jwt() -> None:
     document = read_document({"accounts": {"A": {"id": ACCOUNT}}})
     claims = desired_claims(document.accounts["A"], document.accounts, {})
     assert decode_claims(encode_claims(claims, OPERATOR, 1)).fields == claims.fields
+
+
+def test_builtin_role_depends_on_the_account() -> None:
+    keys = {"natsops": {"builtin": "natsops"}}
+    document = read_document(
+        {"system_account": "SYS", "accounts": {name: {"signing_keys": keys} for name in ("SYS", "APP")}}
+    )
+    system, app = (document.accounts[name].fields["signing_keys"]["natsops"] for name in ("SYS", "APP"))
+    assert (system["role"], app["role"]) == ("natsops", "natsops")
+    assert "$SYS.REQ.SERVER.>" in system["allow.pub"] and "$JS.API.ACCOUNT.PURGE.>" in system["deny.pub"]
+    assert "$JS.SNAPSHOT.>" in app["allow.pub"] and "$SYS.REQ.SERVER.>" not in app["allow.pub"]
+    assert "_INBOX.natsops.{{subject()}}.>" in app["allow.sub"] and "builtin" not in app
 
 
 def test_account_without_key_gets_a_placeholder_of_its_own() -> None:
