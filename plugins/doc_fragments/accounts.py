@@ -20,6 +20,7 @@ options:
         description:
           - The account, by name or, in operator mode, by public key. With O(account_users[].credentials), the account
             is the one that issued the credentials.
+          - With O(account_users[].key_directory), V(*) stands for all accounts with JetStream that have no other entry.
         type: str
         required: true
       user:
@@ -37,6 +38,22 @@ options:
       credentials:
         description: Path of a C(.creds) file with the user's JWT and seed.
         type: path
+      key_directory:
+        description:
+          - Directory on the controller with the seeds of signing keys, in the layout of the key store of nsc, as
+            M(natsops.jetstream.nats_account_claims) writes it. The module reads the claims of the accounts as the
+            task's own user, which must be in the system account, and mints a user with the role C(natsops) of the
+            account. The user exists only in memory, and its login expires after 15 minutes, or after 24 hours for
+            backups and restores. The module renews the login while it runs.
+          - If an account has no role C(natsops), or the directory does not have its seed, only requests to this account
+            fail.
+        type: path
+      account_seed:
+        description:
+          - Seed of a signing key of the account (V(SA...)), or the path of a file that contains it, with which the module
+            mints a user as with O(account_users[].key_directory). If the key has no role, the module gives the user the
+            permissions of the role C(natsops).
+        type: str
 """
 
     ACCOUNT = r"""

@@ -39,6 +39,18 @@ options:
       - With O(user) and O(password), servers without an operator get the password, as during a migration.
       - Needs the Python library C(nkeys). Environment variable E(NATS_CREDS), context key C(creds).
     type: path
+  account_seed:
+    description:
+      - Seed of the signing key with the role C(natsops) of the system account (V(SA...)), or the path of a file that
+        contains it. In operator mode, the module logs in with a user that it mints with this key, and that exists only
+        in memory. The login expires after 15 minutes, and the module renews it while it runs.
+      - The seed must not leave the controller, so run the module there. Needs the Python library C(nkeys) and
+        O(account_key).
+    type: str
+  account_key:
+    description:
+      - Public key (V(A...)) of the account of O(account_seed).
+    type: str
   tls_ca_file:
     description:
       - Path of the certificates (PEM) of the authorities trusted to sign the servers' certificates.
@@ -89,7 +101,7 @@ options:
     type: str
 requirements:
   - nats-py >= 2.9
-  - nkeys, for O(nkey_seed) and O(credentials)
+  - nkeys, for O(nkey_seed), O(credentials) and O(account_seed)
 notes:
   - The options of the connection come from the task, from C(module_defaults) of the group C(natsops.jetstream.nats),
     from the environment variables of the nats CLI, and from a nats CLI context, in this order.

@@ -50,6 +50,14 @@ options:
           credentials:
             description: Path of a C(.creds) file with the user's JWT and seed.
             type: path
+          key_directory:
+            description: Directory on the controller with the seeds of signing keys, from which the module mints a user with
+              the role C(natsops) of the account. The account V(*) stands for all accounts with JetStream.
+            type: path
+          account_seed:
+            description: Seed of a signing key of the account, or the path of a file that contains it, from which the module
+              mints a user.
+            type: str
   site:
     description:
       - The side with the copies. Omitted options are taken from the task.

@@ -21,8 +21,8 @@ from typing import Any, Callable, NoReturn, TypeVar
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
     CREDENTIAL_KINDS,
+    MINTING_OPTIONS,
     Connections,
-    account_users,
     read_nkey,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -30,6 +30,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     MissingLibrary,
     NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import (
+    account_logins,
+    system_login,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -60,9 +64,14 @@ ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
     "account_users": {
         "type": "list",
         "elements": "dict",
-        "options": {"account": {"type": "str", "required": True}, **CREDENTIAL_SPEC},
-        "mutually_exclusive": EXCLUSIVE_CREDENTIALS,
-        "required_one_of": [ONE_KIND_OF_CREDENTIALS],
+        "options": {
+            "account": {"type": "str", "required": True},
+            **CREDENTIAL_SPEC,
+            "account_seed": {"type": "str", "no_log": True},
+            "key_directory": {"type": "path", "no_log": False},
+        },
+        "mutually_exclusive": [(*kinds, *MINTING_OPTIONS) for kinds in EXCLUSIVE_CREDENTIALS],
+        "required_one_of": [(*ONE_KIND_OF_CREDENTIALS, *MINTING_OPTIONS)],
     },
 }
 ACCOUNT_SPEC: dict[str, dict[str, Any]] = {"account": {"type": "str"}, **ACCOUNT_USERS_SPEC}
@@ -70,6 +79,8 @@ ACCOUNT_SPEC: dict[str, dict[str, Any]] = {"account": {"type": "str"}, **ACCOUNT
 CONNECTION_SPEC: dict[str, dict[str, Any]] = {
     "servers": {"type": "list", "elements": "str"},
     **CREDENTIAL_SPEC,
+    "account_seed": {"type": "str", "no_log": True},
+    "account_key": {"type": "str", "no_log": False},
     "tls_ca_file": {"type": "path"},
     "tls_cert_file": {"type": "path"},
     "tls_key_file": {"type": "path"},
@@ -122,11 +133,15 @@ def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **arguments,
         "mutually_exclusive": [
-            *EXCLUSIVE_CREDENTIALS,
-            ("nkey_seed", "password", "token"),
+            *((*kinds, "account_seed") for kinds in EXCLUSIVE_CREDENTIALS),
+            ("nkey_seed", "password", "token", "account_seed"),
             *arguments.get("mutually_exclusive", ()),
         ],
-        "required_together": [("tls_cert_file", "tls_key_file"), *arguments.get("required_together", ())],
+        "required_together": [
+            ("tls_cert_file", "tls_key_file"),
+            ("account_seed", "account_key"),
+            *arguments.get("required_together", ()),
+        ],
     }
 
 
@@ -193,10 +208,10 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
     """As `run`, for modules with `account_users`."""
 
     def connected(own: ConnectionOptions) -> dict[str, Any]:
-        users = account_users(own, module.params.get("account_users") or ())
-        for user in users.values():
+        logins = account_logins(own, module.params.get("account_users") or ())
+        for user in logins.users.values():
             module.no_log_values.update(known_secrets(user.options))
-        with Connections(own, users) as connections:
+        with Connections(own, logins.users, logins.unusable) as connections:
             return work(connections)
 
     _run(module, connected)
@@ -214,21 +229,23 @@ def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) ->
 
     Credentials of different sources are never mixed: the first source with any credentials determines the kind
     (password, token, nkey, .creds file), so an option is not combined with a remnant of the environment. A source may
-    combine a .creds file and a user with a password. Raises NatsFailure with code
-    invalid_option if a context is unreadable or requires an unsupported feature.
+    combine a .creds file and a user with a password. Raises NatsFailure with code invalid_option if a context is
+    unreadable or requires an unsupported feature. With `account_seed`, which only an option can set, the login is a
+    user of the system account that is minted here.
     """
     sources: list[dict[str, Any]] = [
         {option: params.get(option) for option, _env, _key in _SOURCES if params.get(option) not in (None, [])},
         {option: environ[env] for option, env, _key in _SOURCES if env and environ.get(env)},
         _read_context(params.get("context") or environ.get("NATS_CONTEXT"), environ),
     ]
-    kind = _credential_kind(sources)
+    seed = params.get("account_seed")
+    kind = () if seed else _credential_kind(sources)
     values: dict[str, Any] = {}
     for option, _env, _key in _SOURCES:
         if option in kind or not any(option in names for names in CREDENTIAL_KINDS):
             found = [source[option] for source in sources if option in source]
             values.update({option: found[0]} if found else {})
-    return ConnectionOptions(
+    own = ConnectionOptions(
         servers=_server_list(values.pop("servers", DEFAULT_SERVER)),
         nkey_seed=read_nkey(values.pop("nkey_seed", None)),
         tls_server_name=params.get("tls_server_name"),
@@ -237,6 +254,7 @@ def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) ->
         timeout=positive(params["timeout"], "timeout"),
         **{option: _expand(option, value) for option, value in values.items()},
     )
+    return system_login(own, seed, params.get("account_key")) if seed else own
 
 
 def known_secrets(options: ConnectionOptions) -> set[str]:

@@ -57,6 +57,14 @@ options:
       credentials:
         description: Path of a C(.creds) file with the user's JWT and seed.
         type: path
+      key_directory:
+        description: Directory on the controller with the seeds of signing keys, from which the module mints a user with
+          the role C(natsops) of the account. The account V(*) stands for all accounts with JetStream.
+        type: path
+      account_seed:
+        description: Seed of a signing key of the account, or the path of a file that contains it, from which the module
+          mints a user.
+        type: str
   required_users:
     description:
       - Users that must be able to log in, each to its account. The test fails if one of them is rejected.
@@ -204,12 +212,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
     run_unconnected,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import MINTING_OPTIONS, as_user
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
     NatsFailure,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import account_logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.smoke_test import (
     Choice,
     User,
@@ -231,14 +240,20 @@ _ADDRESSES = (
 )
 
 
-def account_logins(own: ConnectionOptions, entries: Iterable[Mapping[str, Any]]) -> list[User]:
-    """Return the users of accounts, each with the connection options of the task."""
-    return [User(entry["account"], as_user(own, entry)) for entry in entries]
+def named_users(own: ConnectionOptions, entries: Iterable[Mapping[str, Any]]) -> list[User]:
+    """Return the users of accounts, each with the connection options of the task. Raises NatsFailure."""
+    listed = list(entries)
+    plain = [entry for entry in listed if not any(entry[option] for option in MINTING_OPTIONS)]
+    minted = account_logins(own, [entry for entry in listed if entry not in plain]).users.values()
+    return [
+        *(User(entry["account"], as_user(own, entry)) for entry in plain),
+        *(User(user.account_name, user.options) for user in minted),
+    ]
 
 
 def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
     """Return the users to try: those of the accounts, then the task's own user."""
-    return [*account_logins(own, params["account_users"]), User("", own)]
+    return [*named_users(own, params["account_users"]), User("", own)]
 
 
 def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -328,7 +343,7 @@ def main() -> None:
 
     def work(own: ConnectionOptions) -> dict[str, Any]:
         users = candidates(own, module.params)
-        required = account_logins(own, module.params["required_users"])
+        required = named_users(own, module.params["required_users"])
         for user in [*users, *required]:
             module.no_log_values.update(known_secrets(user.options))
         found = smoke_test(users, required, module.params, module.check_mode)

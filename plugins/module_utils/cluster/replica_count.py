@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placemen
     replica_requirements,
     simulate_move,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import ALL_ACCOUNTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Stream
 
 KEEP, FOLLOW = "keep", "follow"
@@ -112,7 +113,7 @@ def replica_count_refusals(
         *(
             f"No user may change streams in account {account}: set nats_server_account_operator_password and deploy."
             for identity, account in changed.items()
-            if accounts is not None and not {identity, account} & set(accounts)
+            if accounts is not None and not {identity, account, ALL_ACCOUNTS} & set(accounts)
         ),
     ]
 

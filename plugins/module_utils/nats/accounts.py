@@ -31,6 +31,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("token",))
 
 
+#: The account of an entry of `account_users` that stands for all accounts with JetStream.
+ALL_ACCOUNTS = "*"
+#: The options of an entry of `account_users` with which users are minted.
+MINTING_OPTIONS = ("account_seed", "key_directory")
+
 #: The JWT in a .creds file.
 _USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER JWT-+")
 
@@ -43,13 +48,28 @@ class AccountUser:
     options: ConnectionOptions
 
 
+@dataclass(frozen=True)
+class UnusableAccount:
+    """An account for which no user could be minted: the account's name, and the reason with its remedy."""
+
+    account_name: str
+    reason: str
+
+
 class Connections:
     """The connections of one run: one for the task's own user, and one for a user of each account in `account_users`.
-    Each connection is established on first use. `users`: by the account's identity."""
+    Each connection is established on first use. `users`: by the account's identity. `unusable`: the accounts for which
+    no user could be minted, by identity."""
 
-    def __init__(self, options: ConnectionOptions, users: Mapping[str, AccountUser]) -> None:
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        users: Mapping[str, AccountUser],
+        unusable: Mapping[str, UnusableAccount] | None = None,
+    ) -> None:
         self._options = options
         self._users = users
+        self._unusable = unusable or {}
         self._clients: dict[str | None, Client] = {}
 
     def __enter__(self) -> Connections:
@@ -61,7 +81,7 @@ class Connections:
 
     def another(self) -> Connections:
         """Return new connections of the same users, for a different thread."""
-        return Connections(self._options, self._users)
+        return Connections(self._options, self._users, self._unusable)
 
     @property
     def own(self) -> Client:
@@ -83,7 +103,7 @@ class Connections:
         matches. In operator mode, the servers are queried if no entry of `account_users` has this name. Raises
         NatsFailure account_ambiguous.
         """
-        names = self.names
+        names = {**{key: one.account_name for key, one in self._unusable.items()}, **self.names}
         known = account in (*names, *names.values())
         if known or is_account_key(account) or not any(map(is_account_key, names)):
             return one_account(names, account)
@@ -121,6 +141,8 @@ class Connections:
             return self.own
         identity = self.identity(account)
         if identity not in self._users:
+            if identity in self._unusable:
+                raise NatsFailure("invalid_option", self._unusable[identity].reason, account=account)
             there = ", ".join(user.account_name for user in self._users.values()) or "none"
             raise NatsFailure(
                 "invalid_option",
@@ -175,9 +197,17 @@ def _issuing_account(creds: str | None) -> str | None:
 
 
 def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the connection options with these credentials instead of the original ones."""
+    """Return the connection options with these credentials instead of the original ones. Raises NatsFailure
+    invalid_option for a signing key, which is not a login itself."""
+    for option in MINTING_OPTIONS:
+        if credentials.get(option):
+            raise NatsFailure(
+                "invalid_option",
+                f"account_users: {option} mints users, which is only possible on the controller; use a .creds file "
+                "(credentials) here",
+            )
     given: dict[str, Any] = {option: credentials.get(option) for kind in CREDENTIAL_KINDS for option in kind}
-    return replace(own, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
+    return replace(own, minted=None, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
 
 
 def read_nkey(value: str | None) -> str | None:

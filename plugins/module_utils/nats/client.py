@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+    TRANSFER_SECONDS,
     Announcement,
     Call,
     Connection,
     ConnectionOptions,
+    MintedLogin,
     MissingLibrary,
     NatsFailure,
     Session,
@@ -39,6 +41,7 @@ __all__ = [
     "ConnectionOptions",
     "Download",
     "Latency",
+    "MintedLogin",
     "MissingLibrary",
     "NatsFailure",
     "Observed",
@@ -279,6 +282,7 @@ class Client(Session):
     async def _connected(self, repeatable: bool = False) -> Connection:
         """Return a connection on which a ping was just answered, connecting first if there is none. `repeatable`: the
         calls are sent again if the connection is lost, so any recent reply is sufficient."""
+        await self._renew_login()
         if self._connection is not None:
             if repeatable and not self._connection.lost and time.monotonic() - self._heard < _RECENT:
                 return self._connection
@@ -422,6 +426,7 @@ class Client(Session):
     # --- transfers ------------------------------------------------------------------------------------------------
 
     async def _download(self, transfer: Download) -> None:
+        await self._renew_login(TRANSFER_SECONDS)
         connection = await self._connected()
         for attempt in range(_ATTEMPTS):
             try:
@@ -461,6 +466,7 @@ class Client(Session):
             await connection.unsubscribe(subscription)
 
     async def _upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
+        await self._renew_login(TRANSFER_SECONDS)
         connection = await self._connected()
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)

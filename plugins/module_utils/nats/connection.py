@@ -81,12 +81,26 @@ class MissingLibrary(Exception):
         self.trace = trace
 
 
+#: Seconds after which a short-lived login expires: that of a connection for requests, which is renewed while the
+#: connection is in use, and that of a connection for transfers, during which it cannot be renewed.
+LOGIN_SECONDS, TRANSFER_SECONDS = 900.0, 86400.0
+
+
+@dataclass(frozen=True)
+class MintedLogin:
+    """A user whose JWT and key exist only in memory. `label`: the display name of the user. `token`: returns a JWT that
+    expires after this number of seconds. `sign`: signs with the user's key."""
+
+    label: str
+    token: Callable[[float], str] = field(repr=False)
+    sign: Callable[[bytes], bytes] = field(repr=False)
+
+
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The servers and the login. At most one kind of credentials is used: the first one set in the order user_jwt,
+    """The servers and the login. At most one kind of credentials is used: the first one set in the order minted,
     credentials, nkey_seed, user, token; next to `credentials`, `user` is used for servers without an operator.
-    `user_jwt`: a JWT that exists only in memory; `sign`: signs with the key of its
-    user. `timeout`: the limit for each connection attempt and each request, in seconds.
+    `timeout`: the limit for each connection attempt and each request, in seconds.
     `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
     servers: tuple[str, ...]
@@ -95,8 +109,7 @@ class ConnectionOptions:
     token: str | None = field(default=None, repr=False)
     nkey_seed: str | None = field(default=None, repr=False)
     credentials: str | None = None
-    user_jwt: str | None = field(default=None, repr=False)
-    sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
+    minted: MintedLogin | None = None
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
@@ -334,6 +347,8 @@ class Session:
         self.options = options
         self._connection: Connection | None = None
         self._lost_server: str | None = None
+        self._login_seconds = LOGIN_SECONDS
+        self._login_end = math.inf
         self._preferred: str | None = None
 
     @property
@@ -367,6 +382,13 @@ class Session:
         try:
             await connection.connect(timeout, arguments)
             connected = True
+        except NatsFailure as failure:
+            if failure.code == "authorization" and self.options.minted:
+                failure.description += (
+                    f"; they are those of {self.options.minted.label}. Check that the account has this signing key and "
+                    "has not revoked its users, and that the clock of this host is right"
+                )
+            raise
         finally:
             if not connected:
                 await self._discard(connection)
@@ -409,8 +431,9 @@ class Session:
 
     def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
         options = self.options
-        if options.user_jwt and options.sign:
-            token, sign = options.user_jwt, options.sign
+        if options.minted:
+            token, sign = options.minted.token(self._login_seconds), options.minted.sign
+            self._login_end = time.monotonic() + self._login_seconds
             return {
                 "user_jwt_cb": token.encode,
                 "signature_cb": lambda nonce: base64.b64encode(sign(nonce.encode())),
@@ -430,6 +453,17 @@ class Session:
         if url_user is not None:
             return {"user": url_user, "password": url_password}
         return {}
+
+    async def _renew_login(self, seconds: float = 0) -> None:
+        """Disconnect if a short-lived login expires soon, or was not issued for this many seconds; the next connection
+        gets a new login."""
+        if self.options.minted is None or self._connection is None:
+            self._login_seconds = max(self._login_seconds, seconds)
+            return
+        if seconds > self._login_seconds or time.monotonic() > self._login_end - self._login_seconds / 3:
+            self._login_seconds = max(self._login_seconds, seconds)
+            await self._discard(self._connection)
+            self._connection = None
 
     def _context_maker(self) -> Callable[[], ssl.SSLContext]:
         """Return a function that creates the TLS context only once: reading the system's CA certificates takes longer

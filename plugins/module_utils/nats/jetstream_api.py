@@ -260,7 +260,8 @@ class JetStreamApi(_Api):
     def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
         """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. For an account
         defined by a JWT, the call allows the time that servers need to read the JWT."""
-        end = time.monotonic() + (_ACCOUNT_SECONDS if self._client.options.credentials else 0)
+        options = self._client.options
+        end = time.monotonic() + (_ACCOUNT_SECONDS if options.credentials or options.minted else 0)
         while True:
             try:
                 return super().call(subject, body, timeout)

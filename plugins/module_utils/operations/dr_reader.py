@@ -35,14 +35,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
     Reading,
     copy_kind,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import CREDENTIAL_SPEC, ONE_KIND_OF_CREDENTIALS
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_USERS_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     MESSAGE_NOT_FOUND,
     STREAM_NOT_FOUND,
     JetStreamApi,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import account_logins
 
 _SIDE_SPEC: dict[str, Any] = {
     "type": "dict",
@@ -51,13 +52,7 @@ _SIDE_SPEC: dict[str, Any] = {
         "name": {"type": "str", "required": True},
         "servers": {"type": "list", "elements": "str"},
         "jetstream_domain": {"type": "str"},
-        "account_users": {
-            "type": "list",
-            "elements": "dict",
-            "options": {"account": {"type": "str", "required": True}, **CREDENTIAL_SPEC},
-            "mutually_exclusive": [ONE_KIND_OF_CREDENTIALS],
-            "required_one_of": [ONE_KIND_OF_CREDENTIALS],
-        },
+        **ACCOUNT_USERS_SPEC,
     },
 }
 
@@ -126,8 +121,9 @@ def _side(options: ConnectionOptions, given: Mapping[str, Any], params: Mapping[
         servers=servers or options.servers,
         jetstream_domain=given["jetstream_domain"] or options.jetstream_domain,
     )
-    users = account_users(own, given["account_users"] or params.get("account_users") or ())
-    return Side(given["name"], Connections(own, users), bool(servers), own.jetstream_domain)
+    logins = account_logins(own, given["account_users"] or params.get("account_users") or ())
+    connections = Connections(own, logins.users, logins.unusable)
+    return Side(given["name"], connections, bool(servers), own.jetstream_domain)
 
 
 def protected_streams(params: Mapping[str, Any]) -> list[Protected]:

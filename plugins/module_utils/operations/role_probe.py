@@ -32,6 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Call,
     Client,
     ConnectionOptions,
+    MintedLogin,
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
@@ -120,4 +121,4 @@ def _require_denied(label: str, denied: str | None, refusals: Sequence[NatsFailu
 
 def as_minted_user(options: ConnectionOptions, token: str, key: SeedKey) -> ConnectionOptions:
     """Return the connection options with the login of a user whose JWT and key exist only in memory."""
-    return replace(as_user(options, {}), user_jwt=token, sign=key.sign)
+    return replace(as_user(options, {}), minted=MintedLogin("the user of the test", lambda _seconds: token, key.sign))

@@ -65,7 +65,8 @@ class User:
     @property
     def name(self) -> str:
         """Return the user's display name."""
-        return self.options.user or ("the user of a credentials file" if self.options.credentials else "the user")
+        kinds = {"a short-lived user": self.options.minted, "the user of a credentials file": self.options.credentials}
+        return self.options.user or next((name for name, given in kinds.items() if given), "the user")
 
 
 @dataclass(frozen=True)
