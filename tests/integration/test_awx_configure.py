@@ -68,6 +68,7 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     assert [item["name"] for item in awx.store["credential_types"]] == [
         "NATS system",
         "NATS operator key",
+        "NATS operator identity",
         "NATS account operators",
         "NATS account",
     ]

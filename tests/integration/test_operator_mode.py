@@ -21,6 +21,7 @@ from typing import Any
 import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import read_credentials
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import read_seed
 from support.credentials import Operator, make_operator
 from support.documents import Document, typed
 from support.module_runs import Runner
@@ -58,11 +59,12 @@ class Deployed:
 def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Deployed]:
     root = tmp_path_factory.mktemp("operator")
     operator = make_operator(root, "APP", "TWIN1", "TWIN2", tags={"TWIN1": "TWIN", "TWIN2": "TWIN"})
+    (root / "operator.jwt").write_text(operator.jwt)
     hosts = RoleCluster(root, NAMES, "2.10.27")
     for unwanted in ("nats_server_accounts", "nats_server_system_password", "nats_server_account_operator_password"):
         del hosts.variables[unwanted]
     hosts.variables.update(
-        nats_server_operator=operator.jwt,
+        nats_server_operator=f"{{{{ lookup('file', '{root}/operator.jwt') }}}}",
         nats_server_system_account=operator.system_account,
         nats_server_config={"resolver_preload": operator.accounts},
         nats_server_api_credentials=str(operator.creds["SYS"]),
@@ -267,3 +269,40 @@ def test_streams_are_saved_by_key_and_restored_by_name(deployed: Deployed, run_m
     info = run_module("nats_cluster_info", deployed.as_user("SYS"), expected_servers=NAMES)
     assert info["problems"] == []
     assert {stream["account"]: stream["messages"] for stream in info["streams"]} == {keys["APP"]: 30, keys["TWIN2"]: 20}
+
+
+def test_operator_key_is_replaced_by_rolling_restarts(deployed: Deployed, tmp_path: Path, run_module: Runner) -> None:
+    """The accounts are first signed by the identity key, then by a signing key, which a second one replaces."""
+    hosts, identity = deployed.hosts, deployed.operator.key
+    (tmp_path / "identity.nk").write_text(identity.seed)
+    fixed: dict[str, Any] = {
+        "nats_cluster_operator_jwt_file": str(deployed.backups.parent / "operator.jwt"),
+        "nats_cluster_operator_identity_seed_file": str(tmp_path / "identity.nk"),
+        "nats_cluster_accounts_sync_interval": 0,
+    }
+
+    def replace_key(old: str, name: str) -> tuple[str, str]:
+        given: dict[str, Any] = {
+            "nats_cluster_operator_replaced_key": old,
+            "nats_cluster_operator_new_seed_file": str(tmp_path / name),
+        }
+        output = hosts.playbook("operator_key", **fixed, **given).output
+        assert not re.search(r"S[UAO][A-Z2-7]{56}", output)
+        return output, read_seed((tmp_path / name).read_text(), ["operator"]).public
+
+    def signers() -> set[str]:
+        found = run_module("nats_account_claims_info", deployed.as_user("SYS"), expected_servers=NAMES)
+        assert not found.get("failed") and all(not row["problems"] for row in found["accounts"]), found
+        return {str(row["issuer"]) for row in found["accounts"]}
+
+    _output, first = replace_key(identity.public, "first.nk")
+    assert signers() == {first}
+    pids = hosts.pids()
+    output, second = replace_key(first, "second.nk")
+    assert signers() == {second} and second != first
+    assert all(hosts.pid(name) not in (0, pid) for name, pid in pids.items())
+    assert "Done: sign the accounts, drop the key. Next: restart" in words(output)
+    info = run_module("nats_account_claims_info", deployed.as_user("SYS"), expected_servers=NAMES)
+    assert {tuple(one["signing_keys"]) for one in info["operators"]} == {(second,)}
+    again, _second = replace_key(first, "second.nk")
+    assert "Done: nothing. Next: done" in words(again)

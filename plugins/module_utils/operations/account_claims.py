@@ -48,7 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import Normal
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import DELETE, Live
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import CHANGE, DELETE, Live
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import (
     ACTIVATION,
@@ -244,6 +244,16 @@ def apply_change(
             directory.save(key)
     _push(api, state, change, token, signer, confirmation, verify)
     return {"account": account, "new_keys": [key.public for key in created]}
+
+
+def sign_account_again(
+    api: SystemApi, state: AccountsState, before: Evaluation, signer: SeedKey, confirmation: Confirmation
+) -> None:
+    """Give an account the same claims, signed with this key. Raises NatsFailure as apply_change does."""
+    require_full_resolvers(api, state, before.copies.account)
+    change = AccountChange(before.label, before.copies.account, CHANGE, before, before.claims)
+    token = sign_again(before.token, signer, next_issue_time(before.newest, time.time()))
+    _push(api, state, change, token, signer, confirmation, None)
 
 
 def _new_keys(change: AccountChange) -> list[SeedKey]:
