@@ -9,7 +9,7 @@ meta group and the store identify an account only by this name. Neither move can
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -227,8 +227,20 @@ def _in_force(detail: Mapping[str, Any]) -> dict[str, list[str]]:
         "JetStream": ["enabled" if detail.get("jetstream_enabled") else "disabled"],
         "exports": sorted(map(_export, detail.get("exports") or ())),
         "imports": sorted(map(_import, detail.get("imports") or ())),
-        "mappings": sorted(f"{subject} to {target}" for subject, target in mappings.items()),
+        "mappings": sorted(f"{subject} to {_targets(found)}" for subject, found in mappings.items()),
     }
+
+
+def _targets(found: Iterable[Mapping[str, Any]]) -> str:
+    """Return a mapping's targets with their shares. ACCOUNTZ returns cumulative weights, and clusters in random order."""
+    reached: dict[str, int] = {}
+    targets = []
+    for target in found:
+        cluster, weight = str(target.get("cluster") or ""), int(target.get("weight") or 0)
+        where = f" in {cluster}" if cluster else ""
+        targets.append(f"{target.get('subject')} {weight - reached.get(cluster, 0)}%{where}")
+        reached[cluster] = weight
+    return " and ".join(sorted(targets)) or "nothing"
 
 
 def _export(item: Mapping[str, Any]) -> str:

@@ -186,6 +186,18 @@ def test_accounts_in_force_are_compared_between_both_kinds_of_servers() -> None:
     assert "JetStream differs" in found
 
 
+def test_shares_of_mappings_are_compared_in_any_order() -> None:
+    """ACCOUNTZ returns cumulative weights."""
+    a_first = [{"subject": "a", "weight": 50}, {"subject": "b", "weight": 100}]
+    b_first = [{"subject": "b", "weight": 50}, {"subject": "a", "weight": 100}]
+    clusters = [{"subject": "c", "weight": 100, "cluster": name} for name in ("C1", "C2")]
+    one = detail(True, mappings={"x": [*a_first, *clusters]})
+    assert unequal_accounts({APP: {"n1": one, "n2": detail(False, mappings={"x": [*clusters[::-1], *b_first]})}}) == []
+    b_first[0]["weight"] = 40
+    (found,) = unequal_accounts({APP: {"n1": one, "n2": detail(False, mappings={"x": [*clusters, *b_first]})}})
+    assert "x to a 60% and b 40% and c 100% in C1 and c 100% in C2" in found
+
+
 def test_key_without_a_value_is_not_configured() -> None:
     """The role passes all keys; those without a value are null."""
     unset = dict.fromkeys(("operator", "resolver", "resolver_preload"))
