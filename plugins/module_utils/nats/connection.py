@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import math
 import ssl
 import time
@@ -186,6 +187,17 @@ class _NatsPy(NatsPyClient):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
         self.greeted = True
+
+    def _connect_command(self) -> bytes:
+        """Return the login. nats-py sends either a signature or a password. A server with nkey users but without an
+        operator sends a nonce and ignores JWTs, so the login with a creds file also contains the password."""
+        command: bytes = super()._connect_command()
+        user, password = self.options["user"], self.options["password"]
+        operation, _space, text = command.partition(b" ")
+        login = json.loads(text)
+        if "jwt" not in login or user is None:
+            return command
+        return operation + b" " + json.dumps({**login, "user": user, "pass": password}).encode() + b"\r\n"
 
     async def _read_loop(self) -> None:
         """Read until the connection ends. nats-py does not call its callback for a lost connection if closing fails, as
@@ -439,7 +451,7 @@ class Session:
                 "signature_cb": lambda nonce: base64.b64encode(sign(nonce.encode())),
             }
         if options.credentials:
-            # nats-py sends the password only to servers without a nonce, which have no operator.
+            # Servers without an operator ignore the JWT, and servers with one ignore the password.
             own = {} if options.user is None else {"user": options.user, "password": options.password or ""}
             return {"user_credentials": options.credentials, **own}
         if options.nkey_seed:
