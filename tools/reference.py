@@ -353,10 +353,10 @@ def metrics_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def accounts_schema() -> str:
-    """Return the JSON schema of the document of accounts, for editors."""
+def document_schema(package: str) -> str:
+    """Return the JSON schema of the documents of a package, for editors."""
     sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
-    document = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.accounts.document")
+    document = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.{package}.document")
     return json.dumps(document.json_schema(), indent=1, sort_keys=True) + "\n"
 
 
@@ -381,7 +381,8 @@ def pages() -> dict[Path, str]:
         REFERENCE / "insights_checks.schema.json": insights_page("findings.checks_file", "schema_page"),
         REFERENCE / "insights_tables.md": insights_page("document"),
         REFERENCE / "metrics.md": metrics_page(),
-        REFERENCE / "accounts.schema.json": accounts_schema(),
+        REFERENCE / "accounts.schema.json": document_schema("accounts"),
+        REFERENCE / "assets.schema.json": document_schema("assets"),
         REFERENCE / "server_versions.md": server_versions_page(),
     }
 

@@ -48,9 +48,9 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
     CONTROLLER,
     Delivery,
-    InvalidDocument,
     parse_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 
 
 def _file(user: str, deliver: Delivery, directory: str) -> dict[str, str]:

@@ -21,6 +21,8 @@ _GO = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "
 _LONGER = {"d": _DAY, "D": _DAY, "w": 7 * _DAY, "W": 7 * _DAY, "M": 30 * _DAY, "y": 365 * _DAY, "Y": 365 * _DAY}
 _CLI = {**_GO, **_LONGER}
 _SIZE = re.compile(r"(-?\d+)\s*(?:([KMGTPE])(I?B|I)?)?", re.IGNORECASE)
+_SIZES = (("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_DURATIONS = (("d", 86400 * 10**9), ("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -71,6 +73,19 @@ def human_bytes(size: float) -> str:
     while abs(value) >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{value:.0f} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def exact_size(size: int) -> str | int:
+    """Return bytes in the largest unit that divides them without a remainder, such as `64MiB`."""
+    return next((f"{size // one}{unit}" for unit, one in _SIZES if size % one == 0), size)
+
+
+def exact_duration(nanoseconds: int) -> str:
+    """Return nanoseconds in the largest unit that divides them without a remainder, such as `90s`; 0 is `0s`."""
+    if not nanoseconds:
+        return "0s"
+    found = (f"{nanoseconds // one}{unit}" for unit, one in _DURATIONS if nanoseconds % one == 0)
+    return next(found, f"{nanoseconds}ns")
 
 
 def counted(number: int, what: str) -> str:

@@ -97,8 +97,8 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import document_from_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.nsc_store import UnreadableStore, read_store

@@ -32,9 +32,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     Tree,
     read,
     tree,
-    unknown_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, key_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
+    InvalidDocument,
+    load_yaml,
+    unknown_key,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
@@ -81,14 +85,6 @@ ACCOUNT_DOCUMENT: tuple[Field, ...] = (
 )
 _DEFAULTS = tuple(one for one in ACCOUNT_FIELDS if one.name.startswith("limits."))
 _TOP = ("operator", "system_account", "defaults", "accounts", "users")
-
-
-class InvalidDocument(ValueError):
-    """A document with errors. `problems`: the errors, each with the path of its key."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(dict.fromkeys(problems))
-        super().__init__("\n".join(self.problems))
 
 
 @dataclass(frozen=True)
@@ -144,31 +140,8 @@ class Document:
 
 
 def parse_document(text: str) -> Document:
-    """Return the text of a document as desired accounts. Raises InvalidDocument, also for a duplicate key, because YAML
-    would silently use its last value."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Rejects a mapping with two equal keys."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[Any] = set()
-            for key_node, _value in node.value:
-                key = self.construct_object(key_node, deep=True)
-                if isinstance(key, (str, int, float, bool)):
-                    if key in seen:
-                        raise InvalidDocument([f"line {key_node.start_mark.line + 1}: {str(key)[:60]} is given twice"])
-                    seen.add(key)
-            return super().construct_mapping(node, deep)
-
-    try:
-        # The loader is a SafeLoader.
-        given = yaml.load(text, Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"line {mark.line + 1}: " if mark is not None else ""
-        raise InvalidDocument([f"{place}not YAML: {getattr(error, 'problem', None) or error}"]) from error
-    return read_document(given)
+    """Return the text of a document as desired accounts. Raises InvalidDocument."""
+    return read_document(load_yaml(text))
 
 
 def read_document(given: Any) -> Document:

@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from difflib import get_close_matches
 from typing import Any, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
@@ -29,7 +28,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
     USER,
     key_kind,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import unknown_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
+    exact_duration,
+    exact_size,
+    parse_duration,
+    size_bytes,
+)
 
 Normal = dict[str, Any]
 
@@ -40,9 +45,6 @@ _WORDS = {UNLIMITED: -1, NONE: 0}
 EVERYBODY = "*"
 #: The defaults: at most one response, within two minutes (server/const.go DEFAULT_ALLOW_RESPONSE_…).
 _RESPONSES, _RESPONSE_TIME = 1, 120_000_000_000
-
-_SIZES = (("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_DURATIONS = (("d", 86400 * 10**9), ("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
 @dataclass(frozen=True)
@@ -302,12 +304,6 @@ def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -
     walk(tree(fields), given, where)
     problems += [f"{where}.{one.name}: missing" for one in fields if one.required and normal[one.name] in ("", None)]
     return normal
-
-
-def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
-    """Return the problem of a key that the document does not support, with the most similar key that it does."""
-    similar = get_close_matches(key, list(known), 1)
-    return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
 
 
 def _read_value(one: Field, given: Any, where: str, problems: list[str]) -> Any:
@@ -681,9 +677,9 @@ def in_words(one: Field, value: Any) -> Any:
     if one.kind in ("limit", "size_limit"):
         if value in (-1, 0):
             return UNLIMITED if value else NONE
-        return _exact(value, _SIZES) if one.kind == "size_limit" else value
+        return exact_size(value) if one.kind == "size_limit" else value
     if one.kind == "duration":
-        return _exact(value, _DURATIONS, "ns") if value else "0s"
+        return exact_duration(value)
     if one.kind == "moments":
         return {key: moment_words(moment) for key, moment in sorted(value.items())}
     if one.kind == "object":
@@ -716,14 +712,6 @@ def moment_words(moment: int) -> str:
         return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return f"{moment} s since 1970"
-
-
-def _exact(value: int, units: tuple[tuple[str, int], ...], smallest: str = "") -> Any:
-    """Return the value in the largest unit that divides it without a remainder."""
-    for unit, size in units:
-        if value % size == 0:
-            return f"{value // size}{unit}"
-    return f"{value}{smallest}" if smallest else value
 
 
 def _short(value: object) -> str:

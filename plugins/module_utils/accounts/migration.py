@@ -15,7 +15,6 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    InvalidDocument,
     desired_claims,
     read_document,
 )
@@ -23,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import differences
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.static import document_from_static
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine

@@ -42,7 +42,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
     Document,
-    InvalidDocument,
     parse_document,
     read_document,
 )
@@ -56,6 +55,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token i
     deletion_request,
     sign_again,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server

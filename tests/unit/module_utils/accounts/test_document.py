@@ -9,7 +9,6 @@ import nkeys
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims, encode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    InvalidDocument,
     desired_claims,
     json_schema,
     parse_document,
@@ -18,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import ACCOUNT_FIELDS, words
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import key_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from support.credentials import new_key
 from support.documents import CHECKOUT
 

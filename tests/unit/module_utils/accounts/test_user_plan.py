@@ -22,7 +22,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import credentials_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    InvalidDocument,
     desired_claims,
     read_document,
 )
@@ -34,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_pl
     users_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documents that users write in YAML. Pure. All errors are reported at once, each with the path of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+class InvalidDocument(ValueError):
+    """A document with errors. `problems`: the errors, each with the path of its key."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        super().__init__("\n".join(self.problems))
+
+
+def load_yaml(text: str) -> Any:
+    """Return a parsed YAML text. Raises InvalidDocument, also for a duplicate key, because YAML would silently use its
+    last value."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Rejects a mapping with two equal keys."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[Any] = set()
+            for key_node, _value in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if isinstance(key, (str, int, float, bool)):
+                    if key in seen:
+                        raise InvalidDocument([f"line {key_node.start_mark.line + 1}: {str(key)[:60]} is given twice"])
+                    seen.add(key)
+            return super().construct_mapping(node, deep)
+
+    try:
+        # The loader is a SafeLoader.
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark is not None else ""
+        raise InvalidDocument([f"{place}not YAML: {getattr(error, 'problem', None) or error}"]) from error
+
+
+def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
+    """Return the problem of a key that the document does not support, with the most similar key that it does."""
+    similar = get_close_matches(key, list(known), 1)
+    return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
