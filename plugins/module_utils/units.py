@@ -77,7 +77,7 @@ def human_bytes(size: float) -> str:
 
 def exact_size(size: int) -> str | int:
     """Return bytes in the largest unit that divides them without a remainder, such as `64MiB`."""
-    return next((f"{size // one}{unit}" for unit, one in _SIZES if size % one == 0), size)
+    return next((f"{size // one}{unit}" for unit, one in _SIZES if size and size % one == 0), size)
 
 
 def exact_duration(nanoseconds: int) -> str:

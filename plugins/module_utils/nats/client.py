@@ -183,6 +183,13 @@ class Client(Session):
         return "" if self._connection is None else self._connection.version
 
     @property
+    def cluster(self) -> str:
+        """Return the cluster of the connected server, or its own name if it is in no cluster; an empty text while not
+        connected."""
+        info = {} if self._connection is None else self._connection.info
+        return str(info.get("cluster") or info.get("server_name") or "")
+
+    @property
     def max_payload(self) -> int:
         """Return the connected server's maximum message size in bytes, or 0 while not connected."""
         return 0 if self._connection is None else self._connection.max_payload

@@ -349,9 +349,9 @@ class JetStreamApi(_Api):
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
-    def first_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
-        """Return the oldest message of a subject, in the format of `last_message`."""
-        body = {"seq": 1, "next_by_subj": subject}
+    def first_message(self, name: str, subject: str = ">", seq: int = 1) -> dict[str, Any] | None:
+        """Return the oldest message of a subject from this sequence on, in the format of `last_message`."""
+        body = {"seq": seq, "next_by_subj": subject}
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 

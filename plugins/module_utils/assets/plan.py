@@ -1,0 +1,704 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The difference between documents of assets and the live assets of their accounts. Pure.
+
+A plan never replaces an asset: a change that servers cannot make is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import (
+    Cost,
+    Counts,
+    consumer_costs,
+    consumer_deletion_costs,
+    forgotten,
+    lowered,
+    stream_costs,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
+    ABSENT,
+    ALL,
+    NEVER,
+    OWN,
+    STREAM,
+    DesiredConsumer,
+    DesiredEntry,
+    DesiredStream,
+    Document,
+    collisions,
+    overlaps,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, exact_duration, exact_size
+
+Info = Mapping[str, Any]
+
+#: The format version of the plan.
+VERSION = 1
+
+SAME, CREATE, CHANGE, DELETE, EXTRA, FOREIGN, CONFIRM, REFUSED = (
+    "same",
+    "create",
+    "change",
+    "delete",
+    "extra",
+    "foreign",
+    "needs confirmation",
+    "refused",
+)
+STATES = (REFUSED, CONFIRM, DELETE, CHANGE, CREATE, FOREIGN, EXTRA, SAME)
+CONSUMER, ENTRY = "consumer", "entry"
+
+#: Metadata of assets that a document owns.
+MANAGER, MARK_MANAGER = "natsops", "managed-by"
+MARK_DOCUMENT, MARK_HASH = "natsops.document", "natsops.hash"
+#: Largest share of a document's live assets that a plan deletes without the name of each.
+_MOST_DELETED = 0.2
+_RESERVED = ("KV_", "OBJ_", "$MQTT_")
+#: Fields of a stream that each need an update of their own, in this order (10123).
+OWN_UPDATES = ("placement", "num_replicas")
+
+PHASES = (
+    "delete consumers",
+    "update streams",
+    "create streams",
+    "consumers",
+    "mirrors and sources",
+    "buckets",
+    "entries",
+    "delete streams",
+)
+
+
+@dataclass(frozen=True)
+class LiveEntry:
+    """The last message of a key. `revision`: its sequence. `value`: None after a deletion."""
+
+    revision: int
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Live:
+    """The live assets of an account. `cluster`: of the connected server. `unknown`: streams without a leader and the
+    reason; `unknown_consumers`: likewise, by STREAM/CONSUMER. `usage`: the reply to `$JS.API.INFO`. `entries`: by stream
+    and key. `counts`: by stream. `servers`: name, cluster and tags of each server, None if they are unknown."""
+
+    cluster: str
+    release: rules.Release
+    streams: Mapping[str, Info]
+    consumers: Mapping[str, Mapping[str, Info]] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    unknown_consumers: Mapping[str, str] = field(default_factory=dict)
+    usage: Info = field(default_factory=dict)
+    entries: Mapping[tuple[str, str], LiveEntry] = field(default_factory=dict)
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    servers: Sequence[tuple[str, str, frozenset[str]]] | None = None
+
+
+@dataclass
+class Row:
+    """One asset of the plan. `action`: create, change, delete, or empty."""
+
+    kind: str
+    name: str
+    document: str
+    action: str = ""
+    state: str = SAME
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    revision: str | None = None
+    phase: str = ""
+
+    def as_dict(self, account: str) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "name": printable(self.name),
+            "account": account,
+            "document": self.document,
+            "state": self.state,
+            "action": self.action,
+            "changes": self.changes,
+            "costs": [one.as_dict() for one in self.costs],
+            "problems": [printable(one) for one in self.problems],
+            "notes": [printable(one) for one in self.notes],
+            "revision": self.revision,
+        }
+
+
+def make_plan(
+    documents: Sequence[Document], lives: Mapping[str, Live], confirmed: Collection[str], deletable: Collection[str]
+) -> dict[str, Any]:
+    """Return the plan. `lives`: by account. `confirmed`: names of assets whose costs are accepted; `deletable`: names of
+    assets that may be deleted."""
+    problems = collisions(documents)
+    rows: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
+    for account, live in lives.items():
+        mine = [one for one in documents if one.account == account]
+        planner = _Planner(mine, live, confirmed, deletable)
+        found = planner.rows()
+        problems += planner.problems
+        rows += [row.as_dict(account) for row in found]
+        steps += [{**step, "account": account} for step in _steps(found, planner.order)]
+    content = {
+        "documents": [
+            {"id": one.id, "cluster": one.cluster, "account": one.account, "hash": one.digest} for one in documents
+        ],
+        "assets": rows,
+        "problems": [printable(one) for one in problems],
+    }
+    # Costs grow while messages arrive, so they are left out.
+    seen = [{key: row[key] for key in ("account", "kind", "name", "state", "changes", "revision")} for row in rows]
+    return {"version": VERSION, **content, "steps": steps, "fingerprint": _digest([content["documents"], seen])}
+
+
+def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool, int]]:
+    """Return the counts that the costs of an account's changes need: stream → whether its subjects must be counted, and
+    the new max_age in nanoseconds if it becomes lower, otherwise 0."""
+    planner = _Planner(documents, live, (), ())
+    found = {}
+    for document in documents:
+        for stream in document.streams.values():
+            info = live.streams.get(stream.name)
+            if info is None or not (info.get("state") or {}).get("messages"):
+                continue
+            old, new = planner.stream_configs(document, stream, info)
+            if new is None:
+                continue
+            age = new["max_age"] if lowered(old, new, "max_age") else 0
+            if age or rules.asks_for_subjects(old, new):
+                found[stream.name] = (rules.asks_for_subjects(old, new), age)
+    return found
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def revision(info: Info) -> str:
+    """Return the revision of a live stream or consumer: its configuration, creation, and whether it has messages."""
+    state = info.get("state") or {}
+    return _digest([info["config"], info.get("created"), bool(state.get("messages"))])[:16]
+
+
+def marks(document: Document, fields: Sequence[rules.Field], config: rules.Config) -> dict[str, str]:
+    """Return the metadata of an asset that a document owns."""
+    content = {**rules.shown(fields, config), "metadata": _unmarked(config["metadata"])}
+    return {MARK_MANAGER: MANAGER, MARK_DOCUMENT: document.id, MARK_HASH: _digest(content)[:16]}
+
+
+def _unmarked(metadata: Mapping[str, str]) -> dict[str, str]:
+    own = (MARK_MANAGER, MARK_DOCUMENT, MARK_HASH)
+    return {key: value for key, value in metadata.items() if key not in own}
+
+
+class _Planner:
+    """Compares the documents of one account with its live assets."""
+
+    def __init__(
+        self, documents: Sequence[Document], live: Live, confirmed: Collection[str], deletable: Collection[str]
+    ) -> None:
+        self._documents = documents
+        self._live = live
+        self._confirmed = confirmed
+        self._deletable = deletable
+        self._desired = {
+            name: (document, stream) for document in documents for name, stream in document.streams.items()
+        }
+        self._old: dict[str, rules.Config] = {}
+        self._new: dict[str, rules.Config] = {}
+        self.problems: list[str] = []
+        self.order: dict[str, int] = {}
+
+    def rows(self) -> list[Row]:
+        """Return the rows of all assets, and set `problems` and `order`."""
+        for document in self._documents:
+            if document.cluster != self._live.cluster:
+                self.problems.append(
+                    f"document {document.id} is for cluster {document.cluster}, but the connected server is in "
+                    f"{self._live.cluster or 'no cluster'}"
+                )
+        found: list[Row] = []
+        for document, stream in self._desired.values():
+            row = self._stream_row(document, stream)
+            found.append(row)
+            found += self._consumer_rows(document, stream, row)
+            found += self._entry_rows(document, stream, row)
+        found += self._extra_streams()
+        self._check_overlaps(found)
+        self._check_room(found)
+        for row in found:
+            self._finish(row)
+        self._check_deletions(found)
+        found.sort(key=lambda row: (STATES.index(row.state), row.kind, row.name))
+        return found
+
+    # --- Streams ------------------------------------------------------------------------------------------------------
+
+    def stream_configs(
+        self, document: Document, stream: DesiredStream, info: Info | None
+    ) -> tuple[rules.Config, rules.Config | None]:
+        """Return the current and the planned configuration of a stream; None if the server would override it."""
+        old = rules.normal_config(rules.STREAM_FIELDS, info["config"] if info else {})
+        try:
+            new = rules.expected_stream(
+                stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
+            )
+        except rules.OptionError:
+            return old, None
+        # Servers of different releases fill in different windows.
+        windows = (0, min(rules.DUPLICATE_WINDOW, new["max_age"] or rules.DUPLICATE_WINDOW))
+        if info and "duplicate_window" not in stream.given and old["duplicate_window"] in windows:
+            new["duplicate_window"] = old["duplicate_window"]
+        new["metadata"] = {**new["metadata"], **marks(document, rules.STREAM_FIELDS, new)}
+        return old, new
+
+    def _origin_direct(self, stream: DesiredStream) -> bool | None:
+        name = rules.origin(stream.config)
+        if name in self._desired:
+            return bool(self._desired[name][1].config["allow_direct"])
+        info = self._live.streams.get(name)
+        return bool(info["config"].get("allow_direct")) if info else None
+
+    def _stream_row(self, document: Document, stream: DesiredStream) -> Row:
+        info = self._live.streams.get(stream.name)
+        row = Row(stream.kind, stream.label, document.id, revision=revision(info) if info else None)
+        row.phase = _stream_phase(stream, info is not None)
+        old, new = self.stream_configs(document, stream, info)
+        self._old[stream.name] = old
+        self._new[stream.name] = old if new is None and info else new or stream.config
+        if stream.name in self._live.unknown:
+            row.problems.append(f"its state is unknown: {self._live.unknown[stream.name]}")
+            return row
+        if new is None:
+            row.problems.append(self._override(stream))
+            return row
+        row.problems += self._too_new(rules.STREAM_FIELDS, {key: new[key] for key in stream.given})
+        if info is None:
+            row.action = CREATE
+            row.changes = change_rows(rules.STREAM_FIELDS, None, rules.shown(rules.STREAM_FIELDS, new))
+            row.problems += [] if not new["sealed"] else ["a new stream cannot be sealed: it could store no messages"]
+            row.problems += self._misplaced(new)
+            return row
+        if self._foreign(
+            row, document, old, stream.name, stream.name in document.adopt or stream.label in document.adopt
+        ):
+            return row
+        keys = _differing(old, new)
+        row.changes = change_rows(rules.STREAM_FIELDS, old, {key: new[key] for key in keys})
+        if not keys:
+            return row
+        row.action = CHANGE
+        fixed = rules.fixed_in_stream(old, {**old, **{key: new[key] for key in keys}}, self._live.release)
+        row.problems += [f"{one}; a plan never replaces a stream" for one in fixed]
+        if old["sealed"]:
+            row.problems.append("the stream is sealed: set sealed: true in the document, or remove the stream from it")
+        if set(keys) & set(OWN_UPDATES):
+            reason = rules.unsettled(stream_group("", info), short=True)
+            row.problems += [f"it cannot be scaled or moved now: {reason}"] if reason else []
+            row.problems += self._misplaced(new)
+        if set(OWN_UPDATES) <= set(keys):
+            row.notes.append("placement and replicas change in two updates")
+        consumers = list(self._live.consumers.get(stream.name, {}).values())
+        row.costs = stream_costs(old, new, info, consumers, self._live.counts.get(stream.name, Counts()))
+        if 0 < new["max_consumers"] < len(consumers):
+            row.problems.append(
+                f"max_consumers: {new['max_consumers']}, but it has {counted(len(consumers), 'consumer')}"
+            )
+        if old["metadata"].get(MARK_HASH) not in (None, marks(document, rules.STREAM_FIELDS, old)[MARK_HASH]):
+            row.notes.append("it was changed outside the document")
+        return row
+
+    def _override(self, stream: DesiredStream) -> str:
+        try:
+            rules.expected_stream(
+                stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
+            )
+        except rules.OptionError as error:
+            return str(error)
+        return ""
+
+    def _too_new(self, fields: Sequence[rules.Field], config: rules.Config) -> list[str]:
+        release = self._live.release
+        missing = rules.too_new(fields, config, release)
+        return [f"{one}; the oldest server supports {release[0]}.{release[1]}" for one in missing]
+
+    def _misplaced(self, new: rules.Config) -> list[str]:
+        """Return why the servers cannot place a stream."""
+        servers = self._live.servers
+        if servers is None:
+            return []
+        placement = new["placement"] or {}
+        cluster = placement.get("cluster") or self._live.cluster
+        tags = set(placement.get("tags") or ())
+        suitable = [name for name, home, own in servers if home == cluster and tags <= own]
+        if len(suitable) >= new["num_replicas"]:
+            return []
+        what = f" with the tags {', '.join(sorted(tags))}" if tags else ""
+        needed = counted(new["num_replicas"], "server")
+        return [f"it needs {needed}{what} in cluster {cluster}, which has {len(suitable)}"]
+
+    def _foreign(self, row: Row, document: Document, old: rules.Config, stream: str, adopted: bool) -> bool:
+        """Return whether the document must not change an existing asset, and set the row's state."""
+        metadata = old["metadata"]
+        if metadata.get(MARK_MANAGER) == MANAGER and MARK_DOCUMENT in metadata:
+            if metadata[MARK_DOCUMENT] == document.id:
+                return False
+            row.state = FOREIGN
+            row.notes.append(f"it belongs to document {metadata[MARK_DOCUMENT]}")
+            return True
+        whose = rules.owner("", old, {})
+        if whose:
+            row.state = FOREIGN
+            row.notes.append(f"it belongs to {whose}")
+            return True
+        if not adopted:
+            row.problems.append("it exists, but no document owns it; list it under adopt to take it over")
+            return True
+        row.notes.append("adopted")
+        return False
+
+    # --- Consumers ----------------------------------------------------------------------------------------------------
+
+    def _consumer_rows(self, document: Document, stream: DesiredStream, owner: Row) -> Iterator[Row]:
+        live = self._live.consumers.get(stream.name, {})
+        for consumer in stream.consumers.values():
+            yield self._consumer_row(document, stream, consumer, live.get(consumer.name), owner)
+        if stream.name not in self._live.streams or owner.state == FOREIGN:
+            return
+        kept = len(live)
+        for name, info in live.items():
+            if name in stream.consumers or is_ephemeral(info):
+                continue
+            row = Row(CONSUMER, f"{stream.name}/{name}", "", revision=revision(info), phase=PHASES[0])
+            old = rules.normal_config(rules.CONSUMER_FIELDS, info["config"])
+            self._prune(row, old["metadata"], stream.name)
+            if row.action == DELETE:
+                kept -= 1
+                messages = (self._live.streams[stream.name].get("state") or {}).get("messages", 0)
+                row.costs += consumer_deletion_costs(info, self._old[stream.name], kept, messages)
+            yield row
+
+    def _consumer_row(
+        self, document: Document, stream: DesiredStream, consumer: DesiredConsumer, info: Info | None, owner: Row
+    ) -> Row:
+        name = f"{stream.name}/{consumer.name}"
+        row = Row(CONSUMER, name, document.id, revision=revision(info) if info else None, phase=PHASES[3])
+        if name in self._live.unknown_consumers or stream.name in self._live.unknown:
+            row.problems.append(
+                f"its state is unknown: {self._live.unknown_consumers.get(name, 'its stream has no leader')}"
+            )
+            return row
+        if owner.state == FOREIGN or (owner.problems and not info):
+            row.problems.append(f"its stream {stream.name} is {owner.state if owner.state == FOREIGN else REFUSED}")
+            return row
+        stream_config = self._new[stream.name]
+        try:
+            new = rules.expected_consumer(consumer.config, consumer.given, stream_config)
+        except rules.OptionError as error:
+            row.problems.append(str(error))
+            return row
+        old = rules.normal_config(rules.CONSUMER_FIELDS, info["config"] if info else {})
+        # A pause is an operation and not part of the document, unless the document sets it.
+        if "pause_until" not in consumer.given:
+            new["pause_until"] = old["pause_until"]
+        elif info and info.get("ts"):
+            old, new = (rules.without_past_pause(one, info["ts"]) for one in (old, new))
+        new["metadata"] = {**new["metadata"], **marks(document, rules.CONSUMER_FIELDS, new)}
+        row.problems += self._too_new(rules.CONSUMER_FIELDS, {key: new[key] for key in consumer.given})
+        if info is None:
+            row.action = CREATE
+            row.changes = change_rows(rules.CONSUMER_FIELDS, None, rules.shown(rules.CONSUMER_FIELDS, new))
+            return row
+        adopted = bool({name, stream.name} & document.adopt)
+        if self._foreign(row, document, old, name, adopted):
+            return row
+        keys = _differing(old, new)
+        row.changes = change_rows(rules.CONSUMER_FIELDS, old, {key: new[key] for key in keys})
+        if keys:
+            row.action = CHANGE
+            count = forgotten(info)
+            row.problems += [
+                f"{one}; a new consumer under this name would forget {counted(count, 'acknowledgement')}"
+                for one in rules.fixed_in_consumer(old, new)
+            ]
+            row.costs = consumer_costs(old, new, info, stream_config)
+            if "num_replicas" in keys:
+                reason = rules.unsettled(
+                    consumer_group("", info, self._live.streams[stream.name]["config"]), short=True
+                )
+                row.problems += [f"it cannot be scaled now: {reason}"] if reason else []
+        return row
+
+    # --- Entries ------------------------------------------------------------------------------------------------------
+
+    def _entry_rows(self, document: Document, stream: DesiredStream, owner: Row) -> Iterator[Row]:
+        for entry in stream.entries.values():
+            live = self._live.entries.get((stream.name, entry.key))
+            row = Row(ENTRY, f"{stream.label}/{entry.key}", document.id, phase=PHASES[6])
+            row.revision = str(live.revision) if live else "0"
+            if owner.state == FOREIGN or owner.problems:
+                row.problems.append(
+                    f"its bucket {stream.label} is {owner.state if owner.state == FOREIGN else REFUSED}"
+                )
+            else:
+                _plan_entry(row, entry, live)
+            yield row
+
+    # --- Assets outside the documents ---------------------------------------------------------------------------------
+
+    def _extra_streams(self) -> Iterator[Row]:
+        for name, info in self._live.streams.items():
+            if name in self._desired:
+                continue
+            old = rules.normal_config(rules.STREAM_FIELDS, info["config"])
+            row = Row(STREAM, name, "", revision=revision(info), phase=PHASES[7])
+            self._prune(row, old["metadata"], name)
+            if row.action == DELETE:
+                consumers = list(self._live.consumers.get(name, {}).values())
+                others = [one["config"] for one in self._live.streams.values()]
+                messages = (info.get("state") or {}).get("messages", 0)
+                found = rules.deletion_dangers(old, messages, consumers, rules.dependents(name, others))
+                row.costs += [
+                    Cost(one.kind, one.message, messages if one.kind == rules.DATA_LOSS else None) for one in found
+                ]
+            yield row
+        for name, reason in self._live.unknown.items():
+            if name not in self._desired:
+                yield Row(STREAM, name, "", state=EXTRA, notes=[f"its state is unknown: {reason}"])
+
+    def _prune(self, row: Row, metadata: Mapping[str, str], stream: str) -> None:
+        """Decide whether an asset that no document declares is deleted."""
+        row.state = EXTRA
+        marked = metadata.get(MARK_MANAGER) == MANAGER and metadata.get(MARK_DOCUMENT)
+        policies = {one.id: one.prune for one in self._documents}
+        if marked:
+            if marked not in policies:
+                row.state = FOREIGN
+                row.notes.append(f"it belongs to document {marked}, which is not part of this plan")
+                return
+            row.document = str(marked)
+            if policies[row.document] == NEVER:
+                row.notes.append("it left the document, which never deletes (prune: never)")
+                return
+        else:
+            whose = rules.owner("", {"metadata": metadata}, {})
+            if whose:
+                row.state = FOREIGN
+                row.notes.append(f"it belongs to {whose}")
+                return
+            everything = [one for one, policy in policies.items() if policy == ALL]
+            if not everything or (stream.startswith(_RESERVED) and row.name not in self._deletable):
+                return
+            row.document = everything[0]
+            row.costs.append(Cost(rules.FOREIGN, "no document owns it (prune: all)"))
+        row.state, row.action = SAME, DELETE
+
+    # --- Checks -------------------------------------------------------------------------------------------------------
+
+    def _check_overlaps(self, found: Sequence[Row]) -> None:
+        """Refuse subjects that another live stream stores, and set the order in which streams shrink and grow."""
+        rows = {row.name: row for row in found if row.kind == STREAM and row.document}
+        outside = {
+            name: rules.normal_config(rules.STREAM_FIELDS, info["config"])
+            for name, info in self._live.streams.items()
+            if name not in self._desired
+        }
+        others = [(name, subject) for name, config in outside.items() for subject in config["subjects"]]
+        for name, (_document, stream) in self._desired.items():
+            row = rows.get(stream.label)
+            if row is None or not row.action:
+                continue
+            for text in overlaps([(name, one) for one in self._new[name]["subjects"]], others):
+                row.problems.append(text)
+            leaving = [
+                one
+                for one, config in outside.items()
+                if row.action == CREATE and config["subjects"] and config["subjects"] == self._new[name]["subjects"]
+            ]
+            row.notes += [f"a stream cannot be renamed: {one} has the same subjects; copy it first" for one in leaving]
+        self.order = {name: place for place, name in enumerate(self._growing())}
+
+    def _growing(self) -> list[str]:
+        """Return the declared streams in an order in which no two streams overlap at any moment."""
+        moving = {name for name, old in self._old.items() if old["subjects"] != self._new[name]["subjects"]}
+        waits: dict[str, set[str]] = {name: set() for name in self._desired}
+        for name in moving:
+            for other in moving - {name}:
+                held = [one for one in self._old[other]["subjects"] if one not in self._new[other]["subjects"]]
+                if any(subjects_collide(mine, one) for mine in self._new[name]["subjects"] for one in held):
+                    waits[name].add(other)
+        done: list[str] = []
+        pending = list(waits)
+        while pending:
+            ready = [name for name in pending if waits[name] <= set(done)]
+            if not ready:
+                blocked = sorted(name for name in pending if waits[name])
+                self.problems.append(
+                    f"streams exchange subjects: {', '.join(blocked)}; remove the subjects in one plan and add them in "
+                    "the next"
+                )
+                return [*done, *pending]
+            done += ready
+            pending = [name for name in pending if name not in ready]
+        return done
+
+    def _check_room(self, found: Sequence[Row]) -> None:
+        """Report limits of the account that the new streams exceed (10027, 10047, 10113, 10120)."""
+        usage = self._live.usage
+        tiers = usage.get("tiers") or {}
+        rows = {(row.kind, row.name): row for row in found}
+        added: dict[str, list[int]] = {}
+        for name, (_document, stream) in self._desired.items():
+            row = rows[(stream.kind, stream.label)]
+            if row.action not in (CREATE, CHANGE):
+                continue
+            new, old = self._new[name], self._old[name] if row.action == CHANGE else None
+            tier = f"R{new['num_replicas']}" if tiers else ""
+            if tiers and tier not in tiers:
+                row.problems.append(f"the account has no limits for {tier} (JetStream error 10120)")
+                continue
+            limits = (tiers.get(tier) or usage).get("limits") or {}
+            if limits.get("max_bytes_required") and new["max_bytes"] <= 0:
+                row.problems.append("max_bytes: the account requires it (JetStream error 10113)")
+            copies = 1 if tiers else new["num_replicas"]
+            before = max(0, old["max_bytes"]) * (1 if tiers else old["num_replicas"]) if old else 0
+            kind = "memory" if new["storage"] == "memory" else "storage"
+            added.setdefault(f"{tier}/{kind}", []).append(max(0, new["max_bytes"]) * copies - before)
+            if row.action == CREATE:
+                added.setdefault(f"{tier}/streams", []).append(1)
+        for key, amounts in added.items():
+            tier, what = key.split("/")
+            own = tiers.get(tier) or usage
+            most = (own.get("limits") or {}).get(f"max_{what}")
+            present = (
+                own.get("streams", 0) if what == "streams" else max(own.get(what, 0), own.get(f"reserved_{what}", 0))
+            )
+            if most is not None and most >= 0 and sum(amounts) > 0 and present + sum(amounts) > most:
+                text = (
+                    [most, present, sum(amounts)]
+                    if what == "streams"
+                    else [exact_size(one) for one in (most, present, sum(amounts))]
+                )
+                place = f" for {tier}" if tier else ""
+                self.problems.append(
+                    f"the account's limit max_{what}{place} is {text[0]}: {text[1]} are used, and the plan adds {text[2]}"
+                )
+
+    def _finish(self, row: Row) -> None:
+        """Set the state of a row."""
+        if row.problems:
+            row.state = REFUSED
+        elif row.action == DELETE:
+            row.state = DELETE if row.name in self._deletable or not row.costs else CONFIRM
+        elif row.action:
+            row.state = CONFIRM if row.costs and row.name not in self._confirmed else row.action
+
+    def _check_deletions(self, found: Sequence[Row]) -> None:
+        """Refuse to delete more than a fifth of a document's assets, unless each name is given."""
+        for document in self._documents:
+            own = [row for row in found if row.document == document.id and row.kind != ENTRY and row.revision]
+            gone = [row.name for row in own if row.action == DELETE and row.name not in self._deletable]
+            if len(gone) > _MOST_DELETED * len(own):
+                self.problems.append(
+                    f"document {document.id} would delete {len(gone)} of its {counted(len(own), 'asset')}, more than "
+                    f"20 %: {', '.join(sorted(gone)[:10])}; check the document, or list each name in confirm_delete"
+                )
+
+
+def is_ephemeral(info: Info) -> bool:
+    """Return whether a consumer is temporary, or belongs to a mirror or source; plans never delete these."""
+    config = info["config"]
+    return not config.get("durable_name") or bool(config.get("direct"))
+
+
+def _stream_phase(stream: DesiredStream, exists: bool) -> str:
+    if stream.kind != STREAM:
+        return PHASES[5]
+    if exists:
+        return PHASES[1]
+    return PHASES[4] if stream.config["mirror"] or stream.config["sources"] else PHASES[2]
+
+
+def _plan_entry(row: Row, entry: DesiredEntry, live: LiveEntry | None) -> None:
+    """Plan an entry. Values appear only as hashes, because they may be secret."""
+    present = live.value if live else None
+    if entry.mode == ABSENT:
+        if present is not None:
+            row.action = DELETE
+            row.changes = [{"path": "value", "from": _hashed(present), "to": None}]
+        return
+    desired = (entry.value or "").encode()
+    if present is None:
+        row.action = CREATE
+        row.changes = [{"path": "value", "from": None, "to": _hashed(desired)}]
+    elif entry.mode == OWN and present != desired:
+        row.action = CHANGE
+        row.changes = [{"path": "value", "from": _hashed(present), "to": _hashed(desired)}]
+
+
+def _hashed(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()[:12]}"
+
+
+def _differing(old: rules.Config, new: rules.Config) -> list[str]:
+    """Return the fields that differ; a mark's hash alone is not a difference."""
+
+    def comparable(key: str, value: Any) -> Any:
+        return {name: one for name, one in value.items() if name != MARK_HASH} if key == "metadata" else value
+
+    return [key for key in new if comparable(key, old[key]) != comparable(key, new[key])]
+
+
+def change_rows(fields: Sequence[rules.Field], old: rules.Config | None, new: rules.Config) -> list[dict[str, Any]]:
+    """Return the changed fields with their old and new values, in the words of a document."""
+    by_name = {one.name: one for one in fields}
+    found = []
+    for key, value in new.items():
+        name = "replicas" if key == "num_replicas" else key
+        if key == "metadata":
+            before = (old or {}).get(key) or {}
+            found += [
+                {"path": f"metadata.{one}", "from": before.get(one), "to": value.get(one)}
+                for one in sorted({*before, *value})
+                if before.get(one) != value.get(one)
+            ]
+            continue
+        item = by_name[key]
+        found.append(
+            {"path": name, "from": None if old is None else in_words(item, old[key]), "to": in_words(item, value)}
+        )
+    return found
+
+
+def in_words(item: rules.Field, value: Any) -> Any:
+    """Return a value in normal form as a document states it."""
+    if item.kind == "size":
+        return exact_size(value) if value > 0 else value
+    if item.kind == "duration":
+        return exact_duration(value) if value > 0 else value
+    if item.kind == "durations":
+        return [exact_duration(one) for one in value]
+    if item.kind == "object" and value:
+        return {key: in_words(part, value[key]) for part in item.fields for key in (part.name,) if key in value}
+    return value
+
+
+def _steps(rows: Sequence[Row], order: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the changes in the order in which they are carried out."""
+    acting = [row for row in rows if row.action and row.state in (CREATE, CHANGE, DELETE)]
+    acting.sort(key=lambda row: (PHASES.index(row.phase), order.get(row.name, 0), row.name))
+    return [{"phase": row.phase, "kind": row.kind, "name": row.name, "action": row.action} for row in acting]

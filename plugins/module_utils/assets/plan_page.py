@@ -1,0 +1,78 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan of assets for people. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
+    CHANGE,
+    CONFIRM,
+    CREATE,
+    EXTRA,
+    FOREIGN,
+    SAME,
+    STATES,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    Page,
+    fitting,
+    listing,
+    page,
+    paragraphs,
+    printable,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
+
+
+def summary(plan: Mapping[str, Any]) -> str:
+    """Return the plan as one line."""
+    states = [row["state"] for row in plan["assets"]]
+    counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
+    lost = sum(one["count"] or 0 for row in plan["assets"] for one in row["costs"])
+    found = ", ".join(counts) or "no assets"
+    return f"{found}; loses {lost} messages or acknowledgements" if lost else found
+
+
+def plan_page(plan: Mapping[str, Any]) -> Page:
+    """Return a table of the assets that are not unchanged, then their changes, costs and problems."""
+    return fitting(lambda most: _page(plan, most))
+
+
+def _page(plan: Mapping[str, Any], most: int) -> Page:
+    rows = [row for row in plan["assets"] if row["state"] not in (SAME, EXTRA)]
+    found = []
+    if plan["problems"]:
+        found.append(page("The plan cannot be carried out:") + listing(plan["problems"], most=most))
+    if rows:
+        found.append(
+            table_page(
+                "Assets",
+                ("account", "kind", "name", "state", "changes", "costs"),
+                [
+                    (row["account"], row["kind"], row["name"], row["state"], len(row["changes"]), len(row["costs"]))
+                    for row in rows
+                ],
+                worst=[place for place, row in enumerate(rows) if row["state"] not in (CREATE, CHANGE, FOREIGN)],
+                most=most,
+            )
+        )
+        found.append(listing([line for row in rows for line in _details(row)], what="line", most=3 * most))
+    if any(row["state"] == CONFIRM for row in rows):
+        found.append(page("To accept the costs, list the names in confirm, and deletions in confirm_delete."))
+    return paragraphs(found) if found else page("Nothing changes.")
+
+
+def _details(row: Mapping[str, Any]) -> list[str]:
+    changes = [] if row["action"] == CREATE else [_change_text(one) for one in row["changes"]]
+    lines = [*changes, *(one["message"] for one in row["costs"]), *row["problems"], *row["notes"]]
+    return [f"{row['kind']} {row['name']}: {row['state']}", *(f"  {printable(one)}" for one in lines)] if lines else []
+
+
+def _change_text(change: Mapping[str, Any]) -> str:
+    old, new = (one if isinstance(one, str) and one else json.dumps(one) for one in (change["from"], change["to"]))
+    return f"{change['path']}: {old} → {new}"

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the live assets of an account for a plan. Sends only requests that change nothing."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
+    Document,
+    collisions,
+    parse_document,
+    read_document,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, questions
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    MESSAGE_NOT_FOUND,
+    JetStreamApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
+    is_system_user,
+    own_account_api,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import COUNTED_SUBJECTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+
+Info = Mapping[str, Any]
+
+#: Maximum number of missing sequences that are read to count the messages older than a time.
+_LISTED_GAPS = 100_000
+
+
+def desired_documents(given: Sequence[Any]) -> list[Document]:
+    """Return the documents of an option. Raises NatsFailure invalid_option with the errors of all documents."""
+    documents, problems = [], []
+    for number, one in enumerate(given, 1):
+        try:
+            documents.append(parse_document(one) if isinstance(one, str) else read_document(one))
+        except InvalidDocument as error:
+            problems += [f"document {number}: {problem}" for problem in error.problems]
+    problems = problems or collisions(documents)
+    if problems:
+        raise NatsFailure("invalid_option", f"documents: {counted(len(problems), 'error')}\n{listed(problems)}")
+    return documents
+
+
+def read_live(api: JetStreamApi, cluster: str, servers: Sequence[Server] | None, documents: Sequence[Document]) -> Live:
+    """Return the assets of an account. `servers`: all servers, None if only the account is visible. Raises NatsFailure."""
+    streams = api.streams()
+    infos = {str(row["config"]["name"]): row for row in streams.rows}
+    consumers: dict[str, dict[str, Info]] = {}
+    unknown: dict[str, str] = {}
+    used = [name for name, info in infos.items() if (info.get("state") or {}).get("consumer_count")]
+    for name, listing in zip(used, api.list_consumers(used)):
+        if isinstance(listing, NatsFailure):
+            raise listing
+        consumers[name] = {str(row["name"]): row for row in listing.rows}
+        unknown.update({f"{name}/{one}": reason for one, reason in listing.unknown.items()})
+    live = Live(
+        cluster=cluster,
+        release=_oldest_release(api, servers),
+        streams=infos,
+        consumers=consumers,
+        unknown=streams.unknown,
+        unknown_consumers=unknown,
+        usage=api.info(),
+        entries=_read_entries(api, documents, infos),
+        servers=None
+        if servers is None
+        else [(one.name, one.cluster, frozenset(one.tags)) for one in servers if one.jetstream],
+    )
+    counts = {
+        name: _count(api, infos[name], subjects, age) for name, (subjects, age) in questions(documents, live).items()
+    }
+    return replace(live, counts=counts)
+
+
+def _oldest_release(api: JetStreamApi, servers: Sequence[Server] | None) -> tuple[int, int]:
+    releases = [reported_version(one.version)[:2] for one in servers or () if one.jetstream]
+    return min([api.release(), *releases])
+
+
+def _read_entries(
+    api: JetStreamApi, documents: Sequence[Document], infos: Mapping[str, Info]
+) -> dict[tuple[str, str], LiveEntry]:
+    wanted = [
+        (stream.name, stream.label, key)
+        for document in documents
+        for stream in document.streams.values()
+        if stream.name in infos
+        for key in stream.entries
+    ]
+    requests = [(f"STREAM.MSG.GET.{name}", {"last_by_subj": kv_subject(bucket, key)}) for name, bucket, key in wanted]
+    found = {}
+    for (name, _bucket, key), answer in zip(wanted, api.call_many(requests)):
+        if isinstance(answer, NatsFailure):
+            if answer.err_code == MESSAGE_NOT_FOUND:
+                continue
+            raise answer
+        message = answer["message"]
+        headers = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
+        gone = any(mark in headers for mark in ("KV-Operation: DEL", "KV-Operation: PURGE", "Nats-Marker-Reason:"))
+        value = None if gone else base64.b64decode(message.get("data") or "")
+        found[name, key] = LiveEntry(int(message["seq"]), value)
+    return found
+
+
+def _count(api: JetStreamApi, info: Info, subjects: bool, age: int) -> Counts:
+    name, state = info["config"]["name"], info["state"]
+    few = state.get("num_subjects", 0) <= COUNTED_SUBJECTS
+    return Counts(
+        subjects=api.subject_counts(name) if subjects and few else None,
+        expired=_older(api, info, age) if age else None,
+    )
+
+
+def _older(api: JetStreamApi, info: Info, age: int) -> int:
+    """Return the number of messages older than `age` nanoseconds, found by bisection."""
+    name, state = info["config"]["name"], info["state"]
+    now = parse_time(info["ts"]) if info.get("ts") else datetime.fromtimestamp(time.time(), timezone.utc)
+    cutoff = now - timedelta(microseconds=age / 1000)
+    first, last = int(state["first_seq"]), int(state["last_seq"])
+    found = first_at_or_after(cutoff, first, last, lambda seq: _message_after(api, name, seq))
+    count = found - first
+    if 0 < int(state.get("num_deleted", 0)) <= _LISTED_GAPS:
+        count -= sum(first <= one < found for one in api.deleted_sequences(name))
+    return count
+
+
+def first_at_or_after(
+    cutoff: datetime, first: int, last: int, read: Callable[[int], tuple[int, datetime] | None]
+) -> int:
+    """Return the sequence of the first message that is not older than `cutoff`, or `last` + 1. `read`: returns the
+    sequence and the time of the first message at or after a sequence."""
+    low, high = first, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        message = read(middle)
+        if message is None or message[1] >= cutoff:
+            high = middle
+        else:
+            low = message[0] + 1
+    return low
+
+
+def _message_after(api: JetStreamApi, name: str, seq: int) -> tuple[int, datetime] | None:
+    message = api.first_message(name, seq=seq)
+    return None if message is None else (int(message["seq"]), parse_time(message["time"]))
+
+
+def read_lives(connections: Connections, documents: Sequence[Document]) -> dict[str, Live]:
+    """Return the assets of the documents' accounts, by account. Raises NatsFailure."""
+    servers = SystemApi(connections.own).discover().servers if is_system_user(connections.own) else None
+    lives = {}
+    for account in sorted({one.account for one in documents}):
+        if servers is None and not connections.accounts:
+            api = own_account_api(connections, account)
+        else:
+            api = connections.account(account)
+        mine = [one for one in documents if one.account == account]
+        lives[account] = read_live(api, connections.own.cluster, servers, mine)
+    return lives
