@@ -9,6 +9,7 @@ tests/lab/test_getting_started.py, and README.md by tests/lab/test_readme.py.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -132,6 +133,23 @@ def test_reading_commands_change_nothing(cluster: GuideCluster, path: str) -> No
             f"{command.where}\n{output}"
         )
     assert cluster.pids() == pids
+
+
+def test_assets_are_planned_as_the_guide_shows(cluster: GuideCluster) -> None:
+    path = "docs/assets.md"
+    (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "orders.yml"]
+    (command,) = [one.text for one in commands(path)]
+    (cluster.root / "orders.yml").write_text(declared)
+    output = cluster.type(command)
+    plan = json.loads((cluster.root / "assets_plan-C1.json").read_text())
+    states = {row["name"]: row["state"] for row in plan["assets"] if row["document"] == "orders"}
+    assert states == dict.fromkeys(
+        ("ORDERS", "ORDERS/billing", "ORDERS_DR", "settings", "settings/rate", "reports"), "create"
+    ), output
+    (cluster.root / "orders.yml.j2").write_text("{% if false %}document: orders{% endif %}")
+    options = '{"nats_cluster_assets_templates": ["orders.yml.j2"]}'
+    with pytest.raises(AssertionError, match="the document is empty; if it is a template"):
+        cluster.type(f"ansible-playbook natsops.jetstream.assets_plan -i inventory.yml -e '{options}'")
 
 
 def test_the_journal_is_read_by_grep(cluster: GuideCluster, run_module: Runner) -> None:

@@ -30,6 +30,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.natsops.jetstream.plugins.module_utils import module
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import read_document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import document as assets_document
 from support.documents import CHECKOUT, DOCUMENTS, Block, Command, role_options, role_specs
 
 PREFIX = "natsops.jetstream."
@@ -42,6 +43,7 @@ RUN_BY = {
     "README.md": ("tests/lab/test_readme.py", '"{path}"'),
     "docs/administration.md": ("tests/integration/test_administration.py", '"{path}"'),
     "docs/awx.md": ("tests/integration/test_awx_configure.py", '"natsops.jetstream.awx.configure"'),
+    "docs/assets.md": GUIDES,
     "docs/backup.md": ("tests/lab/test_backup.py", '"{path}"'),
     "docs/bundle.md": ("tests/integration/test_bundle.py", '"{path}"'),
     "docs/disaster_recovery.md": ("tests/integration/test_dr_guide.py", '"{path}"'),
@@ -416,7 +418,7 @@ def check_source(source: Mapping[str, Any]) -> None:
 
 def check_yaml(data: Any) -> None:
     """Assert that the block is a valid play, task list, inventory, set of variables, source list of a rulebook, or
-    document of accounts."""
+    document of accounts or assets."""
     if isinstance(data, list):
         assert data
         for item in data:
@@ -424,6 +426,8 @@ def check_yaml(data: Any) -> None:
     elif set(data) == {"sources"}:
         for source in data["sources"]:
             check_source(source)
+    elif "document" in data:
+        assets_document.read_document(data)
     elif "accounts" in data:
         assert read_document(data)
     elif all(
