@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any, Callable
 
 import pytest
@@ -128,6 +129,8 @@ def tidy(api: JetStreamApi) -> Iterator[None]:
     for name in api.stream_names():
         with contextlib.suppress(NatsFailure):
             api.delete_stream(name)
+    # The meta leader, which lists the streams, may apply a change after the server that has answered.
+    assert wait_until(api.stream_names, lambda names: not names, 10).done
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +147,10 @@ def plan(healthy: NatsProcesses, run_module: Runner) -> Plan:
     return planned
 
 
+def contains(name: str, names: Collection[str]) -> bool:
+    return name in names
+
+
 def create(api: JetStreamApi, body: dict[str, Any]) -> None:
     """Create the assets of a document with its marks."""
     document = read_document({**HEAD, **body})
@@ -152,6 +159,7 @@ def create(api: JetStreamApi, body: dict[str, Any]) -> None:
         new = rules.expected_stream(stream.name, stream.config, stream.given, release)
         new["metadata"] = {**new["metadata"], **marks(document, rules.STREAM_FIELDS, new)}
         api.create_stream(rules.request(rules.STREAM_FIELDS, {"name": stream.name}, new, new, release))
+        assert wait_until(api.stream_names, partial(contains, stream.name), 10).done
         for consumer in stream.consumers.values():
             wanted = rules.expected_consumer(consumer.config, consumer.given, new)
             wanted["metadata"] = {**wanted["metadata"], **marks(document, rules.CONSUMER_FIELDS, wanted)}
