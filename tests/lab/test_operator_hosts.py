@@ -98,9 +98,9 @@ class OperatorCluster(Cluster):
         plan = json.loads((self.directory / "plan.json").read_text())
         return {row["name"]: row for row in plan["accounts"]}
 
-    def module(self, name: str, /, **options: Any) -> None:
+    def module(self, module_name: str, **options: Any) -> None:
         login = {"servers": self.urls(), "credentials": str(self.operator.creds["SYS"]), "expected_servers": HOSTS}
-        run = self.controller.module(name, {**login, **options})
+        run = self.controller.module(module_name, {**login, **options})
         assert run.status == 0, run.output
 
     def creds(self, account: str, role: str, name: str, tags: list[str] | None = None) -> Path:

@@ -103,7 +103,7 @@ def _differences(name: str, static: Mapping[str, Any], token: str, *, to_operato
     except (InvalidDocument, ValueError) as refused:
         yield error("accounts", f"cannot be compared with the accounts' claims: {refused}")
         return
-    own = next(one for one in desired.values() if one.id == name)
+    (own,) = (one for one in desired.values() if one.id == name)
     sides = [_comparable(desired_claims(own, desired, {}), claims.name), _comparable(claims, claims.name)]
     for change in differences(*(sides if to_operator else sides[::-1])):
         path = printable(str(change["path"]))
