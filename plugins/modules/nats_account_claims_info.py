@@ -159,7 +159,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import account_row, evaluate, read_trust
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import account_row
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
@@ -169,11 +169,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
 
 def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
-    wanted, now = params["account"], time.time()
+    wanted = params["account"]
     key = wanted if wanted and is_account_key(wanted) else None
     reading = read_copies(SystemApi(client), params["expected_servers"], key)
-    trust = read_trust(reading.operators, now)
-    rows = [account_row(evaluate(copies, trust, now)) for copies in reading.accounts]
+    trust, evaluations = reading.evaluated(time.time())
+    rows = [account_row(one) for one in evaluations]
     if wanted:
         one = one_account({row["account"]: row["name"] or "" for row in rows}, wanted)
         rows = [row for row in rows if row["account"] == one]

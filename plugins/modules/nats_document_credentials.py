@@ -127,7 +127,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import evaluate, read_trust
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import credentials_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import new_key
@@ -168,13 +167,12 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     """Return the module's result."""
     document, directory, now = desired_document(params["document"]), KeyDirectory(params["key_directory"]), time.time()
     reading = read_copies(SystemApi(client), params["expected_servers"])
-    trust = read_trust(reading.operators, now)
-    is_strict = any(operator.fields["strict_signing_keys"] for operator in trust.claims)
+    trust, evaluations = reading.evaluated(now)
     plans = plan_users(
         document,
         Reading(
-            [evaluate(copies, trust, now) for copies in reading.accounts],
-            is_strict,
+            evaluations,
+            trust.is_strict,
             {str(user): str(text) for user, text in params["current"].items()},
             lambda public: directory.find(public) is not None,
             params["replaced_keys"],
@@ -182,7 +180,7 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
         now,
     )
     due = [one for one in plans if one.is_due]
-    new = {} if check_mode else {one.user.label: issued(one, directory, is_strict, now) for one in due}
+    new = {} if check_mode else {one.user.label: issued(one, directory, trust.is_strict, now) for one in due}
     return {
         "changed": bool(due),
         "users": [one.row() for one in plans],

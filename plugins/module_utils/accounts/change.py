@@ -98,9 +98,9 @@ def present_change(
     actual = before.claims if before is not None else None
     desired = matched_claims(account, document, ids, actual)
     obstacles = [one for one in ambiguous if one.startswith(f"account {name}:")]
-    if key in _system_accounts(trust) and desired.fields["limits.jetstream"]:
+    if key in trust.system_accounts and desired.fields["limits.jetstream"]:
         obstacles.append("limits.jetstream: the system account cannot have JetStream")
-    if key in _system_accounts(trust) and _has_builtin_of_account(desired):
+    if key in trust.system_accounts and _has_builtin_of_account(desired):
         obstacles.append(
             "signing_keys: this account is the servers' system account, in which the builtin role natsops has other "
             "permissions; set system_account in the document"
@@ -141,7 +141,7 @@ def compared_change(
         *(AccountDanger(LIMITS_BELOW_USE, one) for one in exceeded_limits(actual, desired, live)),
         *(AccountDanger(LOST_IMPORTS, one) for one in lost_imports(name, actual, desired, evaluations)),
     ]
-    if key in _system_accounts(trust):
+    if key in trust.system_accounts:
         dangers.append(AccountDanger(SYSTEM_ACCOUNT, "it is the system account, to which this login belongs"))
     if actual.unknown:
         lost = f"claims unknown to this collection would be lost: {some_names(actual.unknown)}"
@@ -169,7 +169,7 @@ def absent_change(name: str, evaluations: Sequence[Evaluation], trust: Trust, li
         return AccountChange(name, "", DELETE, None, None, obstacles=(several,))
     (before,) = found
     key, actual = before.copies.account, before.claims
-    if key in _system_accounts(trust):
+    if key in trust.system_accounts:
         return AccountChange(name, key, DELETE, before, None, obstacles=("it is the system account",))
     if actual is None:
         return AccountChange(name, key, DELETE, before, None, obstacles=(f"unreadable: {'; '.join(before.problems)}",))
@@ -185,10 +185,6 @@ def _has_builtin_of_account(desired: Claims) -> bool:
     """Return whether the desired claims have the builtin role with its permissions in a plain account."""
     plain = builtin_scope("", is_system=False)
     return any({**scope, "key": ""} == plain for scope in desired.fields["signing_keys"].values())
-
-
-def _system_accounts(trust: Trust) -> set[str]:
-    return {operator.fields["system_account"] for operator in trust.claims}
 
 
 def _stream_obstacles(actual: Claims, desired: Claims | None, live: Live) -> list[str]:

@@ -57,6 +57,16 @@ class Trust:
     digests: tuple[str, ...]
     problems: tuple[str, ...]
 
+    @property
+    def is_strict(self) -> bool:
+        """Return whether an operator requires signing keys."""
+        return any(claims.fields["strict_signing_keys"] for claims in self.claims)
+
+    @property
+    def system_accounts(self) -> frozenset[str]:
+        """Return the public keys of the operators' system accounts."""
+        return frozenset(claims.fields["system_account"] for claims in self.claims)
+
     def as_rows(self) -> list[dict[str, Any]]:
         """Return the operators as the module returns them."""
         return [
@@ -134,6 +144,11 @@ class Evaluation:
     def label(self) -> str:
         """Return the display name: the name in the claims, or the public key."""
         return self.name or self.copies.account
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return the problems for which the claims may not be those that every server uses."""
+        return [*self.disagreements, *([self.signer_problem] if self.signer_problem else [])]
 
 
 def evaluate(copies: Copies, trust: Trust, now: float) -> Evaluation:

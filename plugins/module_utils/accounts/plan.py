@@ -443,12 +443,11 @@ def _state(evaluation: Evaluation, otherwise: str) -> str:
 def _extra(evaluation: Evaluation, trust: Trust) -> dict[str, Any]:
     """Return the row of an account that exists on the servers but not in the document. It stays unchanged."""
     key = evaluation.copies.account
-    system = {operator.fields["system_account"] for operator in trust.claims}
     return _row(
         evaluation.label,
         key,
         _state(evaluation, EXTRA),
-        warnings=["it is the system account"] if key in system else [],
+        warnings=["it is the system account"] if key in trust.system_accounts else [],
         problems=list(evaluation.problems),
     )
 

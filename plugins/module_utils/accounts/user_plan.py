@@ -100,9 +100,8 @@ def _account(key: str | None, evaluations: Sequence[Evaluation], name: str) -> C
     found = next((one for one in evaluations if one.copies.account == key), None)
     if found is None or found.claims is None:
         raise _Impossible(f"no server returned exactly one account {name}; apply the document first")
-    problems = [*found.disagreements, *([found.signer_problem] if found.signer_problem else [])]
-    if problems:
-        raise _Impossible(f"account {name}: {'; '.join(problems)}")
+    if found.doubts:
+        raise _Impossible(f"account {name}: {'; '.join(found.doubts)}")
     return found.claims
 
 

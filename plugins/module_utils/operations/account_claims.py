@@ -37,7 +37,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     Evaluation,
     Trust,
     digest,
-    evaluate,
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
@@ -137,26 +136,22 @@ def desired_document(given: Any) -> Document:
 def read_accounts(api: SystemApi, expected: Collection[str], now: float) -> AccountsState:
     """Return the accounts of all servers. Raises NatsFailure."""
     reading = read_copies(api, expected)
-    trust = read_trust(reading.operators, now)
-    evaluations = tuple(evaluate(copies, trust, now) for copies in reading.accounts)
-    return AccountsState(reading, trust, evaluations, read_live(api, reading.servers))
+    return AccountsState(reading, *reading.evaluated(now), read_live(api, reading.servers))
 
 
 def account_in_force(api: SystemApi, account: str, expected: Collection[str]) -> tuple[Claims, bool]:
     """Return the claims of an account, given by name or public key, and whether the operator requires signing keys.
 
     Raises NatsFailure no_account, account_ambiguous, or disagreement if the servers have different copies."""
-    now = time.time()
     reading = read_copies(api, expected, account if is_account_key(account) else None)
-    trust = read_trust(reading.operators, now)
-    found = {copies.account: evaluate(copies, trust, now) for copies in reading.accounts}
+    trust, evaluations = reading.evaluated(time.time())
+    found = {one.copies.account: one for one in evaluations}
     evaluation = found.get(one_account({key: one.name or "" for key, one in found.items()}, account))
     if evaluation is None or evaluation.claims is None:
         raise NatsFailure("no_account", f"account {account}: no server returned its claims", account=account)
-    problems = [*evaluation.disagreements, *([evaluation.signer_problem] if evaluation.signer_problem else [])]
-    if problems:
-        raise NatsFailure("disagreement", f"account {account}: {'; '.join(problems)}", account=account)
-    return evaluation.claims, any(operator.fields["strict_signing_keys"] for operator in trust.claims)
+    if evaluation.doubts:
+        raise NatsFailure("disagreement", f"account {account}: {'; '.join(evaluation.doubts)}", account=account)
+    return evaluation.claims, trust.is_strict
 
 
 def require_writable(state: AccountsState, signer: str) -> None:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Copies
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import (
+    Copies,
+    Evaluation,
+    Trust,
+    evaluate,
+    read_trust,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
     Live,
     LiveConnection,
@@ -39,6 +45,11 @@ class CopiesReading:
     stores: tuple[str, ...]
     accounts: tuple[Copies, ...]
     incomplete: tuple[dict[str, Any], ...]
+
+    def evaluated(self, now: float) -> tuple[Trust, tuple[Evaluation, ...]]:
+        """Return the operators, and each account with its copies compared."""
+        trust = read_trust(self.operators, now)
+        return trust, tuple(evaluate(copies, trust, now) for copies in self.accounts)
 
 
 def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | None = None) -> CopiesReading:

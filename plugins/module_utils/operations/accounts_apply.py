@@ -182,8 +182,7 @@ class _Run:
         tested: list[dict[str, Any]] = []
 
         def verify(claims: Claims) -> None:
-            is_strict = any(operator.fields["strict_signing_keys"] for operator in state.trust.claims)
-            probes = probe_roles(tools.options, claims, tools.directory, is_strict, len(live))
+            probes = probe_roles(tools.options, claims, tools.directory, state.trust.is_strict, len(live))
             tested.extend(one.row(change.name) for one in probes)
 
         done = apply_change(self._api, state, change, tools.signer, tools.directory, at_once, verify)

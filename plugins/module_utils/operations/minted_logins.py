@@ -21,7 +21,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin
     short_lived_user,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import evaluate, read_trust
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
@@ -136,17 +135,15 @@ def _read_accounts(own: ConnectionOptions) -> _Accounts:
     Raises NatsFailure."""
     with Client(own) as client:
         reading = read_copies(SystemApi(client))
-    now = time.time()
-    trust = read_trust(reading.operators, now)
-    evaluations = [evaluate(copies, trust, now) for copies in reading.accounts]
+    trust, evaluations = reading.evaluated(time.time())
     claims = {
         one.copies.account: one.claims for one in evaluations if one.claims is not None and not one.signer_problem
     }
     return _Accounts(
         claims,
         account_labels({key: printable(one.name) for key, one in claims.items()}),
-        frozenset(operator.fields["system_account"] for operator in trust.claims),
-        any(operator.fields["strict_signing_keys"] for operator in trust.claims),
+        trust.system_accounts,
+        trust.is_strict,
     )
 
 
