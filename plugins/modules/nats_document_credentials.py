@@ -127,7 +127,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import credentials_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import issue_credentials
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
@@ -138,7 +138,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_pl
     plan_users,
     users_page,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_user
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -154,13 +153,10 @@ def issued(plan: UserPlan, directory: KeyDirectory, is_strict: bool, now: float)
     if plan.account is None or signer is None:
         raise ValueError(f"{plan.user.label}: the plan has no key")
     key = plan.current.key if plan.current is not None else new_key(USER)
-    expires = int(now + plan.user.expires) if plan.user.expires else 0
-    user = plan.user
     try:
-        token = role_user(plan.account, signer, key.public, user.name, user.tags, int(now), expires, is_strict)
+        return issue_credentials(plan.desired, plan.account, signer, key, is_strict, now).text
     except InvalidToken as error:
-        raise NatsFailure("refused_claims", f"{user.label}: servers would refuse the user: {error}") from error
-    return credentials_text(token, key)
+        raise NatsFailure("refused_claims", f"{plan.user.label}: servers would refuse the user: {error}") from error
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

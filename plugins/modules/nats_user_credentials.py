@@ -167,10 +167,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import (
     DesiredCredentials,
     UserCredentials,
+    issue_credentials,
+    lifetime,
     read_credentials,
     renewal_reasons,
 )
@@ -178,7 +180,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_user
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -186,15 +187,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import account_in_force
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
-
-NEVER = "never"
 
 
 def seconds(params: Mapping[str, Any], option: str) -> float:
     """Return the seconds of an option, 0 for never. Raises NatsFailure invalid_option."""
     try:
-        return 0 if params[option] == NEVER else parse_duration(params[option], bare=False)
+        return lifetime(params[option])
     except ValueError as error:
         raise NatsFailure("invalid_option", f"{option}: {error}") from error
 
@@ -228,12 +226,10 @@ def issued(
     desired: DesiredCredentials, account: Claims, signer: SeedKey, key: SeedKey, is_strict: bool, now: float
 ) -> UserCredentials:
     """Return new credentials. Raises NatsFailure refused_claims."""
-    expires = int(now + desired.expires) if desired.expires else 0
     try:
-        token = role_user(account, signer, key.public, desired.name, desired.tags, int(now), expires, is_strict)
+        return issue_credentials(desired, account, signer, key, is_strict, now)
     except InvalidToken as error:
         raise NatsFailure("refused_claims", f"servers would refuse the user: {error}") from error
-    return UserCredentials(token, decode_claims(token), key)
 
 
 def write(path: str, content: str, check_mode: bool) -> bool:

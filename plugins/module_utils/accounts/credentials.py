@@ -17,6 +17,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import InvalidSeed, SeedKey, read_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+
+#: The lifetime of credentials that do not expire.
+NEVER = "never"
 
 _JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+?)\s+-+END NATS USER JWT-+")
 
@@ -32,7 +37,10 @@ class UserCredentials:
     @property
     def text(self) -> str:
         """Return the content of the .creds file."""
-        return credentials_text(self.token, self.key)
+        return (
+            f"-----BEGIN NATS USER JWT-----\n{self.token}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{self.key.seed}\n------END USER NKEY SEED------\n"
+        )
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,18 @@ class DesiredCredentials:
     renew_before: float
 
 
-def credentials_text(token: str, key: SeedKey) -> str:
-    """Return the content of a .creds file."""
-    return (
-        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{key.seed}\n------END USER NKEY SEED------\n"
-    )
+def lifetime(text: str) -> float:
+    """Return the seconds of a duration such as `30d`, 0 for `never`. Raises ValueError."""
+    return 0 if text == NEVER else parse_duration(text, bare=False)
+
+
+def issue_credentials(
+    desired: DesiredCredentials, account: Claims, signer: SeedKey, key: SeedKey, is_strict: bool, now: float
+) -> UserCredentials:
+    """Return new credentials for this key of a user. Raises InvalidToken if servers would refuse the user."""
+    expires = int(now + desired.expires) if desired.expires else 0
+    token = role_user(account, signer, key.public, desired.name, desired.tags, int(now), expires, is_strict)
+    return UserCredentials(token, decode_claims(token), key)
 
 
 def read_credentials(text: str) -> UserCredentials | None:

@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks 
     operator_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import lifetime
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
     ACCOUNT_FIELDS,
     JETSTREAM,
@@ -40,10 +41,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.documents import
     unknown_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
 PRESENT, ABSENT = "present", "absent"
-NEVER = "never"
 #: The controller, as a host of the inventory.
 CONTROLLER = "localhost"
 
@@ -253,7 +252,7 @@ def _read_users(given: Any, accounts: Mapping[str, DesiredAccount], problems: li
 def _seconds(text: str, where: str, problems: list[str]) -> float:
     """Return the seconds of a duration, 0 for never."""
     try:
-        return 0 if text == NEVER else parse_duration(text, bare=False)
+        return lifetime(text)
     except ValueError as error:
         problems.append(f"{where}: {error}")
         return 0

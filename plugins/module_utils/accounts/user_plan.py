@@ -44,6 +44,11 @@ class UserPlan:
     current: UserCredentials | None = None
 
     @property
+    def desired(self) -> DesiredCredentials:
+        """Return the credentials that are issued or renewed."""
+        return _desired(self.user, self.signer)
+
+    @property
     def is_due(self) -> bool:
         return self.state in (ISSUE, RENEW)
 
@@ -115,8 +120,7 @@ def _plan_user(user: DesiredUser, document: Document, account: Claims, reading: 
         reason = f"the account has revoked the key {current.claims.subject}; to let the user in again, delete the file"
         return UserPlan(user, REVOKED, (reason,), current=current)
     signer = _signer(user, document, account, current, reading.replaced)
-    desired = DesiredCredentials(user.name, signer, user.tags, user.expires, user.renew_before)
-    reasons = tuple(renewal_reasons(current, desired, account, reading.is_strict, now))
+    reasons = tuple(renewal_reasons(current, _desired(user, signer), account, reading.is_strict, now))
     if not reasons:
         return UserPlan(user, SAME, current=current)
     public = current.claims.subject if current is not None else ""
@@ -127,6 +131,10 @@ def _plan_user(user: DesiredUser, document: Document, account: Claims, reading: 
     if not reading.has_seed(signer):
         raise _Impossible(f"key_directory: there is no seed of {signer}, the key of role {user.key}")
     return UserPlan(user, RENEW if current is not None else ISSUE, reasons, signer, account, current)
+
+
+def _desired(user: DesiredUser, signer: str) -> DesiredCredentials:
+    return DesiredCredentials(user.name, signer, user.tags, user.expires, user.renew_before)
 
 
 def _signer(

@@ -13,14 +13,18 @@ import nkeys
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.natsops.jetstream.plugins.filter.nats_credential_files import nats_credential_files
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import (
+    Claims,
+    decode_claims,
+    encode_claims,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import (
     Copies,
     Evaluation,
     evaluate,
     read_trust,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import credentials_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import UserCredentials
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
     desired_claims,
     read_document,
@@ -72,7 +76,7 @@ def evaluated(claims: Claims, signer: Key = SIGNER) -> Evaluation:
 
 def creds(signer: Key = OLD, expires: int = NOW + 20 * DAY) -> dict[str, str]:
     token = role_user(in_force(OLD, FRESH), signer, USER.public, "shop", ["team:x"], NOW - DAY, expires, False)
-    return {"APP/shop": credentials_text(token, USER)}
+    return {"APP/shop": UserCredentials(token, decode_claims(token), USER).text}
 
 
 def plan(
