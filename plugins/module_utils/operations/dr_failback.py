@@ -249,11 +249,11 @@ class _Run:
 
         if (
             wanted <= self._failover.last_copied
-            or _next(self._site, self._target, self._failover.last_copied + 1) is None
+            or self._site.first_message(self._target, seq=self._failover.last_copied + 1) is None
         ):
             return
         seen = wait_until(reached, lambda sequence: sequence >= wanted, self._wait, 0.3)
-        if not seen.done and _next(self._site, self._target, seen.value + 1) is not None:
+        if not seen.done and self._site.first_message(self._target, seq=seen.value + 1) is not None:
             raise Refusal(
                 "not_caught_up",
                 f"the origin has the site's messages up to sequence {seen.value} of {wanted} after {self._wait:g} "
@@ -332,16 +332,6 @@ def _messages(api: JetStreamApi, stream: str, first: int, last: int) -> list[Map
         elif answer.err_code != MESSAGE_NOT_FOUND:
             raise answer
     return found
-
-
-def _next(api: JetStreamApi, stream: str, sequence: int) -> Optional[Mapping[str, Any]]:
-    """Return the first message at or after a sequence, or None if there is none."""
-    try:
-        return dict(api.call(f"STREAM.MSG.GET.{stream}", {"seq": sequence, "next_by_subj": ">"})["message"])
-    except NatsFailure as failure:
-        if failure.err_code == MESSAGE_NOT_FOUND:
-            return None
-        raise
 
 
 def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:

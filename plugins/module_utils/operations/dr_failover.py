@@ -51,7 +51,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    MESSAGE_NOT_FOUND,
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
@@ -486,12 +485,9 @@ def sequence_in(api: JetStreamApi, stream: str, sequence: int) -> int:
 
 def next_source(api: JetStreamApi, stream: str, number: int) -> Optional[tuple[int, int]]:
     """Return the sequence of the first message at or after a number, and its sequence at its source."""
-    try:
-        message = api.call(f"STREAM.MSG.GET.{stream}", {"seq": number, "next_by_subj": ">"})["message"]
-    except NatsFailure as failure:
-        if failure.err_code == MESSAGE_NOT_FOUND:
-            return None
-        raise
+    message = api.first_message(stream, seq=number)
+    if message is None:
+        return None
     source = source_sequence(message)
     return None if source is None else (int(message["seq"]), source)
 
