@@ -79,7 +79,10 @@ problems:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import unequal_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import (
+    first_of_each_kind,
+    unequal_accounts,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -114,9 +117,7 @@ def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
                 problems.append(f"{names[key]}: ACCOUNTZ of {account}: {answer.description}")
             else:
                 details.setdefault(account, {})[names[key]] = answer.get("account_detail") or {}
-    compared = sorted(
-        account for account, found in details.items() if len({"decoded_jwt" in one for one in found.values()}) == 2
-    )
+    compared = sorted(account for account, found in details.items() if len(first_of_each_kind(found)) == 2)
     return {
         "changed": False,
         "operator_servers": sorted(kinds[True]),

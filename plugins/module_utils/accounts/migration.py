@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
+    DesiredAccount,
     desired_claims,
     read_document,
 )
@@ -76,6 +77,8 @@ def _account_problems(
                 "is not a public key, and in operator mode an account is identified by its public key. Move its streams to "
                 "an account with such a name first, by a backup and a restore",
             )
+    desired, unreadable = _static_accounts(static) if accounts.keys() & tokens.keys() else ({}, [])
+    yield from unreadable
     for name in sorted({*accounts, *tokens}):
         if key_kind(name) != ACCOUNT:
             continue
@@ -87,21 +90,28 @@ def _account_problems(
             if not to_operator:
                 yield error(f"accounts.{name}", "is missing: servers with static accounts would not have this account")
         else:
-            yield from _differences(name, static, str(tokens[name]), to_operator=to_operator)
+            yield from _differences(name, desired, str(tokens[name]), to_operator=to_operator)
 
 
-def _differences(name: str, static: Mapping[str, Any], token: str, *, to_operator: bool) -> Iterator[ConfigProblem]:
-    """Return the differences between an account's static configuration and its claims."""
+def _static_accounts(static: Mapping[str, Any]) -> tuple[Mapping[str, DesiredAccount], list[ConfigProblem]]:
+    """Return the static accounts in the terms of the document; none, and the problem, if they cannot be expressed."""
+    try:
+        document, _notes = document_from_static(static["accounts"], str(static.get("system_account") or "$SYS"))
+        return read_document(document).accounts, []
+    except (InvalidDocument, ValueError) as refused:
+        return {}, [error("accounts", f"cannot be compared with the accounts' claims: {refused}")]
+
+
+def _differences(
+    name: str, desired: Mapping[str, DesiredAccount], token: str, *, to_operator: bool
+) -> Iterator[ConfigProblem]:
+    """Return the differences between an account's static configuration and its claims; none if `desired` is empty."""
     try:
         claims = decode_claims(token)
     except InvalidToken as refused:
         yield error(f"resolver_preload.{name}", f"cannot be read: {refused}")
         return
-    try:
-        document, _notes = document_from_static(static["accounts"], str(static.get("system_account") or "$SYS"))
-        desired = read_document(document).accounts
-    except (InvalidDocument, ValueError) as refused:
-        yield error("accounts", f"cannot be compared with the accounts' claims: {refused}")
+    if not desired:
         return
     (own,) = (one for one in desired.values() if one.id == name)
     sides = [_comparable(desired_claims(own, desired, {}), claims.name), _comparable(claims, claims.name)]
@@ -205,9 +215,7 @@ def unequal_accounts(replies: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> 
     """
     found = []
     for account, servers in sorted(replies.items()):
-        first: dict[bool, str] = {}
-        for server, detail in sorted(servers.items()):
-            first.setdefault("decoded_jwt" in detail, server)
+        first = first_of_each_kind(servers)
         if len(first) < 2:
             continue
         static, operator = (_in_force(servers[first[kind]]) for kind in (False, True))
@@ -218,6 +226,15 @@ def unequal_accounts(replies: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> 
             if static[part] != operator[part]
         ]
     return found
+
+
+def first_of_each_kind(servers: Mapping[str, Mapping[str, Any]]) -> dict[bool, str]:
+    """Return the first server in operator mode (True) and the first one with static accounts (False), in order of names,
+    of the servers that have loaded an account."""
+    first: dict[bool, str] = {}
+    for server, detail in sorted(servers.items()):
+        first.setdefault("decoded_jwt" in detail, server)
+    return first
 
 
 def _in_force(detail: Mapping[str, Any]) -> dict[str, list[str]]:

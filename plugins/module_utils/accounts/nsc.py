@@ -77,7 +77,7 @@ def document_from_store(store: Store, now: float) -> Imported:
         notes += [f"account {account.name}: {note}" for note in found]
         for user in members:
             label = f"{account.name}/{user.name}"
-            problems = _obstacles(user, account, key_names, now)
+            problems = _obstacles(user, account, now)
             if "/" in account.name:
                 problems.append("the name of its account contains a slash")
             if label in declared:
@@ -221,7 +221,7 @@ def _import_notes(account: Claims, owners: Mapping[str, Claims]) -> list[str]:
     return found
 
 
-def _obstacles(user: Claims, account: Claims, key_names: Mapping[str, str], now: float) -> list[str]:
+def _obstacles(user: Claims, account: Claims, now: float) -> list[str]:
     """Return why the document cannot declare a user."""
     if not user.name:
         return [f"user {user.subject} has no name"]

@@ -175,8 +175,9 @@ def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool
             info = live.streams.get(stream.name)
             if info is None or not (info.get("state") or {}).get("messages"):
                 continue
-            old, new = planner.stream_configs(document, stream, info)
-            if new is None:
+            try:
+                old, new = planner.stream_configs(document, stream, info)
+            except rules.OptionError:
                 continue
             age = new["max_age"] if lowered(old, new, "max_age") else 0
             if age or rules.asks_for_subjects(old, new):
@@ -250,15 +251,13 @@ class _Planner:
 
     def stream_configs(
         self, document: Document, stream: DesiredStream, info: Info | None
-    ) -> tuple[rules.Config, rules.Config | None]:
-        """Return the current and the planned configuration of a stream; None if the server would override it."""
-        old = rules.normal_config(rules.STREAM_FIELDS, info["config"] if info else {})
-        try:
-            new = rules.expected_stream(
-                stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
-            )
-        except rules.OptionError:
-            return old, None
+    ) -> tuple[rules.Config, rules.Config]:
+        """Return the current and the planned configuration of a stream. Raises OptionError if the server would override
+        an option."""
+        old = _live_config(info)
+        new = rules.expected_stream(
+            stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
+        )
         # Servers of different releases fill in different windows.
         windows = (0, min(rules.DUPLICATE_WINDOW, new["max_age"] or rules.DUPLICATE_WINDOW))
         if info and "duplicate_window" not in stream.given and old["duplicate_window"] in windows:
@@ -277,14 +276,18 @@ class _Planner:
         info = self._live.streams.get(stream.name)
         row = Row(stream.kind, stream.label, document.id, revision=revision(info) if info else None)
         row.phase = _stream_phase(stream, info is not None)
-        old, new = self.stream_configs(document, stream, info)
-        self._old[stream.name] = old
-        self._new[stream.name] = old if new is None and info else new or stream.config
+        override = ""
+        try:
+            old, new = self.stream_configs(document, stream, info)
+        except rules.OptionError as error:
+            old, override = _live_config(info), str(error)
+            new = old if info else stream.config
+        self._old[stream.name], self._new[stream.name] = old, new
         if stream.name in self._live.unknown:
             row.problems.append(f"its state is unknown: {self._live.unknown[stream.name]}")
             return row
-        if new is None:
-            row.problems.append(self._override(stream))
+        if override:
+            row.problems.append(override)
             return row
         row.problems += self._too_new(rules.STREAM_FIELDS, {key: new[key] for key in stream.given})
         if info is None:
@@ -321,15 +324,6 @@ class _Planner:
         if old["metadata"].get(MARK_HASH) not in (None, marks(document, rules.STREAM_FIELDS, old)[MARK_HASH]):
             row.notes.append("it was changed outside the document")
         return row
-
-    def _override(self, stream: DesiredStream) -> str:
-        try:
-            rules.expected_stream(
-                stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
-            )
-        except rules.OptionError as error:
-            return str(error)
-        return ""
 
     def _too_new(self, fields: Sequence[rules.Field], config: rules.Config) -> list[str]:
         release = self._live.release
@@ -623,6 +617,11 @@ def is_ephemeral(info: Info) -> bool:
     """Return whether a consumer is temporary, or belongs to a mirror or source; plans never delete these."""
     config = info["config"]
     return not config.get("durable_name") or bool(config.get("direct"))
+
+
+def _live_config(info: Info | None) -> rules.Config:
+    """Return the configuration of a live stream in normal form; that of no stream has the defaults."""
+    return rules.normal_config(rules.STREAM_FIELDS, info["config"] if info else {})
 
 
 def _stream_phase(stream: DesiredStream, exists: bool) -> str:
