@@ -23,18 +23,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterat
     root = tmp_path_factory.mktemp("minted")
     operator = make_operator(root, "APP")
     found = RoleCluster(root, NAMES, "2.10.27")
-    for unwanted in ("nats_server_accounts", "nats_server_system_password", "nats_server_account_operator_password"):
-        del found.variables[unwanted]
-    found.variables.update(
-        nats_server_operator=operator.jwt,
-        nats_server_system_account=operator.system_account,
-        nats_server_config={"resolver_preload": operator.accounts},
-        nats_server_api_credentials=str(operator.creds["SYS"]),
-        nats_cluster_backup_directory=str(root / "backups"),
-    )
-    for name, own in found.hosts.items():
-        resolver = {"type": "full", "dir": str(root / name / "jwt"), "allow_delete": False, "interval": "2m"}
-        own["nats_server_config_host"] = {"resolver": resolver}
+    found.use_operator(operator, allow_delete=False, interval="2m")
+    found.variables["nats_cluster_backup_directory"] = str(root / "backups")
     try:
         found.playbook("deploy", nats_cluster_smoke_test="never")
         minted = Minted(operator, found.urls, root / "keys", run_module)

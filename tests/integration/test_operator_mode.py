@@ -61,22 +61,15 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> It
     operator = make_operator(root, "APP", "TWIN1", "TWIN2", tags={"TWIN1": "TWIN", "TWIN2": "TWIN"})
     (root / "operator.jwt").write_text(operator.jwt)
     hosts = RoleCluster(root, NAMES, "2.10.27")
-    for unwanted in ("nats_server_accounts", "nats_server_system_password", "nats_server_account_operator_password"):
-        del hosts.variables[unwanted]
+    hosts.use_operator(operator, allow_delete=False, interval="2m")
     hosts.variables.update(
         nats_server_operator=f"{{{{ lookup('file', '{root}/operator.jwt') }}}}",
-        nats_server_system_account=operator.system_account,
-        nats_server_config={"resolver_preload": operator.accounts},
-        nats_server_api_credentials=str(operator.creds["SYS"]),
         nats_cluster_account_users=[
             {"account": account, "credentials": str(operator.creds[name])}
             for name, account in (("APP", "APP"), ("TWIN1", "TWIN"), ("TWIN2", "TWIN"))
         ],
         nats_cluster_backup_directory=str(root / "backups"),
     )
-    for name, own in hosts.hosts.items():
-        resolver = {"type": "full", "dir": str(root / name / "jwt"), "allow_delete": False, "interval": "2m"}
-        own["nats_server_config_host"] = {"resolver": resolver}
     try:
         assert SMOKE_TEST in hosts.playbook("deploy").output
         # The role creates this directory for the server's user, before the configuration test would create it for root.

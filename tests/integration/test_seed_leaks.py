@@ -100,18 +100,8 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     operator = make_operator(tmp_path / "secrets", "APP", strict=True)
     (tmp_path / "hosts").mkdir()
     hosts = RoleCluster(tmp_path / "hosts", ["n1", "n2", "n3"], VERSIONS[-1])
-    for unwanted in ("nats_server_accounts", "nats_server_system_password", "nats_server_account_operator_password"):
-        del hosts.variables[unwanted]
-    hosts.variables.update(
-        nats_server_operator=operator.jwt,
-        nats_server_system_account=operator.system_account,
-        nats_server_config={"resolver_preload": operator.accounts},
-        nats_server_api_credentials=str(operator.creds["SYS"]),
-        nats_cluster_account_users=[{"account": "APP", "credentials": str(operator.creds["APP"])}],
-    )
-    for name, own in hosts.hosts.items():
-        resolver = {"type": "full", "dir": str(tmp_path / "hosts" / name / "jwt"), "interval": "1s"}
-        own["nats_server_config_host"] = {"resolver": resolver}
+    hosts.use_operator(operator, interval="1s")
+    hosts.variables["nats_cluster_account_users"] = [{"account": "APP", "credentials": str(operator.creds["APP"])}]
     (tmp_path / "vault-password").write_text("password of the vault")
     try:
         hosts.playbook("deploy")

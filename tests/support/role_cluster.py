@@ -24,6 +24,7 @@ from typing import Any, Self
 
 import nats
 from support.clean_output import clean
+from support.credentials import Operator
 from support.load import Load, LoadPlan, LoadReport, patiently
 from support.module_runs import Runner
 from support.nats_processes import binary, collections_path, free_ports
@@ -84,6 +85,25 @@ class RoleCluster:
     def running(version: str) -> dict[str, Any]:
         """Return the variables that select a version of nats-server."""
         return {"nats_server_version": version, "nats_server_file_src": binary(version)}
+
+    def use_operator(self, operator: Operator, **resolver: Any) -> None:
+        """Replace the static accounts by those of an operator. `resolver`: options of the full resolver of each host,
+        whose JWTs are in the host's folder `jwt`."""
+        for unwanted in (
+            "nats_server_accounts",
+            "nats_server_system_password",
+            "nats_server_account_operator_password",
+        ):
+            del self.variables[unwanted]
+        self.variables.update(
+            nats_server_operator=operator.jwt,
+            nats_server_system_account=operator.system_account,
+            nats_server_config={"resolver_preload": operator.accounts},
+            nats_server_api_credentials=str(operator.creds["SYS"]),
+        )
+        for name, own in self.hosts.items():
+            used = {"type": "full", "dir": str(self.root / name / "jwt"), **resolver}
+            own["nats_server_config_host"] = {"resolver": used}
 
     def add(self, name: str, folder: str = "") -> None:
         """Add a host to the inventory. `folder`: a folder to use instead of the one with the host's name, as for a host
