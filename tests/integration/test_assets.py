@@ -7,7 +7,6 @@ once."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import subprocess
 import time
@@ -24,10 +23,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Call,
     Client,
     ConnectionOptions,
-    NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.application import application_api, delete_streams
 from support.nats_processes import NatsProcesses, binary, free_ports
 
 Run = Callable[..., dict[str, Any]]
@@ -38,17 +37,14 @@ MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 @pytest.fixture(scope="module")
 def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
     """The application's API; the assets that the test created are deleted afterwards."""
-    app = five.app_connection()
-    with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
-        yield JetStreamApi(client, "APP")
+    with application_api(five) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
 def tidy(api: JetStreamApi) -> Iterator[None]:
     yield
-    for name in api.stream_names():
-        with contextlib.suppress(NatsFailure):
-            api.delete_stream(name)
+    delete_streams(api)
 
 
 @pytest.fixture(scope="module")

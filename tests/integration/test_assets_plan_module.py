@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -18,12 +17,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
-    Client,
-    ConnectionOptions,
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.application import application_api, delete_streams
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 
@@ -118,19 +116,14 @@ Plan = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    app = healthy.app_connection()
-    with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
-        yield JetStreamApi(client, "APP")
+    with application_api(healthy) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
 def tidy(api: JetStreamApi) -> Iterator[None]:
     yield
-    for name in api.stream_names():
-        with contextlib.suppress(NatsFailure):
-            api.delete_stream(name)
-    # The meta leader, which lists the streams, may apply a change after the server that has answered.
-    assert wait_until(api.stream_names, lambda names: not names, 10).done
+    delete_streams(api)
 
 
 @pytest.fixture(scope="module")
