@@ -37,7 +37,7 @@ MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 @pytest.fixture(scope="module")
 def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
     """The application's API; the assets that the test created are deleted afterwards."""
-    with application_api(five) as found:
+    with application_api(five.app_connection()) as found:
         yield found
 
 

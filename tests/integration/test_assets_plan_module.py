@@ -116,7 +116,7 @@ Plan = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(healthy) as found:
+    with application_api(healthy.app_connection()) as found:
         yield found
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.application import application_api, delete_streams
 from support.documents import Command, Document, typed
 from support.module_runs import Runner
 from support.nats_processes import binary
@@ -119,6 +120,9 @@ def test_tasks_of_a_guide_run(cluster: GuideCluster, path: str) -> None:
         (cluster.root / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
         output = cluster.type("ansible-playbook play.yml -i inventory.yml -e @variables.yml")
         assert output.count("TASK [") == sum(len(play["tasks"]) for play in plays), f"{block.where}\n{output}"
+    # The next guides find the cluster without the streams of this one.
+    with application_api({"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}) as api:
+        delete_streams(api)
 
 
 @pytest.mark.parametrize("path", LOOKING)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
@@ -15,13 +16,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.nats_processes import NatsProcesses
 
 
 @contextlib.contextmanager
-def application_api(servers: NatsProcesses) -> Iterator[JetStreamApi]:
-    """Log in as the application's user."""
-    app = servers.app_connection()
+def application_api(app: Mapping[str, Any]) -> Iterator[JetStreamApi]:
+    """Log in with the servers, user and password of the application."""
     with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
         yield JetStreamApi(client, "APP")
 
