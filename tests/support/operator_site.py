@@ -17,7 +17,7 @@ import nats
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client as NatsClient
 from support.credentials import Key, make_jwt, make_operator, new_user, write_creds
-from support.module_runs import Runner
+from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
@@ -78,7 +78,9 @@ class Site:
         return found
 
     def form(self, run_module: Runner) -> None:
-        """Wait until all servers have answered each request, and full resolvers have returned all copies."""
+        """Wait until the cluster is healthy, all servers have answered each request, and full resolvers have returned all
+        copies."""
+        form(self.servers, run_module)
         copies = {len(NAMES)} if self.servers.resolver == "full" else {0}
 
         def is_formed(found: dict[str, Any]) -> bool:
