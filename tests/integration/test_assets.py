@@ -26,7 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, delete_streams
+from support.application import application_api, new_streams_deleted
 from support.nats_processes import NatsProcesses, binary, free_ports
 
 Run = Callable[..., dict[str, Any]]
@@ -36,15 +36,14 @@ MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 
 @pytest.fixture(scope="module")
 def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    """The application's API; the assets that the test created are deleted afterwards."""
     with application_api(five.app_connection()) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
-def tidy(api: JetStreamApi) -> Iterator[None]:
-    yield
-    delete_streams(api)
+def tidy(five: NatsProcesses) -> Iterator[None]:
+    with new_streams_deleted(five.app_connection()):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, delete_streams
+from support.application import application_api, new_streams_deleted
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 
@@ -115,23 +115,23 @@ Plan = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(healthy.app_connection()) as found:
+def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
+    with application_api(five.app_connection()) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
-def tidy(api: JetStreamApi) -> Iterator[None]:
-    yield
-    delete_streams(api)
+def tidy(five: NatsProcesses) -> Iterator[None]:
+    with new_streams_deleted(five.app_connection()):
+        yield
 
 
 @pytest.fixture(scope="module")
-def plan(healthy: NatsProcesses, run_module: Runner) -> Plan:
+def plan(five: NatsProcesses, run_module: Runner) -> Plan:
     def planned(*documents: dict[str, Any], system: bool = False, **options: Any) -> dict[str, Any]:
-        connection = healthy.app_connection()
+        connection = five.app_connection()
         if system:
-            connection = {**healthy.sys_connection(), "account_users": healthy.account_users()}
+            connection = {**five.sys_connection(), "account_users": five.account_users()}
         given = [{**HEAD, **one} for one in documents]
         result = run_module("nats_assets_plan", connection, documents=given, **options)
         assert result.get("changed") is False, result
@@ -211,9 +211,10 @@ def test_fields_of_newer_servers_are_refused_before_the_servers_ignore_them(plan
 
 
 def test_plan_names_more_replicas_than_servers(plan: Plan) -> None:
-    found = plan({"streams": {"S": {"replicas": 5}, "T": {"placement": {"tags": ["nowhere"]}}}}, system=True)
+    one_server = {"replicas": 3, "placement": {"tags": ["node:n1"]}}
+    found = plan({"streams": {"S": one_server, "T": {"placement": {"tags": ["nowhere"]}}}}, system=True)
     assert [row["problems"][0] for row in found["plan"]["assets"]] == [
-        "it needs 5 servers in cluster C1, which has 3",
+        "it needs 3 servers with the tags node:n1 in cluster C1, which has 1",
         "it needs 1 server with the tags nowhere in cluster C1, which has 0",
     ]
 
@@ -267,25 +268,25 @@ def test_removed_consumer_of_an_interest_stream_costs_the_counted_messages(api: 
     assert api.stream("S")["state"]["messages"] == 0
 
 
-def test_unmarked_and_foreign_streams(api: JetStreamApi, healthy: NatsProcesses, plan: Plan) -> None:
-    healthy.add_stream("MINE", 1)
-    healthy.add_stream("THEIRS", 1, metadata={"managed-by": "terraform"})
+def test_unmarked_and_foreign_streams(api: JetStreamApi, five: NatsProcesses, plan: Plan) -> None:
+    five.add_stream("MINE", 1)
+    five.add_stream("THEIRS", 1, metadata={"managed-by": "terraform"})
     streams = {"MINE": {"subjects": ["MINE.>"]}, "THEIRS": {"subjects": ["THEIRS.>"]}}
     assert states(plan({"streams": streams})) == {"MINE": "refused", "THEIRS": "foreign"}
     assert states(plan({"streams": streams, "adopt": ["MINE"]}))["MINE"] == "change"
 
 
-def test_plan_of_a_wrong_cluster_or_account_is_refused(plan: Plan, healthy: NatsProcesses, run_module: Runner) -> None:
+def test_plan_of_a_wrong_cluster_or_account_is_refused(plan: Plan, five: NatsProcesses, run_module: Runner) -> None:
     found = plan({"cluster": "C2", "streams": {"S": {}}})
     assert found["plan"]["problems"] == ["document team is for cluster C2, but the connected server is in C1"]
     other = {**HEAD, "account": "OTHER", "streams": {"S": {}}}
-    refused = run_module("nats_assets_plan", healthy.app_connection(), documents=[other])
+    refused = run_module("nats_assets_plan", five.app_connection(), documents=[other])
     assert refused["failed"] and refused["failure"]["code"] == "wrong_account"
 
 
-def test_errors_of_all_documents_are_reported_at_once(healthy: NatsProcesses, run_module: Runner) -> None:
+def test_errors_of_all_documents_are_reported_at_once(five: NatsProcesses, run_module: Runner) -> None:
     refused = run_module(
-        "nats_assets_plan", healthy.app_connection(), documents=["", {**HEAD, "streams": {"S": {"x": 1}}}]
+        "nats_assets_plan", five.app_connection(), documents=["", {**HEAD, "streams": {"S": {"x": 1}}}]
     )
     assert refused["failure"]["code"] == "invalid_option"
     assert "document 1: the document is empty" in refused["msg"]

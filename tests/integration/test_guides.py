@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.application import application_api, delete_streams
+from support.application import new_streams_deleted
 from support.documents import Command, Document, typed
 from support.module_runs import Runner
 from support.nats_processes import binary
@@ -110,19 +110,19 @@ def test_tasks_of_a_guide_run(cluster: GuideCluster, path: str) -> None:
     }
     (cluster.root / "variables.yml").write_text(yaml.safe_dump(variables))
     (cluster.root / "natsops").mkdir(exist_ok=True)
-    for block in Document(path).of("yaml"):
-        text = re.sub(r"nats://(n\d)\.example\.com:4222", lambda found: cluster.url(f"{found[1]}-c1"), block.text)
-        plays = yaml.safe_load(text)
-        if isinstance(plays, dict):
-            continue  # inventory variables; test_system_logins.py deploys with them
-        if "hosts" not in plays[0]:
-            plays = [{"hosts": "localhost", "gather_facts": False, "tasks": plays}]
-        (cluster.root / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
-        output = cluster.type("ansible-playbook play.yml -i inventory.yml -e @variables.yml")
-        assert output.count("TASK [") == sum(len(play["tasks"]) for play in plays), f"{block.where}\n{output}"
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
     # The next guides find the cluster without the streams of this one.
-    with application_api({"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}) as api:
-        delete_streams(api)
+    with new_streams_deleted(app):
+        for block in Document(path).of("yaml"):
+            text = re.sub(r"nats://(n\d)\.example\.com:4222", lambda found: cluster.url(f"{found[1]}-c1"), block.text)
+            plays = yaml.safe_load(text)
+            if isinstance(plays, dict):
+                continue  # inventory variables; test_system_logins.py deploys with them
+            if "hosts" not in plays[0]:
+                plays = [{"hosts": "localhost", "gather_facts": False, "tasks": plays}]
+            (cluster.root / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
+            output = cluster.type("ansible-playbook play.yml -i inventory.yml -e @variables.yml")
+            assert output.count("TASK [") == sum(len(play["tasks"]) for play in plays), f"{block.where}\n{output}"
 
 
 @pytest.mark.parametrize("path", LOOKING)

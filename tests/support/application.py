@@ -25,10 +25,19 @@ def application_api(app: Mapping[str, Any]) -> Iterator[JetStreamApi]:
         yield JetStreamApi(client, "APP")
 
 
-def delete_streams(api: JetStreamApi) -> None:
-    """Delete all streams of the account."""
-    for name in api.stream_names():
-        with contextlib.suppress(NatsFailure):
-            api.delete_stream(name)
-    # The meta leader, which lists the streams, may apply a change after the server that has answered.
-    assert wait_until(api.stream_names, lambda names: not names, 10).done
+@contextlib.contextmanager
+def new_streams_deleted(app: Mapping[str, Any]) -> Iterator[None]:
+    """Delete the streams that the block has created in the account; others, which further tests share, stay."""
+    with application_api(app) as api:
+        before = set(api.stream_names())
+    yield
+    with application_api(app) as api:
+
+        def new() -> list[str]:
+            return [name for name in api.stream_names() if name not in before]
+
+        for name in new():
+            with contextlib.suppress(NatsFailure):
+                api.delete_stream(name)
+        # The meta leader, which lists the streams, may apply a change after the server that has answered.
+        assert wait_until(new, lambda names: not names, 10).done
