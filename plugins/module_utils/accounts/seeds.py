@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
     USER,
     key_kind,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import MissingLibrary
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary
 
 _SEED = re.compile(r"\bS[AOU][A-Z2-7]{56}\b")
 _PREFIXES = {OPERATOR: "PREFIX_BYTE_OPERATOR", ACCOUNT: "PREFIX_BYTE_ACCOUNT", USER: "PREFIX_BYTE_USER"}

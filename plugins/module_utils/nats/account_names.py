@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     AmbiguousAccount,
     account_named,

@@ -24,13 +24,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection 
     Connection,
     ConnectionOptions,
     MintedLogin,
-    MissingLibrary,
-    NatsFailure,
     Session,
     no_responders,
     reply_status,
     require_subscribed,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 __all__ = [

@@ -22,6 +22,8 @@ from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
+
 try:
     import nats.errors
     from nats.aio.client import Client as NatsPyClient
@@ -32,54 +34,10 @@ except ImportError:
     NATS_IMPORT_ERROR = traceback.format_exc()
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 T = TypeVar("T")
 
 _SECURE_SCHEMES = ("tls", "wss")
-
-
-class NatsFailure(Exception):
-    """A failure of NATS or of the connection. `code` is stable and intended for programs, `description` for operators.
-    `err_code` is the error number of the JetStream API (server/errors.json), if the server sent one."""
-
-    def __init__(
-        self,
-        code: str,
-        description: str,
-        *,
-        subject: str | None = None,
-        server: str | None = None,
-        account: str | None = None,
-        err_code: int | None = None,
-    ) -> None:
-        super().__init__(description)
-        self.code = code
-        self.description = description
-        self.subject = subject
-        self.server = server
-        self.account = account
-        self.err_code = err_code
-
-    def as_dict(self) -> dict[str, str | int | None]:
-        """Return the failure as the modules return it: code, description, subject, server, account, err_code."""
-        return {
-            "code": self.code,
-            "description": printable(self.description),
-            "subject": self.subject,
-            "server": self.server,
-            "account": self.account,
-            "err_code": self.err_code,
-        }
-
-
-class MissingLibrary(Exception):
-    """A Python library that this connection needs is not installed; `trace` is the traceback of the import."""
-
-    def __init__(self, library: str, trace: str) -> None:
-        super().__init__(library)
-        self.library = library
-        self.trace = trace
 
 
 #: Seconds after which a short-lived login expires: that of a connection for requests, which is renewed while the

@@ -15,11 +15,11 @@ from typing import Any, Callable
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
     Call,
     Connection,
-    NatsFailure,
     Session,
     reply_status,
     require_subscribed,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
 #: Seconds for which a pull request waits in the server for a message.
 PULL_EXPIRES = 20.0

@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify im
     read_contents,
     sha256_of,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, name_part
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import decrypted
 

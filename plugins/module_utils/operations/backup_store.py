@@ -26,7 +26,7 @@ from typing import BinaryIO, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 

@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     backup_row,
     read_catalogue,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import Backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, utc_now
 

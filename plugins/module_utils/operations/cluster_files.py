@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, backup_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Optional, cast
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 
 METHOD = "age"
 _SECRET = "AGE-SECRET-KEY-"

@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import InvalidSeed, SeedKey, read_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
 #: A file with one seed has fewer bytes.
 _LARGEST = 64 * 1024

@@ -25,7 +25,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, Callable, Optional, TypeVar, cast
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
     Staging,
     Store,

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot_files import (

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import IO, Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot_files import (
     Origin,

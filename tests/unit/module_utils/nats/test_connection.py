@@ -13,12 +13,8 @@ import sys
 import nats.errors
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import connection
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
-    ConnectionOptions,
-    MissingLibrary,
-    NatsFailure,
-    Session,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import ConnectionOptions, Session
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 
 
 @pytest.mark.parametrize(
