@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import SERVER_METADATA
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration, size_bytes
@@ -26,9 +27,6 @@ Release = tuple[int, int]
 OLDEST: Release = (2, 10)
 SECOND = 1_000_000_000
 DUPLICATE_WINDOW = 120 * SECOND
-
-#: Metadata that servers write themselves (jetstream_versioning.go).
-SERVER_METADATA = "_nats."
 
 #: The values of `allow`.
 DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import SERVER_METADATA
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
     CONSUMER_CONFIG,
     POSITION,
+    SERVER_METADATA,
     STATE_COUNTS,
     STREAM_CONFIG,
     STREAM_STATE,

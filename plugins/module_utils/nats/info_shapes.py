@@ -23,6 +23,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     whole,
 )
 
+#: Metadata that servers write themselves (jetstream_versioning.go).
+SERVER_METADATA = "_nats."
+
 #: Characters that are forbidden in names of streams and consumers (server/util.go isValidName). Path separators were
 #: allowed in earlier versions, so existing names may contain them.
 _FORBIDDEN = re.compile(r"[ \t\r\n\f.*>]")
