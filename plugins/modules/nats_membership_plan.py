@@ -258,7 +258,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membersh
     Request,
     plan_membership,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules, meta_members
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     make_module,
@@ -341,7 +341,7 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     judged = [member.server_name for member in request.judged]
     known = [member.server_name for member in (*request.members, *request.leaving)]
     cluster = read_led_cluster(SystemApi(connections.own), known_names=known)
-    members = meta_members(cluster)
+    members = cluster.meta_members
     accepted = frozenset([*params["accept_loss"], *map(connections.displayed, params["accept_loss"])])
     rules = ScaleInRules(params["min_servers"], params["r1_policy"], accepted)
     dead = [name for name in judged if name in members and name not in cluster.names]

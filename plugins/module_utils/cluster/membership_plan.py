@@ -14,7 +14,6 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import (
     ScaleInPlan,
     ScaleInRules,
-    meta_members,
     plan_scale_in,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
@@ -116,7 +115,7 @@ def plan_membership(
     cluster: Cluster, request: Request, rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
 ) -> MembershipPlan:
     """Return the steps of the operation, with all refusals. `lost`, `unread`: see `plan_scale_in`."""
-    answering, members_of_meta = cluster.names, meta_members(cluster)
+    answering, members_of_meta = cluster.names, cluster.meta_members
     names = {member.server_name for member in request.members}
     made = plan_scale_in(cluster, [member.server_name for member in request.judged], rules, lost, unread)
     leaving = tuple(

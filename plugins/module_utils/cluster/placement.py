@@ -124,7 +124,7 @@ def evaluate_candidates(
             fit.append(server)
         elif server.name not in members:
             refused[server.name] = reason
-    for name in _meta_members(cluster) - cluster.names - set(members):
+    for name in cluster.meta_members - cluster.names - set(members):
         refused[name] = "did not answer"
     return PlacementResult(tuple(server.name for server in _preferred(cluster, need, fit)), refused)
 
@@ -202,12 +202,6 @@ def _policy(cluster: Cluster) -> JetStreamSummary | None:
     return next((server.summary for server in cluster.servers if server.name == leader), None)
 
 
-def _meta_members(cluster: Cluster) -> frozenset[str]:
-    if cluster.meta is None:
-        return frozenset()
-    return frozenset([*cluster.meta.group.leaders, *(peer.name for peer in cluster.meta.group.peers)])
-
-
 def _refusal(
     cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
 ) -> str | None:
@@ -236,7 +230,7 @@ def _lasting_refusal(
         return f"is in cluster {server.cluster}, not in {need.cluster}"
     if not server.jetstream:
         return "runs without JetStream"
-    if server.name not in _meta_members(cluster):
+    if server.name not in cluster.meta_members:
         return "is not a member of the meta group"
     if server.summary is None:
         return "did not report its free storage"

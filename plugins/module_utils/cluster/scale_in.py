@@ -69,16 +69,8 @@ def plan_scale_in(
         order=order,
         moves=tuple(moves),
         problems=(*_meta(cluster, order, rules), *problems, *_losses(cluster, order, rules, lost, unread)),
-        meta_after=len(meta_members(cluster) - set(order)),
+        meta_after=len(cluster.meta_members - set(order)),
     )
-
-
-def meta_members(cluster: Cluster) -> frozenset[str]:
-    """Return the names of the members of the meta group as its leader reports them; empty if there is no leader."""
-    if cluster.meta is None:
-        return frozenset()
-    group = cluster.meta.group
-    return frozenset([*group.leaders, *(peer.name for peer in group.peers)])
 
 
 def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> Iterable[Problem]:
@@ -88,10 +80,10 @@ def _meta(cluster: Cluster, leaving: Collection[str], rules: ScaleInRules) -> It
     if meta is None or meta.group.leader is None:
         yield Problem("meta_no_leader", ERROR, "meta group", "the meta group has no leader, so no server can leave it")
         return
-    going = meta_members(cluster) & set(leaving)
+    going = cluster.meta_members & set(leaving)
     if not going:
         return
-    left = sorted(meta_members(cluster) - going)
+    left = sorted(cluster.meta_members - going)
     quorum = len(left) // 2 + 1
     limits = Limits()
     behind = {peer.name for peer in meta.group.peers if peer.name not in cluster.names or not limits.in_step(peer)}
@@ -176,7 +168,7 @@ def _single(stream: Stream, source: str) -> Problem:
 def _losses(
     cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules, lost: Iterable[str], unread: Iterable[str]
 ) -> Iterable[Problem]:
-    dead = [server for server in leaving if server not in cluster.names and server in meta_members(cluster)]
+    dead = [server for server in leaving if server not in cluster.names and server in cluster.meta_members]
     if not dead:
         return
     names = tuple(dead)

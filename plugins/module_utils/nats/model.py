@@ -413,6 +413,12 @@ class Cluster:
         return frozenset(server.name for server in self.servers)
 
     @property
+    def meta_members(self) -> frozenset[str]:
+        """Return the names of the members of the meta group as its leader reports them; empty if there is no leader."""
+        group = self.meta.group if self.meta else None
+        return frozenset([*group.leaders, *(peer.name for peer in group.peers)]) if group else frozenset()
+
+    @property
     def api_level(self) -> int:
         """Return the JetStream API level of the meta leader, which replies to API requests; 0 if it is unknown or the
         leader is older than 2.11."""

@@ -16,7 +16,6 @@ from urllib.parse import quote
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import meta_members
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
@@ -323,7 +322,7 @@ class _Leaderless:
             cluster = SystemApi(self._connections.own).read_cluster(assets=False, health=False)
         except NatsFailure:
             return ""
-        silent = sorted(meta_members(cluster) - cluster.names)
+        silent = sorted(cluster.meta_members - cluster.names)
         return f". No answer from {some_names(silent)}" if silent else ""
 
 

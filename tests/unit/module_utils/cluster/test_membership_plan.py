@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membersh
     membership_problems,
     plan_membership,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules, meta_members
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, JetStreamSummary, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from hypothesis import given
@@ -319,7 +319,7 @@ def test_no_plan_stops_a_server_that_a_quorum_needs(among: Cluster, data: st.Dat
     """The servers leave one after another. Each time, the remaining members that are in step must be a majority of the
     meta group, and of every stream that had a server to which it could move."""
     among = replace(among, servers=tuple(replace(item, summary=ROOM) for item in among.servers))
-    everybody = sorted(meta_members(among))
+    everybody = sorted(among.meta_members)
     leaving = data.draw(st.lists(st.sampled_from(everybody), unique=True, max_size=3))
     staying = [name for name in everybody if name not in leaving]
     found = plan(SCALE_IN, among, staying, leaving, ScaleInRules(min_servers=1, r1_policy="move"))
