@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import WARNING, Problem
+
 #: Placeholder for an unknown name.
 UNKNOWN = "?"
+
+#: Codes for the state of servers in maintenance.
+IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
 
 
 @dataclass(frozen=True)
@@ -83,3 +88,18 @@ def _seconds(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return seconds if math.isfinite(seconds) and 0 <= seconds < 2**40 else 0.0
+
+
+def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] = ()) -> list[Problem]:
+    """Return a warning for each server in maintenance: it is still in maintenance, or was forgotten there. `answered`:
+    the servers that responded."""
+    return [
+        Problem(
+            OVERDUE if mark.overdue(now) else IN_MAINTENANCE,
+            WARNING,
+            mark.server,
+            f"{mark.text(now)}{'; its server runs' if mark.server in answered else ''}",
+            (mark.server,),
+        )
+        for mark in sorted(marks, key=lambda one: one.server)
+    ]

@@ -23,17 +23,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import (
-    IN_MAINTENANCE,
-    known_problems,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import (
     expected_routes,
     gateway_problems,
     route_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts, parse_mark
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (
+    IN_MAINTENANCE,
+    Mark,
+    known_problems,
+    mark_texts,
+    parse_mark,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (

@@ -20,14 +20,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     unchecked_losses,
     ungated_losses,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark, utc
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, parse_mark, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-
-#: Codes for the state of servers in maintenance.
-IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,6 @@ class EntryPlan:
     entering: tuple[str, ...]
     problems: tuple[Problem, ...]
     lines: tuple[str, ...]
-
-
-def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] = ()) -> list[Problem]:
-    """Return a warning for each server in maintenance: it is still in maintenance, or was forgotten there. `answered`:
-    the servers that responded."""
-    return [
-        Problem(
-            OVERDUE if mark.overdue(now) else IN_MAINTENANCE,
-            WARNING,
-            mark.server,
-            f"{mark.text(now)}{'; its server runs' if mark.server in answered else ''}",
-            (mark.server,),
-        )
-        for mark in sorted(marks, key=lambda one: one.server)
-    ]
 
 
 def plan_entry(

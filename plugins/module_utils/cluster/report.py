@@ -25,9 +25,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id, api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,

@@ -27,8 +27,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
     split_tolerated,
     stop_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (
+    known_problems,
+    mark_texts,
+    parse_marks,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi

@@ -20,12 +20,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import (
     Request,
     host_state,
-    known_problems,
     plan_entry,
     roll_problems,
     status,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark, parse_marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (
+    Mark,
+    known_problems,
+    parse_mark,
+    parse_marks,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING
