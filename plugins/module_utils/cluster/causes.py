@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_features import proposes_delete_ranges
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import (
     RAFT_SILENT,
     RESTORED_UNHEALTHY,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import proposes_delete_ranges
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut, printable

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Union
+from typing import Any, Union
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_features import (
+    RAFT_FEATURES,
+    enabled_flags,
+    streams_with,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, parse_series
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     API_LEVELS,
@@ -56,49 +61,6 @@ _STREAM_FEATURES = (
     "allow_batched",
 )
 _CONSUMER_FEATURES = ("pause_until", "priority_policy", "priority_groups", "priority_timeout")
-
-
-@dataclass(frozen=True)
-class RaftFeature:
-    """A feature flag with which a server writes Raft entries that older members of the group cannot read.
-
-    `read_since`: the first version that can read the entries. `on_since`: the first version that writes them by
-    default, None if the flag must be set. `streams`: a description of the replicated streams that use them; `uses`:
-    whether a stream with this configuration is one of these. `effect`: the effect on an older member. Source:
-    server/feature_flags.go."""
-
-    flag: str
-    read_since: tuple[int, int, int]
-    on_since: tuple[int, int, int] | None
-    streams: str
-    uses: Callable[[Mapping[str, Any]], bool]
-    effect: str
-
-    def is_written_by(self, version: str, flags: Mapping[str, bool]) -> bool:
-        """Return whether a server of this version with these flags writes the entries."""
-        numbers = reported_version(version)
-        on = self.on_since is not None and numbers >= self.on_since
-        return numbers >= self.read_since and flags.get(self.flag, on)
-
-
-RAFT_FEATURES = (
-    RaftFeature(
-        "js_raft_delete_range",
-        (2, 14, 0),
-        (2, 15, 0),
-        "mirrors",
-        lambda config: bool(config.get("mirror")),
-        "panic at every start",
-    ),
-    RaftFeature(
-        "js_snapshot_sources",
-        (2, 15, 0),
-        None,
-        "streams with sources",
-        lambda config: bool(config.get("sources")),
-        "reject snapshots",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -299,13 +261,6 @@ def _mixed(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iter
         yield Problem("roll_mixed_versions", WARNING, _list(others), message, tuple(others))
 
 
-def proposes_delete_ranges(cluster: Cluster) -> bool:
-    """Return whether a running server may write entries to a replicated mirror that make a member before 2.14 panic."""
-    feature = RAFT_FEATURES[0]
-    writers = any(feature.is_written_by(server.version, _flags(server)) for server in cluster.servers)
-    return writers and bool(_streams_with(feature, cluster))
-
-
 def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iterator[Problem]:
     """Yield the Raft entries that some members would write and others could not read while both versions run."""
     members = [server for server in cluster.servers if server.jetstream]
@@ -314,7 +269,7 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
     unchanged = {one.name for one in cluster.servers if not one.jetstream or one.version == rules.target}
     changing = tuple(sorted(names - unchanged))
     for feature in RAFT_FEATURES:
-        writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
+        writers = {server.name for server in members if feature.is_written_by(server.version, enabled_flags(server))}
         old = {server.name for server in members if reported_version(server.version) < feature.read_since}
         mixed_already = bool(writers and old)
         writes = feature.is_written_by(rules.target, rules.feature_flags)
@@ -326,7 +281,7 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         old |= set() if reads else names
         if not writers or not old:
             continue
-        streams = _streams_with(feature, cluster)
+        streams = streams_with(feature, cluster)
         since = _text(feature.read_since)
         remedy = (
             "finish this roll at once"
@@ -344,14 +299,6 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
         )
         severity = ERROR if streams and not ends else WARNING
         yield Problem("roll_unreadable_entries", severity, feature.flag, message, changing)
-
-
-def _streams_with(feature: RaftFeature, cluster: Cluster) -> list[str]:
-    return sorted(stream.label for stream in cluster.streams if stream.group.size > 1 and feature.uses(_config(stream)))
-
-
-def _flags(server: Server) -> dict[str, bool]:
-    return {flag: flag in server.enabled_flags for flag in server.feature_flags}
 
 
 def _asset_problems(cluster: Cluster, target: str) -> Iterator[Problem]:
