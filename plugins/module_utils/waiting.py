@@ -13,6 +13,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures im
 
 T = TypeVar("T")
 
+#: Seconds to wait for temporary states: an election after a crash or a step-down, a replica a few entries behind.
+ELECTION_SECONDS = 15.0
+
+POLL_SECONDS = 0.5
+
 #: Failures that resolve themselves when a group elects a leader or a server shuts down; 10008: temporarily unavailable.
 _TRANSIENT = ("timeout", "no_responders", "connection_lost", "unreachable")
 _TRANSIENT_ERR_CODES = (10008,)

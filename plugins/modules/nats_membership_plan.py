@@ -269,12 +269,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
-    ELECTION_SECONDS,
-    read_led_cluster,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
 
 
 def leaderless(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:

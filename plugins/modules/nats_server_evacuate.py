@@ -196,10 +196,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
-    ELECTION_SECONDS,
-    read_led_cluster,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
     Job,
     Mover,
@@ -213,7 +210,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, positive, wait_until
 
 #: The name of the meta group in `RaftGroup.subject`.
 META_SUBJECT = "meta group"

@@ -16,12 +16,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.recorded
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-
-#: Seconds to wait for temporary states: an election after a crash or a step-down, a replica a few entries behind.
-ELECTION_SECONDS = 15.0
-
-POLL_SECONDS = 0.5
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
+    ELECTION_SECONDS,
+    POLL_SECONDS,
+    wait_until,
+)
 
 
 def read_led_cluster(

@@ -37,17 +37,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     stream_group,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
-    ELECTION_SECONDS,
-    POLL_SECONDS,
-    read_led_cluster,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job as StepDown
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import step_down
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import EVERY, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
+    ELECTION_SECONDS,
+    POLL_SECONDS,
+    is_transient,
+    wait_until,
+)
 
 REMOVE, EVACUATE = "remove", "evacuate"
 

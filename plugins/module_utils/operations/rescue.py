@@ -37,14 +37,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, account_id, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import POLL_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import (
     problem_folder,
     write_problem_file,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import POLL_SECONDS, is_transient, wait_until
 
 #: The prefix of the name of the file that keeps the servers' data.
 _RECORD = "rescue-"

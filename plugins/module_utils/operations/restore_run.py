@@ -41,7 +41,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     written,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import choice_rows
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import Keys, only_passing
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
@@ -55,7 +54,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.progress import 
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, problem_lines, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
 
 #: How a restored stream is compared: by the state that servers report, or by reading back all of its messages.
 STATE, READ_BACK = "state", "contents"

@@ -40,10 +40,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
 
 T = TypeVar("T")
 

@@ -48,9 +48,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     require_opened,
     verify,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
 
 T = TypeVar("T")
 
