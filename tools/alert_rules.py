@@ -40,7 +40,7 @@ _HEAD = """\
 @dataclass(frozen=True)
 class Alert:
     """A rule. `summary` is the same for all alerts that it groups, `description` has labels and `$value`. `section`:
-    the section of docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it reports."""
+    the section of docs/troubleshooting.md. `causes`: the kinds of root causes (health/causes.py) that it reports."""
 
     name: str
     expr: str

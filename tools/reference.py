@@ -278,8 +278,8 @@ def server_versions_page() -> str:
     """Return the page of the versions of nats-server."""
     sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
     rooms = f"ansible_collections.{COLLECTION}.plugins.module_utils"
-    known = importlib.import_module(f"{rooms}.cluster.server_versions")
-    rules = importlib.import_module(f"{rooms}.cluster.version_rules")
+    known = importlib.import_module(f"{rooms}.nats.server_versions")
+    rules = importlib.import_module(f"{rooms}.roll.version_rules")
     series, newest = known.SERIES, known.SERIES[-1]
     lines = [NOTICE, "", "# Versions of nats-server", "", SERVER_VERSIONS, "## Series", ""]
     lines += table(
@@ -335,7 +335,7 @@ def server_versions_page() -> str:
 def metrics_page() -> str:
     """Return the page of the exporter's metrics."""
     sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
-    known = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.cluster.metrics")
+    known = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.telemetry.metrics")
     lines = [
         "# Metrics",
         "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_lines_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_lines_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, option_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, flat, page, printable
 

@@ -157,10 +157,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import migration_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import membership_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import flag_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import membership_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import flag_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
     config_problems,
     error,

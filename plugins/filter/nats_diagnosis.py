@@ -110,7 +110,7 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
 
 
 def nats_diagnosis(

@@ -19,6 +19,10 @@ from pathlib import Path
 from typing import Any, Callable, NoReturn, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import (
+    account_logins,
+    system_login,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
     CREDENTIAL_KINDS,
     MINTING_OPTIONS,
@@ -30,10 +34,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     MissingLibrary,
     NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import (
-    account_logins,
-    system_login,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive

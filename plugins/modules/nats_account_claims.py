@@ -174,10 +174,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change 
     refused_dangers,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import closing_rows
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
     SIGNING_RULES,
     SIGNING_SPEC,
     AccountsState,
@@ -188,6 +185,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     require_writable,
     signing_means,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 
 def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:

@@ -160,11 +160,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import account_row
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import read_copies
 
 
 def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,12 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
+    ACCOUNT_VIEW,
+    SYSTEM_VIEW,
+    is_system_user,
+    own_account_api,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -130,12 +136,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     build_cluster,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
-    ACCOUNT_VIEW,
-    SYSTEM_VIEW,
-    is_system_user,
-    own_account_api,
-)
 
 _LIMITS = (
     "max_memory",

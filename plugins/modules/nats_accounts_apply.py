@@ -141,21 +141,21 @@ screen:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import steps_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.apply import (
+    Approval,
+    Tools,
+    apply_document,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
     SIGNING_RULES,
     SIGNING_SPEC,
     desired_document,
     signing_means,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accounts_apply import (
-    Approval,
-    Tools,
-    apply_document,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import steps_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

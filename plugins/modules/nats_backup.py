@@ -204,8 +204,16 @@ screen:
 
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS, LEVELS
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
+    WRITE_SPEC,
+    misplaced_secrets,
+    requested_store,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -213,14 +221,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_connected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS, LEVELS
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import WantedRun, save_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
-    WRITE_SPEC,
-    misplaced_secrets,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 

@@ -105,21 +105,21 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
     CHECKSUM,
     LEVELS,
     Backup,
     find_backups,
     verify,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
     READ_SPEC,
     requested_store,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 
 NONE = "none"
 

@@ -186,15 +186,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, secrets_in
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import (
     PROFILES,
     Contents,
     Host,
     bundle,
     summary,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle_archive import SMALLEST
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, secrets_in
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle_archive import SMALLEST
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 

@@ -675,8 +675,12 @@ from typing import Any, Callable
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import CatalogueError, read_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster import checks
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.checks import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
+    PLACE_SPEC,
+    requested_store,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health import checks
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import (
     CRITICAL,
     STATUSES,
     UNKNOWN,
@@ -693,10 +697,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import build_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
-    PLACE_SPEC,
-    requested_store,
-)
 
 #: Failure codes of a connection. After one of them, every other check of the same user also fails.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")

@@ -290,17 +290,17 @@ from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import CATCHING_UP, cause_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import entries_behind
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import CATCHING_UP, cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import entries_behind
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
     SAMPLE_SPEC,
     Sample,
     make_sampler,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes

@@ -188,7 +188,7 @@ problems:
 """
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_info import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
     CLUSTER_INFO_SPEC,
     read_cluster_info,
 )

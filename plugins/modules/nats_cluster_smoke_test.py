@@ -199,11 +199,20 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.message_flow import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import account_logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.message_flow import (
     Flow,
     StreamTest,
     flow_failures,
     flow_warnings,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.smoke_test import (
+    Choice,
+    User,
+    choose_users,
+    exchange,
+    login_failures,
+    try_stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
@@ -217,15 +226,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Client,
     ConnectionOptions,
     NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import account_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.smoke_test import (
-    Choice,
-    User,
-    choose_users,
-    exchange,
-    login_failures,
-    try_stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 

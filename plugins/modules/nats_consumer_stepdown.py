@@ -151,7 +151,7 @@ waited:
 """
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import step_down_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import step_down_assets
 
 
 def main() -> None:

@@ -128,7 +128,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import issue_credentials
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import desired_document
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_plan import (
@@ -141,9 +144,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_pl
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import desired_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import read_copies
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 

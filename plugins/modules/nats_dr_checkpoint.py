@@ -69,6 +69,15 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import (
+    read_status,
+    save_checkpoint,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -76,15 +85,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_unconnected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import (
-    read_status,
-    save_checkpoint,
-)
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:

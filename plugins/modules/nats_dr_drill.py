@@ -132,7 +132,19 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.throwaway_server import ended_by_signals
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_drill import (
+    WantedDrill,
+    plan_drills,
+    planned_page,
+    rehearse,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Protected
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -140,18 +152,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_unconnected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_drill import (
-    WantedDrill,
-    plan_drills,
-    planned_page,
-    rehearse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import ended_by_signals
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 

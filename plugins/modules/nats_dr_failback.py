@@ -90,6 +90,17 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failback import (
+    done_page,
+    fail_back,
+    plan_failback,
+    planned_page,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -97,17 +108,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_unconnected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failback import (
-    done_page,
-    fail_back,
-    plan_failback,
-    planned_page,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 

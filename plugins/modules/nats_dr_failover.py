@@ -201,7 +201,19 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import FENCES, Wanted
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import FENCES, Wanted
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
+    Patience,
+    done_page,
+    fail_over,
+    plan_work,
+    planned_page,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -209,18 +221,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_unconnected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
-    Patience,
-    done_page,
-    fail_over,
-    plan_work,
-    planned_page,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 

@@ -188,12 +188,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_mark
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import (
     Holder,
     LockRequest,
     resolve_holder,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_mark
 
 
 @contextmanager

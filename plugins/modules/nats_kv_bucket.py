@@ -264,9 +264,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
     kv_stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC, ensure_bucket
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import COMMON_SPEC, ensure_bucket
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -143,20 +143,6 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import (
-    CONSUMERS,
-    STREAMS,
-    LeaderMove,
-    LeaderPlan,
-    leader_page,
-    plan_leaders,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
-    STEP_DOWN,
-    LeaderConstraints,
-    Plan,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -166,12 +152,26 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import (
     RATE_OPTIONS,
     read_with_rates,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job, step_down
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import (
+    CONSUMERS,
+    STREAMS,
+    LeaderMove,
+    LeaderPlan,
+    leader_page,
+    plan_leaders,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
+    STEP_DOWN,
+    LeaderConstraints,
+    Plan,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import Asset, AssetGroups
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 

@@ -81,7 +81,7 @@ screen:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import status
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import status
 
 
 def main() -> None:

@@ -162,12 +162,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
     build_scene,
     refusal,
     root_causes,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import Request, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
@@ -178,6 +177,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import Request, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
 #: The longest maintenance in seconds: a hundred years.

@@ -251,14 +251,7 @@ problems:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import (
-    OPERATIONS,
-    Leaver,
-    Member,
-    Request,
-    plan_membership,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import read_assets
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     make_module,
@@ -268,8 +261,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import (
+    OPERATIONS,
+    Leaver,
+    Member,
+    Request,
+    plan_membership,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.scale_in import ScaleInRules
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
 

@@ -115,8 +115,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import LeaderConstraints
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
@@ -125,7 +124,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import LeaderConstraints
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import move_meta_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 

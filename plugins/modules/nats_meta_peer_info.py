@@ -83,7 +83,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import MetaContact, meta_contact
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import MetaContact, meta_contact
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi

@@ -78,7 +78,10 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
     REFUSED,
     SINGLE,
     STEP_DOWN,
@@ -87,10 +90,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadersh
     supports_placement,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
     Job,
@@ -101,7 +101,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_
     require_known,
     step_down,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import MetaGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import MetaGroups
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 

@@ -98,10 +98,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import document_from_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc_store import UnreadableStore, read_store
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.nsc_store import UnreadableStore, read_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, cut, printable
 
 

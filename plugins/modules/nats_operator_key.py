@@ -120,6 +120,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import next_issue_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import given_seed, seed_in_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operator_key import (
     ADD,
@@ -131,13 +132,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operato
     signed_accounts,
     with_signing_keys,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
     AccountsState,
     Confirmation,
     read_accounts,
@@ -145,7 +140,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     require_writable,
     sign_account_again,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import given_seed, seed_in_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 
 class Replacement:

@@ -219,8 +219,18 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_json
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import (
+    RATE_OPTIONS,
+    read_with_rates,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import (
     RebalanceOptions,
     RebalancePlan,
     plan_of_moves,
@@ -229,22 +239,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalanc
     total_seconds,
     waves,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance_plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance_plan import (
     PlanRefused,
     plan_document,
     remaining_moves,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
-    RATE_OPTIONS,
-    read_with_rates,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_json
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 

@@ -192,14 +192,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import (
-    FIXES,
-    POSITION_LOST,
-    Request,
-    Step,
-    repair_page,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Expectations
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -208,7 +201,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repair import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
+    FIXES,
+    POSITION_LOST,
+    Request,
+    Step,
+    repair_page,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_repair import (
     Repair,
     Settings,
     carry_out_all,

@@ -114,7 +114,13 @@ unmatched:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.replica_count import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_count import (
     FOLLOW,
     KEEP,
     ReplicaCount,
@@ -123,12 +129,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.replica_
     replica_count_refusals,
     unmatched,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 
 

@@ -103,7 +103,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import ReplicaMove, waves
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -113,7 +112,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import ReplicaMove, waves
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
     Job,
     Mover,
     MoveRequest,

@@ -281,15 +281,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.known_servers import unknown_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_plan import (
-    Host,
-    Plan,
-    Request,
-    Stored,
-    copy_paths,
-    going_on,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -298,7 +289,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.rescue import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import unknown_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+    Host,
+    Plan,
+    Request,
+    Stored,
+    copy_paths,
+    going_on,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import (
     Rescue,
     RescueFailed,
     Settings,

@@ -329,18 +329,29 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
     Scene,
     build_scene,
     refusal,
     root_causes,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import lasting_asset_faults
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import roll_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import foreign_store_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import lasting_asset_faults
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    make_module,
+    run,
+    run_even_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import foreign_store_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import roll_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import (
     BatchEffect,
     RollPlan,
     RollRules,
@@ -352,23 +363,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     plan_ungated,
     unreadable_refusal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import (
     VersionRules,
     flags_to_turn_off,
     parse,
     version_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    make_module,
-    run,
-    run_even_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
 _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary", "r1_policy")
 

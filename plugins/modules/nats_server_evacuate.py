@@ -179,13 +179,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
-    REFUSED,
-    LeaderConstraints,
-    leader_by_majority,
-    plan_group,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import DRAIN_TAG
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -196,8 +189,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
     Job,
     Mover,
     MoveRequest,
@@ -207,9 +200,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     require_leaders,
     stalled_failure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import DRAIN_TAG
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
+    REFUSED,
+    LeaderConstraints,
+    leader_by_majority,
+    plan_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import Asset
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import move_meta_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, positive, wait_until
 
 #: The name of the meta group in `RaftGroup.subject`.

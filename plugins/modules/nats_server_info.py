@@ -350,7 +350,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import gateway_problems, route_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import gateway_problems, route_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server

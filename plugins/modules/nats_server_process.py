@@ -160,7 +160,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import unreadable_files
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     NO_PROCESS,
     read_process,
@@ -176,6 +175,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     wait_start,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import index_format
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import unreadable_files
 
 #: Maximum seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0

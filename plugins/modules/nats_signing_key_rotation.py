@@ -139,11 +139,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_rot
     with_second_key,
     without_key,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
     SIGNING_RULES,
     SIGNING_SPEC,
     AccountsState,
@@ -153,6 +149,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.accou
     require_writable,
     signing_means,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 

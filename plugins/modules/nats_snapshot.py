@@ -193,6 +193,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
+    PLACE_SPEC,
+    requested_store,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run_unconnected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
@@ -200,17 +204,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
-    PLACE_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
     ENDPOINTS,
     Wanted,
     collect,
     import_archive,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     FORMATS,
     JSON,
     servers_summary,

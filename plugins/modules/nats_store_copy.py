@@ -82,7 +82,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.store_copy import (
     StoreError,
     WantedCopy,
     copy_store,

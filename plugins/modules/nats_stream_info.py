@@ -126,9 +126,9 @@ unread_accounts:
   sample: []
 """
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import read_assets
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
 
 
 def main() -> None:

@@ -219,10 +219,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.known_servers import (
-    known_servers,
-    unknown_servers,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_SPEC,
     fail,
@@ -233,7 +229,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MetaApi, require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import (
+    known_servers,
+    unknown_servers,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
     Job,
     Mover,
     MoveRequest,

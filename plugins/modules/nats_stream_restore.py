@@ -203,24 +203,24 @@ seconds:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
     CHECKSUM,
     LEVELS,
     read_backup,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
-    READ_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_restore import (
     WantedRestore,
     require_replicas,
     restore,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, requested_pace
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
+    READ_SPEC,
+    requested_store,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 

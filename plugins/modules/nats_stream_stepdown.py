@@ -140,7 +140,7 @@ waited:
 """
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import step_down_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import step_down_assets
 
 
 def main() -> None:

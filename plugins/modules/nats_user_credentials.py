@@ -177,15 +177,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credent
     renewal_reasons,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import account_in_force
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_claims import account_in_force
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 

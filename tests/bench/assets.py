@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Callable
 from unittest import mock
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import listing as asset_listing
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import gc_paused
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -39,8 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import asset_listing
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_info import read_cluster_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import read_cluster_info
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
 
 SERVERS = 5

@@ -19,8 +19,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.even_leaders import LedGroup, even_leaders
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import gc_paused
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_leaders import LedGroup, even_leaders
 
 RUNS = 5
 

@@ -20,16 +20,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import evaluate
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import (
     Exposition,
     FaultList,
     Reading,
     cause_metrics,
     cluster_metrics,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import evaluate
 from exporter.export import application
 from support.clusters import cluster, consumer, stream
 

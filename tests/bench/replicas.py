@@ -18,12 +18,6 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
-    RebalanceOptions,
-    RebalancePlan,
-    plan_rebalance,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import gc_paused
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     META,
@@ -36,6 +30,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Server,
     Stream,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import (
+    RebalanceOptions,
+    RebalancePlan,
+    plan_rebalance,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
 
 MIB = 1 << 20
 #: A stream that alone exceeds a server's share cannot be balanced.

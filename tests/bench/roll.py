@@ -34,10 +34,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import make_sampler
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server, launch, wait_exit
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import message, wait_for_health
 from support.nats_processes import APP_PASSWORD, APP_USER
 from support.publishers import Publishers, publishers

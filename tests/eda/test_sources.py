@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
 from support.credentials import make_certificates

@@ -15,14 +15,14 @@ from typing import Any
 import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle import Contents, bundle
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import Contents, bundle
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
     ENDPOINTS,
     Wanted,
     collect,
     import_archive,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
 from jetstream_insights.findings.cluster_checks import SEEN
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings_job import make_findings

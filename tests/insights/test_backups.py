@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import WantedDrill, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.checks import check_backup, prepare
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore, Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup, prepare
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_drill import WantedDrill, drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import WantedRun, save_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore, Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import Wanted, collect
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY

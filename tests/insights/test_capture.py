@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import CONFIG_FIELDS, TABLES
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     FORMATS,
     PARQUET,
     Origin,
     SnapshotWriter,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import CONFIG_FIELDS, TABLES
 from jetstream_insights.compaction import _write_pack
 from jetstream_insights.fields import Bronze, bronze_schema
 from jetstream_insights.lake import Lake, place

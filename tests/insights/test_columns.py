@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     FORMATS,
     LAKE,
     PARQUET,
@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     SnapshotWriter,
     endpoint_rows,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.typed_columns import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.typed_columns import (
     epoch_microseconds,
     go_seconds,
 )
@@ -264,7 +264,7 @@ KILLED = """
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Origin, Row, SnapshotWriter
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Origin, Row, SnapshotWriter
 
 with SnapshotWriter(Path(sys.argv[1]), "test", datetime.now(timezone.utc), form=sys.argv[2]) as writer:
     for number in range(10_000_000):

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Peer
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS
 from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY

@@ -9,7 +9,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import PARQUET
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import PEERS
 from jetstream_insights import silver
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold import FACTS, TABLES, columns

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Expectations, health_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import report_data
 from jetstream_insights import document
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.gold import TABLES

@@ -561,7 +561,7 @@ def test_servers_without_jetstream_explain_the_groups_without_a_leader() -> None
 )
 def test_planned_outages_are_a_note(servers: tuple[str, ...], hours: tuple[int, int], severity: str) -> None:
     begin, end = (datetime.fromisoformat(moment(hour).replace("Z", "+00:00")).timestamp() for hour in hours)
-    window = module_util("cluster.journal").Window(servers, begin, end, "in maintenance by ops (new disks)")
+    window = module_util("roll.journal").Window(servers, begin, end, "in maintenance by ops (new disks)")
     gone = [found("FLEET_101"), *(found("META_105", server=name) for name in ("n4", "n5"))]
     (cause,) = find_causes(*gone, missing=("n4", "n5"), meant=[window])
     assert (cause["kind"], cause["severity"]) == ("servers_down", severity)

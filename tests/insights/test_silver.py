@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import JSON as JSON_LINES
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import (
     DURATION,
     JSON,
     NANOSECONDS,
     PEERS,
     Field,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import JSON as JSON_LINES
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import PARQUET
 from jetstream_insights import silver, silver_job
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows

@@ -17,13 +17,13 @@ from typing import Any, Callable
 
 import nkeys
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import account_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.account_copies import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts import run_claims as account_claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import (
     CopiesReading,
     read_copies,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.credentials import make_jwt, make_operator, new_key
 from support.module_runs import Runner, form

@@ -18,7 +18,8 @@ from typing import Any
 import nats
 import nkeys
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import accounts_apply, role_probe
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts import apply as accounts_apply
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts import role_probe
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.credentials import new_key
 from support.module_runs import Runner

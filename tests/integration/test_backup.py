@@ -22,7 +22,7 @@ from unittest.mock import Mock
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils import progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import RESTORE_AGAIN
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import REMOVED, DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import REMOVED, DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Record, Run, some_messages
 from support.manifests import change_manifest

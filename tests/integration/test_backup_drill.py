@@ -20,8 +20,8 @@ from typing import Any
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.load import fetch
 from support.manifests import change_manifest

@@ -25,9 +25,9 @@ from typing import Any
 
 import pyrage
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s3_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s3_store import S3Options
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import s3_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.s3_store import S3Options
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Run, some_messages
 from support.module_runs import form, run_in_process

@@ -18,11 +18,11 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import election_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import election_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
 from support.credentials import make_certificates
 from support.module_runs import Runner, form, gate_restarting_silent

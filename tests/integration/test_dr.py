@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import fenced_subject
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr import run_drill as dr_drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import Records
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import fenced_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import dr_drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Records
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.nats_processes import NatsProcesses, free_ports
 from support.site_pair import STREAM, Producer, Run, SitePair

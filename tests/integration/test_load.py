@@ -17,7 +17,7 @@ from dataclasses import replace
 import nats
 import nats.errors
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import UNSTORED_ACKNOWLEDGED
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import UNSTORED_ACKNOWLEDGED
 from nats.js.errors import APIError
 from support.load import Ledger, Load, LoadPlan, compare, publish_stored
 from support.module_runs import Runner, form

@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import (
+    account_logins,
+    system_login,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import connection as nats_connection
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -22,10 +26,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     Download,
     NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.minted_logins import (
-    account_logins,
-    system_login,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.minted_site import NATSOPS, Minted

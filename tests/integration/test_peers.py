@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import PlacementResult
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import replica_moves
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement import replica_moves
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import PlacementResult
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from ansible_collections.natsops.jetstream.plugins.modules import nats_server_evacuate
 from support.load import Load, LoadPlan, patiently, publish_stored

@@ -25,6 +25,12 @@ import nats
 import pyrage
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup import restore_rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
+    CONTENTS,
+    read_backup,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
@@ -37,12 +43,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     RestoreFailed,
     TransferPace,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
-    CONTENTS,
-    read_backup,
-    verify,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client as NatsPy
 from support import natscli

@@ -17,7 +17,7 @@ from typing import Any
 import binaries
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import RAFT_SILENT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import RAFT_SILENT
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_password
 from support.controller import Controller, Run
 from support.lab_cluster import SYSTEM_PASSWORD, TUNINGS, Cluster

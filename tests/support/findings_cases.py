@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HEALTH, JSZ, VARZ
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import HEALTH, JSZ, VARZ
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

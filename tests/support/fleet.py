@@ -26,7 +26,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     JSON,
     Origin,
     Row,

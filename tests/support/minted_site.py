@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.key_directory import KeyDirectory
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
 from support.credentials import Operator
 from support.module_runs import Runner
 

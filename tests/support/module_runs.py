@@ -16,7 +16,7 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common import warnings
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import RAFT_SILENT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import RAFT_SILENT
 from support.nats_processes import NatsProcesses
 
 MODULES = "ansible_collections.natsops.jetstream.plugins.modules"

@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     parse_server,
     peer_id,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     Row,
     SnapshotWriter,
     endpoint_rows,

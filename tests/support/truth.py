@@ -25,7 +25,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Row, timestamp
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Row, timestamp
 from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 
 #: When the first snapshot is taken, in seconds after the fleet's start, and the interval between snapshots.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits, group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import SERVER_METADATA
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches

@@ -20,7 +20,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     parse_document,
     read_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
+    is_system_user,
+    own_account_api,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, questions
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COUNTED_SUBJECTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
@@ -30,11 +35,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
-    is_system_user,
-    own_account_api,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import COUNTED_SUBJECTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, read_uvarint
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader, read_uvarint
 
 TAR, ENTRIES = "tar", "entries"
 MAGIC = b"NATSARC1"

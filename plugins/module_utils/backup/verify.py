@@ -39,8 +39,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     read_index,
     records,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.highway import highwayhash64
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.highway import highwayhash64
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader
 
 #: The last entry of an archive that a server before 2.15 could not read completely (server/filestore.go errFile).
 ERRORS = "errors.txt"

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import (
     index_writer,
     parse_series,
     unreadable_files,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import (
+    Outcome,
+    WantedRun,
+    save_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import requested_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.transfer import IDLE_TIMEOUT, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     ConnectionOptions,
     MissingLibrary,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
-    Outcome,
-    WantedRun,
-    save_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import requested_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import IDLE_TIMEOUT, requested_pace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4

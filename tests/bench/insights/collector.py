@@ -32,9 +32,9 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import _body as reply_body
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import FORMATS, JSON
 from support.snapshots import raft_member, recorded
 
 VERSION = "2.15.1"

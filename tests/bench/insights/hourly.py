@@ -22,7 +22,7 @@ from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import PARQUET
 from bench.insights.pipeline import measure
 from support.fleet import START, Fleet
 

@@ -33,7 +33,7 @@ from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import FORMATS, JSON
 from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.natsops.jetstream.plugins.action import nats_host_lock
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import LockRequest, resolve_holder
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import LockRequest, resolve_holder
 
 
 class Host(nats_host_lock.ActionModule):

@@ -19,27 +19,27 @@ from ansible_collections.natsops.jetstream.plugins.action.nats_show import Actio
 from ansible_collections.natsops.jetstream.plugins.filter.nats_diagnosis import nats_diagnosis
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_drill import drill_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import Drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, backup_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_restore import restore_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import drill_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import JetStreamSummary
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import (
     STREAMS as STREAM_LEADERS,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import (
     leader_page,
     plan_leaders,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import (
     RebalanceOptions,
     plan_rebalance,
     rebalance_page,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import JetStreamSummary
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import WantedRun, backup_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.restore_run import restore_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import blocks
 from support.clusters import cluster, stream
 

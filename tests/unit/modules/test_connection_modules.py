@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.connections import describe
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.connections import describe
 from ansible_collections.natsops.jetstream.plugins.modules.nats_connection_info import sort_rows
 from ansible_collections.natsops.jetstream.plugins.modules.nats_connection_kick import shares, surplus
 from hypothesis import given

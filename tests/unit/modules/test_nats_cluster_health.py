@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import Sample
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, MAX_WIDTH

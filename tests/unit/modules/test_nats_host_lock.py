@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import LockRequest, resolve_holder
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import LockRequest, resolve_holder
 from ansible_collections.natsops.jetstream.plugins.modules import nats_host_lock
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import STREAMS
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import STREAMS
 from ansible_collections.natsops.jetstream.plugins.modules import nats_leader_rebalance
 from support.clusters import cluster, stream
 from support.module_runs import run_in_process

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import BY_NAME
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import BY_NAME
 from support.documents import CHECKOUT
 
 FILE = CHECKOUT / "extensions/grafana/natsops.json"

@@ -141,15 +141,15 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import RootCause, root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, certificate_ends, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import RootCause, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
     SAMPLE_SPEC,
     make_sampler,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, certificate_ends, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
     EventEmitter,

@@ -18,15 +18,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
     MissingLibrary,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS, Wanted, collect
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import JSON
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS, Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import JSON
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 

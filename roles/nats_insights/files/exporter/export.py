@@ -7,7 +7,7 @@
 
 The settings are JSON: `connection` (options of the module's connection), `listen` (ADDRESS:PORT), `users` (names and passwords
 of authorized users, empty for anonymous access), `tls` (`cert_file`, `key_file`, `client_ca_file`), and those of
-`operations.exporting.sweep_options`. Exit status 2 for invalid settings; otherwise only a signal ends the program.
+`telemetry.exporting.sweep_options`. Exit status 2 for invalid settings; otherwise only a signal ends the program.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Callable, Optional
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import COUNTER
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, MissingLibrary
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.exporting import Sweeper, sweep_options
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.exporting import Sweeper, sweep_options
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import COUNTER
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric

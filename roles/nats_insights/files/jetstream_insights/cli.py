@@ -97,7 +97,7 @@ def hour_count(text: str) -> float:
 
 
 def journal_windows(journal: Path | None) -> Sequence[Any]:
-    """Return the windows of a journal (cluster/journal.py), none if it does not exist yet. Raises LakeError."""
+    """Return the windows of a journal (roll/journal.py), none if it does not exist yet. Raises LakeError."""
     if journal is None:
         return ()
     try:
@@ -107,7 +107,7 @@ def journal_windows(journal: Path | None) -> Sequence[Any]:
         return ()
     except OSError as error:
         raise LakeError(f"--journal: {error}") from error
-    windows: Sequence[Any] = module_util("cluster.journal").windows(lines)
+    windows: Sequence[Any] = module_util("roll.journal").windows(lines)
     return windows
 
 

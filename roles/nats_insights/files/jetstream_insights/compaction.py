@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES
 
 from jetstream_insights.fields import bronze_schema
 from jetstream_insights.lake import APART, COLUMNS, FACTS, JUDGED, PACK, Lake, home_folder, new_run, place

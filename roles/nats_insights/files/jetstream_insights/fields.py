@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import (
     CONFIG_FIELDS,
     CONFIG_HASH,
     DURATION,

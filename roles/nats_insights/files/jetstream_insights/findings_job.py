@@ -15,7 +15,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import HOSTS
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

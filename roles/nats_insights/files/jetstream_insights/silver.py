@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import (
     ACCOUNT_JETSTREAM,
     ACCOUNT_LIMITS,
     ACCOUNT_STATISTICS,

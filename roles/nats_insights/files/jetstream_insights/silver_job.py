@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from functools import reduce
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES, Reported
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES, Reported
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import nkeys
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts import nsc_store
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
     desired_claims,
@@ -18,7 +19,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
     read_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import nsc_store
 from ansible_collections.natsops.jetstream.plugins.modules import nats_nsc_store_info
 from support.credentials import Key, make_jwt, new_key
 from support.nsc_stores import write_store

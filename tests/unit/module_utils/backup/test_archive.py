@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s2, verify
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     MAGIC,
@@ -29,12 +29,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     read_entry,
     read_index,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
     Contents,
     read_contents,
     read_head,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s2
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     TAR,
@@ -44,8 +43,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     sources_caveat,
     too_few_pending,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import Reader
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, read_head
+from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import Reader
 
 CONFIG = {
     "name": "S",

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
     build_scene,
     root_causes,
     scene_of_info,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
     StopPolicy,
     health_problems,

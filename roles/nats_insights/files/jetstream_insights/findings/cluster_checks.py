@@ -10,7 +10,7 @@ from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check,
 SEEN = Threshold("seen", 5, "s", "since the leader's last contact with a member", "peer-seen-critical")
 LAG = Threshold("lag", 200, "", "Raft entries that a member may be behind", "peer-lag-critical")
 
-#: Whether a peer is in step, as in the live gate (cluster/health.py, Limits.in_step).
+#: Whether a peer is in step, as in the live gate (health/rules.py, Limits.in_step).
 IN_STEP = (
     "NOT coalesce(p.offline, false) AND coalesce(p.active, 0) <= 1e9 * :seen AND coalesce(p.lag, 0) <= :lag "
     "AND (coalesce(p.current, false) OR coalesce(p.lag, 0) > 0 AND coalesce(p.active, 0) > 0)"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import ORIGIN, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import ORIGIN, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import HOSTS, NANOSECONDS, Field
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 

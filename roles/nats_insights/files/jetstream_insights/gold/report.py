@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import PEERS
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 

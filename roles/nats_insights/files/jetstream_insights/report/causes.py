@@ -144,7 +144,7 @@ def with_causes(
     previous: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
-    of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: the time for a report of the present,
+    of their columns; `meant`: windows of the journal (roll/journal.py); `now`: the time for a report of the present,
     which also needs the `newest` snapshot of each fleet on any day; `previous`: the last snapshot of each fleet in the last
     report, after which a cause is new."""
     made = {**tables, "causes": _causes_table(tables, failing, meant, now, newest or {}, previous or {})}
@@ -211,7 +211,7 @@ def _time(text: str) -> datetime:
 def _causes(
     fleet: str, rows: Sequence[Row], content: Mapping[str, Any], meant: Sequence[Any]
 ) -> Iterable[dict[str, Any]]:
-    causes = module_util("cluster.causes")
+    causes = module_util("health.causes")
     missing = _names(row["missing"] for row in dicts(content, "fleets") if row["fleet"] == fleet)
     servers = [row for row in dicts(content, "servers") if row["fleet"] == fleet]
     scene = causes.Scene(

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options for the location and the keys of backups; see doc_fragments/backup_store.py, backup_encryption.py and
+backup_identity.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import Keys, is_secret
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s3_store import SCHEME, S3Options, s3_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore, Store
+
+#: Options for modules that only list a store.
+PLACE_SPEC: dict[str, dict[str, Any]] = {
+    "s3": {
+        "type": "dict",
+        "options": {
+            "endpoint_url": {"type": "str"},
+            "region": {"type": "str"},
+            "access_key": {"type": "str", "no_log": False},
+            "secret_key": {"type": "str", "no_log": True},
+            "session_token": {"type": "str", "no_log": True},
+            "ca_file": {"type": "path"},
+            "addressing_style": {"type": "str", "choices": ["auto", "path", "virtual"], "default": "auto"},
+        },
+        "required_together": [("access_key", "secret_key")],
+    }
+}
+#: Options for modules that read archives.
+READ_SPEC: dict[str, dict[str, Any]] = {**PLACE_SPEC, "identity_file": {"type": "path"}}
+#: Options for modules that write archives.
+WRITE_SPEC: dict[str, dict[str, Any]] = {
+    **PLACE_SPEC,
+    "encrypt_to": {"type": "list", "elements": "str", "default": [], "no_log": False},
+}
+
+
+def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
+    """Return the secret keys that were mistakenly given as recipients, so they can be masked in the module's output."""
+    return {text for text in params["encrypt_to"] if is_secret(text)}
+
+
+def requested_store(params: Mapping[str, Any], option: str = "directory") -> Store:
+    """Return the store that an option names, with its keys. Raises NatsFailure invalid_option, MissingLibrary."""
+    identity_file = params.get("identity_file")
+    keys = Keys(tuple(params.get("encrypt_to") or ()), Path(identity_file) if identity_file else None)
+    keys.require()
+    place = str(params[option])
+    if place.startswith(SCHEME):
+        return s3_store(place, S3Options(**(params.get("s3") or {})), keys)
+    return DirectoryStore(Path(place), keys)

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The code that nats_cluster_info and nats_cluster_facts share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
+    Expectations,
+    Limits,
+    difference_problems,
+    health_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.run_isolation import Isolation
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import DIFFERENCE_AFTER
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
+
+CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
+    "detail": {"type": "str", "choices": ["servers", "assets"], "default": "assets"},
+    "expected_servers": {"type": "list", "elements": "str"},
+    "cluster": {"type": "str"},
+    "account": {"type": "str"},
+    "stream": {"type": "str"},
+}
+
+
+def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
+    nameless, missing, problems. Raises NatsFailure if the cluster cannot be queried."""
+    names = params["expected_servers"]
+    expected = None if names is None else frozenset(names)
+    api = SystemApi(client)
+    cluster = api.read_cluster(
+        awaited=expected or (),
+        known_names=expected or (),
+        assets=params["detail"] == "assets",
+        account=params["account"],
+    )
+    if expected:
+        cluster = Isolation(client).completed(cluster, expected)
+    selected = cluster.only(stream=params["stream"])
+    whole = params["detail"] == "assets" and params["account"] is None and params["stream"] is None
+    wanted = Expectations(servers=expected, cluster=params["cluster"], assets=whole)
+    problems = health_problems(selected, wanted)
+    if whole:
+        problems += _differences(api, cluster.only(cluster=params["cluster"]), wanted.limits)
+    shown = selected.only(cluster=params["cluster"])
+    return {
+        **shown.as_dict(),
+        "raft_silent": raft_silent_servers(shown),
+        "nameless": sorted(shown.nameless),
+        "missing": sorted((expected or frozenset()) - shown.names),
+        "problems": [problem.as_dict() for problem in problems],
+    }
+
+
+def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Problem]:
+    """Return the replicas that lack messages and are not receiving them. The cluster is read a second time if any
+    replica lacks messages."""
+    if not difference_problems(cluster, cluster, limits):
+        return []
+    time.sleep(DIFFERENCE_AFTER)
+    return difference_problems(cluster, api.read_cluster(health=False), limits)
