@@ -61,7 +61,7 @@ NOT_SPELLED := ':!LICENSES' ':!requirements/*.txt' ':!*.svg' ':!*.png' ':!*.json
 
 # Folders from which tests and tools import.
 TYPED = MYPYPATH=tests:tests/lab:tests/lab/python:tools:roles/nats_insights/files
-LINT_PARTS := lint-words lint-spelling lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
+LINT_PARTS := lint-words lint-spelling lint-imports lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
@@ -128,7 +128,7 @@ test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of
 	@$(CACHE)/venv-fast/bin/$(PYTEST) $(FAST)
 
 # Two at a time: first those of a few seconds, then the longest, and last those that fill the gaps at the end.
-QUICK_PARTS := lint-words lint-spelling lint-ruff lint-yaml lint-changelog lint-reuse lint-github
+QUICK_PARTS := lint-words lint-spelling lint-imports lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
 		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
@@ -227,6 +227,10 @@ lint-words: ## the wording of code, documents and test names: docs/glossary.md a
 # Its environment has one package and does not need the development environment.
 lint-spelling: $(CACHE)/venv-spelling/.made ## codespell; pyproject.toml has the exceptions
 	@git ls-files -z -- . $(NOT_SPELLED) | xargs -0 $(CACHE)/venv-spelling/bin/codespell
+
+# Its environment is small, too.
+lint-imports: $(CACHE)/venv-imports/.made $(DEV_LINK) ## the layers of module_utils, and rules without a client; pyproject.toml has both contracts
+	@PYTHONPATH=$(CACHE)/dev $(CACHE)/venv-imports/bin/lint-imports pyproject.toml --no-cache
 
 lint-ruff: $(CACHE)/venv/.made
 	@ruff check --output-format concise --cache-dir $(CACHE)/ruff .

@@ -71,6 +71,7 @@ LOCKS = {
     "Galaxy's importer": "galaxy",
     "site of the documents": "docs",
     "spelling": "spelling",
+    "imports": "imports",
     "benchmarks": "bench",
     "modules for AWX": "awx",
 }

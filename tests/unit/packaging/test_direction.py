@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tomllib
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -86,6 +87,22 @@ def reached(starts: list[Path]) -> set[Path]:
         seen.add(path)
         left |= imports(path) - seen
     return seen
+
+
+def test_every_file_without_a_client_is_in_the_contract_that_keeps_it_so() -> None:
+    """pyproject.toml names, above the hosts, each file that reaches no client and nothing that acts on a host."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    root = f"{PLUGINS}.module_utils."
+    contract = next(one for one in settings["contracts"] if one["type"] == "forbidden")
+    listed = {name.removeprefix(root) for name in contract["source_modules"]}
+    forbidden = {name.removeprefix(root) for name in contract["forbidden_modules"]}
+    folder = CHECKOUT / "plugins" / "module_utils"
+    pure = set()
+    for path in folder.glob("*/*.py"):
+        found = {file.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for file in reached([path])}
+        if path.parent.name not in {"host", "nats"} and not found & forbidden:
+            pure.add(f"{path.parent.name}.{path.stem}")
+    assert listed == pure
 
 
 @pytest.mark.parametrize("row", behaviours(), ids=lambda row: " ".join(row[3]))

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prints measures of the code's structure from the tree, as a table: ``python3 tools/structure.py``. Needs PyYAML.
+
+Counted are plugins, the roles' programs and extensions; in roles: variables with `__`, whether defined, set or
+registered."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+#: The limits of CONTRIBUTING and DESIGN: lines of a function, and of a file that is not only data.
+LONG_FUNCTION, LONG_FILE = 60, 700
+_PRIVATE = re.compile(r"\bnats_(?:server|cluster|insights|program)__\w+")
+_OPERATOR = re.compile(r"\b(?:and|or)\b")
+
+
+def sources() -> list[Path]:
+    """Return the Python files of the collection itself."""
+    return sorted(path for folder in ("plugins", "roles", "extensions") for path in (ROOT / folder).rglob("*.py"))
+
+
+def packages() -> dict[str, int]:
+    """Return the lines of each package of module_utils, the largest first, and as "" those of the other files."""
+    folder = ROOT / "plugins" / "module_utils"
+    lines: Counter[str] = Counter()
+    for path in folder.rglob("*.py"):
+        lines["/".join(path.relative_to(folder).parts[:-1])] += length(path)
+    return dict(lines.most_common())
+
+
+def length(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield each function and its lines, without its docstring."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0]
+            is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            text = (first.end_lineno or 0) - first.lineno + 1 if is_text else 0
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1 - text
+
+
+def code_lines(path: Path) -> int:
+    """Return the lines of a file without those of the documentation that Ansible reads from strings."""
+    text = path.read_text()
+    documented = 0
+    for node in ast.parse(text).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id in {"DOCUMENTATION", "EXAMPLES", "RETURN"}:
+            documented += (node.end_lineno or 0) - node.lineno + 1
+    return len(text.splitlines()) - documented
+
+
+def repeated_classes() -> dict[str, int]:
+    """Return the names of classes that several files define, with the number of definitions."""
+    found = Counter(
+        node.name for path in sources() for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
+    )
+    return {name: times for name, times in found.most_common() if times > 1}
+
+
+def role_files() -> list[Path]:
+    return sorted(
+        path for part in ("tasks", "vars", "defaults", "handlers") for path in ROOT.glob(f"roles/*/{part}/**/*.yml")
+    )
+
+
+def private_variables() -> set[str]:
+    """Return the private names of roles: variables, facts and registers."""
+    return {name for path in role_files() for name in _PRIVATE.findall(path.read_text())}
+
+
+def chain() -> list[str]:
+    """Return the longest chain of role variables: each reads the next one."""
+    reads: dict[str, set[str]] = {}
+    for path in role_files():
+        document = yaml.safe_load(path.read_text())
+        for name, value in document.items() if path.parts[-2] != "tasks" and isinstance(document, Mapping) else ():
+            reads.setdefault(str(name), set()).update(set(re.findall(r"\bnats_\w+", str(value))) - {str(name)})
+    known: dict[str, list[str]] = {}
+
+    def longest(name: str, above: frozenset[str]) -> list[str]:
+        if name not in known:
+            below = [longest(one, above | {name}) for one in sorted(reads[name] & reads.keys() - above)]
+            known[name] = [name, *max(below, key=len, default=[])]
+        return known[name]
+
+    return max((longest(name, frozenset([name])) for name in sorted(reads)), key=len, default=[])
+
+
+def conditionals() -> int:
+    """Return the number of conditions of tasks that combine several with `and` or `or`."""
+
+    def of(value: Any) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for key, one in value.items():
+                if key in {"when", "failed_when", "changed_when", "until"}:
+                    yield from map(str, one if isinstance(one, list) else [one])
+                else:
+                    yield from of(one)
+        elif isinstance(value, list):
+            for one in value:
+                yield from of(one)
+
+    return sum(
+        bool(_OPERATOR.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", text)))
+        for path in role_files()
+        for text in of(yaml.safe_load(path.read_text()))
+    )
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    sizes = packages()
+    total = sum(sizes.values())
+    inner = {name: lines for name, lines in sizes.items() if name}
+    largest, lines = next(iter(inner.items()))
+    yield "packages of `module_utils`", str(len(inner))
+    yield "the largest package", f"`{largest}`, {100 * lines / total:.1f} % of {total:,} lines"
+    yield "private variables of roles", str(len(private_variables()))
+    longest = chain()
+    yield "longest chain of variables", f"{len(longest)} (`{longest[0]}`)"
+    yield "conditions with `and` or `or`", str(conditionals())
+    yield "class names defined several times", str(len(repeated_classes()))
+    long = [name for path in sources() for name, size in functions(path) if size > LONG_FUNCTION]
+    yield f"functions over {LONG_FUNCTION} lines", str(len(long))
+    yield f"files over {LONG_FILE} lines", str(sum(code_lines(path) > LONG_FILE for path in sources()))
+
+
+def main() -> None:
+    print("| measure | value |\n|---|---|")
+    for measure, value in rows():
+        print(f"| {measure} | {value} |")
+
+
+if __name__ == "__main__":
+    main()
