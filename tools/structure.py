@@ -125,9 +125,9 @@ def rows() -> Iterator[tuple[str, str]]:
     sizes = packages()
     total = sum(sizes.values())
     inner = {name: lines for name, lines in sizes.items() if name}
-    largest, lines = next(iter(inner.items()))
+    largest = max(inner, key=lambda name: inner[name])
     yield "packages of `module_utils`", str(len(inner))
-    yield "the largest package", f"`{largest}`, {100 * lines / total:.1f} % of {total:,} lines"
+    yield "the largest package", f"`{largest}`, {100 * inner[largest] / total:.1f} % of {total:,} lines"
     yield "private variables of roles", str(len(private_variables()))
     longest = chain()
     yield "longest chain of variables", f"{len(longest)} (`{longest[0]}`)"
