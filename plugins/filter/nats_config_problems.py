@@ -161,11 +161,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_vers
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import membership_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import flag_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
-    config_problems,
-    error,
-    warning,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import error, warning
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 

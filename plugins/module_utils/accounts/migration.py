@@ -24,10 +24,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan im
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.static import document_from_static
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable, some_names
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import error, warning
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import error, warning
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: Parts of an account that must be equal before and after, because clients and other accounts depend on them.
@@ -61,7 +62,7 @@ def _account_problems(
     static: Mapping[str, Any], operator: Mapping[str, Any], *, to_operator: bool
 ) -> Iterator[ConfigProblem]:
     accounts: Mapping[str, Any] = static.get("accounts") or {}
-    system = str(static.get("system_account") or "$SYS")
+    system = str(static.get("system_account") or SYSTEM_ACCOUNT)
     if system != operator.get("system_account"):
         yield error(
             "system_account",
@@ -71,7 +72,7 @@ def _account_problems(
         )
     tokens: Mapping[str, Any] = operator.get("resolver_preload") or {}
     for name in accounts:
-        if key_kind(name) != ACCOUNT and name != "$SYS":
+        if key_kind(name) != ACCOUNT and name != SYSTEM_ACCOUNT:
             yield error(
                 f"accounts.{name}",
                 "is not a public key, and in operator mode an account is identified by its public key. Move its streams to "
@@ -96,7 +97,7 @@ def _account_problems(
 def _static_accounts(static: Mapping[str, Any]) -> tuple[Mapping[str, DesiredAccount], list[ConfigProblem]]:
     """Return the static accounts in the terms of the document; none, and the problem, if they cannot be expressed."""
     try:
-        document, _notes = document_from_static(static["accounts"], str(static.get("system_account") or "$SYS"))
+        document, _notes = document_from_static(static["accounts"], str(static.get("system_account") or SYSTEM_ACCOUNT))
         return read_document(document).accounts, []
     except (InvalidDocument, ValueError) as refused:
         return {}, [error("accounts", f"cannot be compared with the accounts' claims: {refused}")]

@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     in_words,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, duration_seconds, size_bytes
@@ -54,7 +55,9 @@ _CONVERTED = {
 }
 
 
-def document_from_static(accounts: Mapping[str, Any], system_account: str = "$SYS") -> tuple[dict[str, Any], list[str]]:
+def document_from_static(
+    accounts: Mapping[str, Any], system_account: str = SYSTEM_ACCOUNT
+) -> tuple[dict[str, Any], list[str]]:
     """Return the document of accounts, and notes on the parts that it cannot declare. Raises ValueError for values that
     a server would reject."""
     notes: list[str] = []

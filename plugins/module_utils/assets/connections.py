@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -64,7 +65,6 @@ _AS_REPORTED = (
 )
 
 #: The account of clients that specify none (server.go globalAccountName); servers do not report it.
-_GLOBAL_ACCOUNT = "$G"
 
 #: Up to this version, servers report a token as the user (client.go getRawAuthUser); only the global account has
 #: tokens.
@@ -133,8 +133,8 @@ def describe(server: Server, reported: Mapping[str, Any], now: str) -> dict[str,
     row: dict[str, Any] = {"server": server.name, "server_id": server.id, "cluster": server.cluster}
     row.update({name: reported.get(name) for name in _AS_REPORTED})
     row["kind"] = str(reported.get("kind") or "Client").lower()
-    row["account"] = reported.get("account") or _GLOBAL_ACCOUNT
-    hidden = row["account"] == _GLOBAL_ACCOUNT and reported_version(server.version) <= _TELLS_TOKENS
+    row["account"] = reported.get("account") or GLOBAL_ACCOUNT
+    hidden = row["account"] == GLOBAL_ACCOUNT and reported_version(server.version) <= _TELLS_TOKENS
     row["user"] = "(hidden)" if hidden and reported.get("authorized_user") else reported.get("authorized_user")
     row["state"] = CLOSED if reported.get("stop") else OPEN
     end = parse_time(str(reported.get("stop") or now))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 DEFAULT_POOL_SIZE = 3
@@ -33,7 +34,7 @@ def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
     pools = [(server.get("cluster") or {}).get("pool_size") or DEFAULT_POOL_SIZE for server in (one, other)]
     if min(pools) < 0:
         return 1
-    return min(pools) + len({"$SYS"} | set(_pinned(one)) & set(_pinned(other)))
+    return min(pools) + len({SYSTEM_ACCOUNT} | set(_pinned(one)) & set(_pinned(other)))
 
 
 def _pinned(server: dict[str, Any]) -> list[str]:

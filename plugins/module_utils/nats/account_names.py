@@ -15,6 +15,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     with_identity,
 )
 
+#: The account of users that are listed outside accounts (server/const.go, DEFAULT_GLOBAL_ACCOUNT).
+GLOBAL_ACCOUNT = "$G"
+#: The system account if the configuration names none (server/const.go, DEFAULT_SYSTEM_ACCOUNT).
+SYSTEM_ACCOUNT = "$SYS"
+
 _ACCOUNT_KEY = re.compile(r"A[A-Z2-7]{55}")
 
 

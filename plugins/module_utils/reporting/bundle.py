@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import INDEX as EVIDENCE
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
@@ -237,10 +238,10 @@ class _Servers:
 
     def _system_account(self, server: Server) -> str:
         """Return the account under which an archive lists the queues of a server, which belong to no account."""
-        return "$SYS" if "$SYS" in self._accounts.get(server.id, ()) else self._client_account()
+        return SYSTEM_ACCOUNT if SYSTEM_ACCOUNT in self._accounts.get(server.id, ()) else self._client_account()
 
     def _client_account(self) -> str:
-        return self._api.own_account() or "$SYS"
+        return self._api.own_account() or SYSTEM_ACCOUNT
 
     def _write_profiles(self, servers: Sequence[Server], name: str, debug: int) -> None:
         """Write a profile of each server. A CPU profile takes most of the time allowed for a reply."""

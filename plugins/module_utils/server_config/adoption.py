@@ -15,13 +15,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, listing, page
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
+    get_block,
+    get_cluster_name,
+    get_jetstream,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import (
     Carried,
     carry_over,
     may_be_secret,
     notes,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.host_rules import decided_by_the_unit
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
     canonical,
@@ -41,13 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     transform,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
-    config_problems,
-    decided_by_the_unit,
-    get_block,
-    get_cluster_name,
-    get_jetstream,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"
@@ -360,7 +361,7 @@ def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dic
 
 def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[str, Any]) -> list[str]:
     """Make the modules log in as the first user of the system account; return the steps that remain for the operator."""
-    account = str(config.get("system_account") or "$SYS")
+    account = str(config.get("system_account") or SYSTEM_ACCOUNT)
     users = _block(_block(config, "accounts"), account).get("users") or []
     user = next((one for one in users if isinstance(one, Mapping) and one.get("user") and one.get("password")), None)
     if config.get("operator") is not None:
@@ -485,7 +486,7 @@ def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dic
         "jetstream": jetstream if get("jetstream", True) else None,
         "cluster": cluster if get("clustered") else None,
         "gateway": {"name": get("cluster_name"), **gateway} if isinstance(gateway, Mapping) else None,
-        "system_account": get("system_account", "$SYS"),
+        "system_account": get("system_account", SYSTEM_ACCOUNT),
         "accounts": get("accounts"),
     }
 

@@ -17,11 +17,9 @@ from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
-
-#: The account of users that are listed outside accounts (server/const.go, DEFAULT_GLOBAL_ACCOUNT).
-GLOBAL_ACCOUNT = "$G"
 
 _NOTHING_TO_DO = "There is nothing to do: the servers have the credentials of the inventory."
 _ROUTE_LINES = {

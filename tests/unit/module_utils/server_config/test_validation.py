@@ -9,11 +9,8 @@ import copy
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
-    RULES,
-    config_problems,
-    make_case,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import make_case
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import RULES, config_problems
 
 HASH = "$2b$04$" + "a" * 53
 GIB = 1024**3
