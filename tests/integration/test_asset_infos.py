@@ -26,7 +26,7 @@ def orders(healthy: NatsProcesses) -> Iterator[NatsProcesses]:
     healthy.add_consumer("TIMED", "slow", ack_wait=45 * second, max_deliver=4, backoff=[second, 45 * second])
     for number in range(7):
         healthy.app_request("TIMED.x", {"number": number})
-    yield healthy
+    yield form(healthy)
     healthy.app_request("$JS.API.STREAM.DELETE.TIMED")
 
 

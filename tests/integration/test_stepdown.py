@@ -98,7 +98,7 @@ def fits(result: dict[str, Any], version: str) -> None:
 
 
 def test_meta_preferred(five: NatsProcesses, meta: Step, run_module: Runner, version: str) -> None:
-    before = meta_leader(five, run_module)
+    before = meta_leader_of_all(five, run_module)
     wanted = next(name for name in five.names if name != before)
     foreseen = meta(preferred=wanted, check_mode=True, _ansible_diff=True)
     assert foreseen["changed"], foreseen
@@ -150,7 +150,7 @@ def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: R
 def test_meta_refuses(
     wish: dict[str, Any], code: str, message: str, five: NatsProcesses, meta: Step, run_module: Runner
 ) -> None:
-    before = meta_leader(five, run_module)
+    before = meta_leader_of_all(five, run_module)
     refused = meta(**wish)
     assert refused["failed"]
     assert refused["failure"]["code"] == code
