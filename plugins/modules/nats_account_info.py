@@ -125,16 +125,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing i
     own_account_api,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import NOT_ENABLED, JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    Server,
-    account_id,
-    account_labels,
-    build_cluster,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
 
 _LIMITS = (

@@ -695,7 +695,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import build_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 #: Failure codes of a connection. After one of them, every other check of the same user also fails.

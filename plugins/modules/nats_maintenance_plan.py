@@ -174,8 +174,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     run_even_unconnected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import Request, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration

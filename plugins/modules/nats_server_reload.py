@@ -97,8 +97,9 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 

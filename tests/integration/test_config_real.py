@@ -19,7 +19,7 @@ from typing import Any
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key

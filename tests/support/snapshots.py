@@ -14,13 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    build_cluster,
-    domains,
-    parse_server,
-    peer_id,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, domains, peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster, parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     Row,
     SnapshotWriter,

@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Row, timestamp
 from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 

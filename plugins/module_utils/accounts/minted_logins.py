@@ -30,7 +30,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
+    account_labels,
+    is_account_key,
+    one_account,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
     ALL_ACCOUNTS,
     MINTING_OPTIONS,
@@ -45,7 +49,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     MintedLogin,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 

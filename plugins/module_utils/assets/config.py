@@ -17,7 +17,8 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits, group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import SERVER_METADATA
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration, size_bytes
 

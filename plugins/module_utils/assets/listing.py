@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
@@ -25,15 +26,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     Listing,
     require_name,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    CONSUMER,
-    STREAM,
-    RaftGroup,
-    account_id,
-    account_labels,
-    consumer_group,
-    stream_group,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide

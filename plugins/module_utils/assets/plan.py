@@ -36,7 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     collisions,
     overlaps,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, exact_duration, exact_size

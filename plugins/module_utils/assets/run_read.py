@@ -33,8 +33,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     MESSAGE_NOT_FOUND,
     JetStreamApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version

@@ -24,12 +24,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     STREAM_NOT_FOUND,
     JetStreamApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    RaftGroup,
-    consumer_group,
-    parse_time,
-    stream_group,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 Info = Mapping[str, Any]

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import METHOD, encrypted
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store, backup_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
@@ -75,6 +75,6 @@ def _whole(store: Store, row: Row) -> bool:
 
 def expired_files(rows: list[Row], keep: Keep, saved: Row | None) -> list[Row]:
     """Return the rows whose files have expired. `saved`: the row that this run has added."""
-    taken = [parse_time(str(row["taken"])) for row in rows]
+    taken = [parse_taken(str(row["taken"])) for row in rows]
     own = [place for place, row in enumerate(rows) if row is saved]
     return [rows[place] for place in expired(taken, keep, datetime.now(timezone.utc), own)]

@@ -21,8 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     account_names,
     stream_key,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_taken
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,4 @@ def _protection(
 
 
 def _latest_past(times: Iterable[Optional[str]], now: datetime) -> Optional[str]:
-    return max((time for time in times if time and not is_future(time, now)), key=parse_time, default=None)
+    return max((time for time in times if time and not is_future(time, now)), key=parse_taken, default=None)

@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version

@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.cluster_f
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import Backup, find_backups
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
     Store,
     name_part,
@@ -424,7 +424,7 @@ def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[st
             by_stream.setdefault(name, []).append(backup)
     found: list[Backup] = []
     for stream_backups in by_stream.values():
-        taken = [parse_time(backup.manifest.taken or "") for backup in stream_backups]
+        taken = [parse_taken(backup.manifest.taken or "") for backup in stream_backups]
         places = [place for place, backup in enumerate(stream_backups) if backup.path in own]
         found += [stream_backups[place] for place in expired(taken, keep, now, places)]
     return found

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from urllib.parse import unquote
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import account_names, stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
     AmbiguousAccount,
     account_labels,
     with_identity,
@@ -51,7 +51,7 @@ def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
     )
 
 
-def parse_time(text: str) -> datetime:
+def parse_taken(text: str) -> datetime:
     """Parse `2026-11-23T02:00:00Z`, the time in the name of a backup's directory, or a day; return the time in UTC. A
     day or a second stands for its last moment.
 
@@ -97,7 +97,7 @@ _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 def _moment(taken: str | None) -> datetime:
     try:
-        return parse_time(taken) if taken else _NEVER
+        return parse_taken(taken) if taken else _NEVER
     except (SelectionError, OverflowError, TypeError):
         return _NEVER
 
@@ -121,7 +121,7 @@ def choose(
         except AmbiguousAccount as error:
             raise SelectionError(str(error)) from error
         latest = time or at
-        until = parse_time(latest) if latest else None
+        until = parse_taken(latest) if latest else None
         found: dict[str, int] = {}
         for place, row in enumerate(backups):
             if matches(row["account"], row["stream"], [pattern]) and (until is None or _moment(row["taken"]) <= until):
@@ -151,7 +151,7 @@ def folder_name(folder: str) -> FolderName | None:
     above, _slash, name = folder.rpartition("/")
     stream, at, stamp = name.rpartition("@")
     try:
-        taken = parse_time(stamp)
+        taken = parse_taken(stamp)
     except SelectionError:
         return None
     account = unquote(above.rpartition("/")[2])
@@ -167,7 +167,7 @@ def asked_for(
     found: dict[str, tuple[datetime, str]] = {}
     for text in wanted:
         pattern, time = _split(text, (name.stream for name in map(folder_name, folders) if name))
-        until = parse_time(time or at or "") if time or at else latest
+        until = parse_taken(time or at or "") if time or at else latest
         for folder in folders:
             name = folder_name(folder)
             if name is None or name.taken > min(until, latest) or not matches(name.account, name.stream, [pattern]):

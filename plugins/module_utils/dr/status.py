@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
     is_fenced,
     saved_consumer,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds

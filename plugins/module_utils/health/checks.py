@@ -28,15 +28,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
     group_problems,
     health_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    Peer,
-    RaftGroup,
-    certificate_ends,
-    consumer_group,
-    parse_time,
-    stream_group,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Peer, RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds, parse_duration, size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version

@@ -35,8 +35,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
     mark_texts,
     parse_mark,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     MAX_ROWS,

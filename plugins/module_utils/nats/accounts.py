@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
+    account_labels,
     is_account_key,
     one_account,
 )
@@ -24,7 +25,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 #: The kinds of credentials, each with its options, in the order of preference within a source.

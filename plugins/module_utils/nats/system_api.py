@@ -17,6 +17,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
+    account_id,
     is_account_key,
     one_account,
 )
@@ -32,11 +33,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     UNREADABLE,
     Cluster,
     Server,
-    account_id,
-    build_cluster,
     for_domain,
-    parse_server,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster, parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 _COMPRESSED = {"Accept-Encoding": "gzip"}

@@ -16,12 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    RaftGroup,
-    Server,
-    Stream,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_replicas import (
     GOALS,
     Host,

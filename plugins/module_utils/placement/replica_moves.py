@@ -24,10 +24,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Consumer,
     RaftGroup,
     Stream,
-    consumer_group,
     peer_id,
-    stream_group,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (

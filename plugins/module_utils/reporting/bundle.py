@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import INDEX as EVIDENCE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT, account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, account_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, without_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle_archive import (

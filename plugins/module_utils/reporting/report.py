@@ -27,7 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes im
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import compression_notes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, mark_texts
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id, api_level
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     blocks,

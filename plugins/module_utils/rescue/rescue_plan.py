@@ -18,12 +18,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    MetaGroup,
-    Stream,
-    account_labels,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     blocks,

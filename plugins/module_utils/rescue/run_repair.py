@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_f
     write_problem_file,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Expectations, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
@@ -32,12 +33,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
     MetaApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    Consumer,
-    account_labels,
-    consumer_group,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import (
     known_servers,

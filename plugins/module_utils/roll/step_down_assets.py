@@ -28,10 +28,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     STREAM,
     RaftGroup,
     Server,
-    consumer_group,
     peer_id,
-    stream_group,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi, read_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
     REFUSED,

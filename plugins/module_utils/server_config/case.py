@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The desired configuration of a server and what is known about its host, as the rules of validation read them. Pure: no I/O."""
+"""The desired configuration of a server and the facts about its host, as the rules of validation read them. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def blocks(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def users_of(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+def listed_users(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     places = [("authorization", case.block("authorization") or {})]
     places += [(f"accounts.{name}", block) for name, block in case.accounts.items()]
     for where, block in places:

@@ -16,8 +16,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ca
     blocks,
     error,
     has_users,
+    listed_users,
     other_accounts,
-    users_of,
     warning,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
@@ -65,7 +65,7 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
 def users(case: Case) -> Iterator[ConfigProblem]:
     """Users need unique names, credentials, and passwords within bcrypt's limits."""
     seen: dict[str, str] = {}
-    for where, user in users_of(case):
+    for where, user in listed_users(case):
         name = user.get("user") or user.get("nkey")
         if not name:
             yield error(where, "has neither user nor nkey")
@@ -139,7 +139,7 @@ def auth_callout(case: Case) -> Iterator[ConfigProblem]:
 def own_users_behind_proxy(case: Case) -> Iterator[ConfigProblem]:
     """The collection's own users must log in to the servers directly, not through a proxy."""
     own = {case.own_users.get("system"), *(case.own_users.get("operators") or ())} - {None, ""}
-    for where, user in users_of(case):
+    for where, user in listed_users(case):
         if user.get("proxy_required") and user.get("user") in own:
             yield error(
                 f"{where}.proxy_required", "would lock out the playbooks, which connect to the servers without a proxy"
@@ -185,8 +185,8 @@ def passwords(case: Case) -> Iterator[ConfigProblem]:
 
 def no_auth_user(case: Case) -> Iterator[ConfigProblem]:
     """no_auth_user must be one of the users."""
-    known = {user.get("user") for _where, user in users_of(case)} | {
-        user.get("nkey") for _where, user in users_of(case)
+    known = {user.get("user") for _where, user in listed_users(case)} | {
+        user.get("nkey") for _where, user in listed_users(case)
     }
     for option, block in (("", case.config), ("websocket.", case.block("websocket")), ("mqtt.", case.block("mqtt"))):
         name = (block or {}).get("no_auth_user")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about listeners, routes, leafnodes and what clients may send. Pure: no I/O."""
+"""Rules about listeners, routes, leafnodes and the limits of clients. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ca
     blocks,
     bytes_or,
     error,
+    listed_users,
     seconds_or,
-    users_of,
     warning,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound, is_loopback
@@ -296,7 +296,7 @@ def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
         yield from _mqtt_storage(case, mqtt)
     if websocket is not None:
         yield from _websocket(case, websocket)
-    has_users = any(True for _user in users_of(case))
+    has_users = any(True for _user in listed_users(case))
     for name, block in (("mqtt", mqtt), ("websocket", websocket)):
         own = (block or {}).get("authorization")
         if has_users and isinstance(own, dict) and (own.get("user") or own.get("token")):

@@ -25,14 +25,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    UNREADABLE,
-    Server,
-    domains,
-    parse_server,
-    parse_time,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import UNREADABLE, Server, domains
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.server_log import log_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (

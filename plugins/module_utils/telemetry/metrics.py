@@ -16,8 +16,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import parse_time as parse_taken
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import SILENCE
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import KINDS, RootCause
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import server_findings
@@ -35,9 +34,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Cluster,
     RaftGroup,
     Stream,
-    certificate_ends,
-    parse_time,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import Journal
 

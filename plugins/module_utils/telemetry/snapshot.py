@@ -22,8 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, account_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES

@@ -12,7 +12,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing i
     Found,
     in_seconds,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import stream_group
 from ansible_collections.natsops.jetstream.plugins.modules.nats_account_info import reported_jetstream
 
 SECOND = 1_000_000_000

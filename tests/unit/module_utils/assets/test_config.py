@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
     Field,
     OptionError,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
     choose,
     folder_name,
     matches,
-    parse_time,
+    parse_taken,
 )
 
 
@@ -52,7 +52,7 @@ def test_pattern_matches(patterns: list[str], expected: bool) -> None:
     ],
 )
 def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
-    assert parse_time(text) == datetime(2026, 11, 23, *expected, tzinfo=timezone.utc)
+    assert parse_taken(text) == datetime(2026, 11, 23, *expected, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
 )
 def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(SelectionError, match="is not a time such as"):
-        parse_time(text)
+        parse_taken(text)
 
 
 def row(account: str | None, stream: str, taken: str | None) -> dict[str, Any]:

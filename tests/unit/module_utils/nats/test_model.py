@@ -24,21 +24,23 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
     health_problems,
     stop_problems,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
     Server,
-    account_labels,
-    build_cluster,
     domains,
     for_domain,
+    peer_id,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import (
+    build_cluster,
     parse_health,
     parse_server,
     parse_summary,
-    parse_time,
-    peer_id,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from support import clusters
 from support.hostile import mutated

@@ -13,8 +13,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     JetStreamSummary,
     Server,
     Stream,
-    parse_summary,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_summary
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
     PlacementResult,
     ReplicaRequirements,

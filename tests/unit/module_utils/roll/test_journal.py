@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import (
     Journal,
     Window,

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import import_archive
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import effective
