@@ -76,6 +76,10 @@ def _cause(name: str, kind: str, wait: str, severity: str, summary: str, section
 _SPACE = "Messages are refused because of space"
 _QUORUM = "A stream takes no messages"
 _BEHIND = "A replica stays behind"
+_JWT_EFFECT = (
+    "A JWT of kind {{ $labels.kind }} (account {{ $labels.account }}, role {{ $labels.role }}) expires; {{ $value }} "
+    "connections are then closed."
+)
 _BROKEN = "A consumer, a replica or a move is broken"
 _STOPPED = "A run stops in the middle"
 _UNPROTECTED = "Backups fail or are old"
@@ -255,6 +259,24 @@ ALERTS: tuple[Alert, ...] = (
         "A certificate expires within 7 days",
         "The certificate of {{ $labels.server }} ({{ $labels.listener }}) expires in {{ $value | humanizeDuration }}.",
         "A certificate expires",
+    ),
+    Alert(
+        "NatsopsJwtExpires",
+        'natsops_jwt_expiring_connections{severity="warning"} >= 0',
+        "1h",
+        WARNING,
+        "JWTs expire soon",
+        _JWT_EFFECT,
+        "A JWT expires",
+    ),
+    Alert(
+        "NatsopsJwtExpiresSoon",
+        'natsops_jwt_expiring_connections{severity="error"} >= 0',
+        "10m",
+        CRITICAL,
+        "JWTs expire very soon, or have expired",
+        _JWT_EFFECT,
+        "A JWT expires",
     ),
     Alert(
         "NatsopsConfigurationDiffers",

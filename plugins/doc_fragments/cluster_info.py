@@ -32,4 +32,9 @@ options:
     description:
       - Return only the streams with exactly this name.
     type: str
+  jwts:
+    description:
+      - Whether to read the JWTs that expire. In operator mode, this reads the connections of all servers.
+    type: bool
+    default: false
 """

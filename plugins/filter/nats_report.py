@@ -50,6 +50,7 @@ options:
       - cpu
       - mem
       - health
+      - expiry
     default: [servers, jetstream]
   cluster:
     description: Include only the servers and streams of the cluster with exactly this name.

@@ -448,6 +448,21 @@ options:
             description: Whether a credential that never expires is critical.
             type: bool
             default: true
+      expiry:
+        description:
+          - Checks which JWTs expire in operator mode, and what breaks then. The JWTs are those of operators, accounts,
+            activations and connected users, and of the files in O(connection) and O(account_users).
+          - Warning from 30 days before the expiry on, critical from 7 days on. For a JWT with a short lifetime, warning
+            during the last fifth, and critical during the last twentieth of its lifetime. Users that are valid for less
+            than a day are disregarded.
+          - Needs a user of the system account.
+        type: dict
+        suboptions:
+          accounts:
+            description: Names of accounts, with C(*) and C(?). An operator belongs to all accounts.
+            type: list
+            elements: str
+            default: ["*"]
       backup:
         description:
           - Checks the catalogue of a backup directory; see M(natsops.jetstream.nats_backup). A stream that the last
@@ -673,6 +688,8 @@ from datetime import datetime, timezone
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import CatalogueError, read_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
@@ -725,6 +742,7 @@ class Checker:
             "kv": self._kv,
             "request": self._request,
             "credential": self._credential,
+            "expiry": self._expiry,
             "backup": self._backup,
         }
 
@@ -828,6 +846,14 @@ class Checker:
             result.add(CRITICAL, f"invalid credential: {error}")
             return result
         return checks.check_credential(options, claims, _now())
+
+    def _expiry(self, options: Options) -> Result:
+        api = SystemApi(self._connections.own)
+        logins = read_logins(api, api.discover().servers, self._connections.credential_files)
+        if logins is None:
+            return checks.check_expiry(options, (), (), operator_mode=False)
+        rows = evaluate(logins, _now().timestamp())
+        return checks.check_expiry(options, rows, logins.unknown, operator_mode=True)
 
     def _backup(self, options: Options) -> Result:
         store = requested_store(options)
@@ -987,6 +1013,7 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
         **_pair("validity", "str"),
         "require_expiry": {"type": "bool", "default": True},
     },
+    "expiry": {"accounts": {"type": "list", "elements": "str", "default": ["*"]}},
     "backup": {
         "directory": {"type": "path", "required": True},
         **PLACE_SPEC,

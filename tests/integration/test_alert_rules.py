@@ -13,6 +13,7 @@ import yaml
 from support.alerts import ALERTS, CHECK_ALERTS, RULES, promtool, runbook
 
 #: The labels of a server's series.
+JWT = 'fleet="f",kind="user",account="ORDERS",role="app"'
 SERVER = 'fleet="f",cluster="C1",server="n1"'
 #: The samples are taken at 0 s of Unix time, in 1970.
 DAY = 86400
@@ -90,6 +91,8 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsCertificateExpiresSoon": {
         f'natsops_server_certificate_expiry_timestamp_seconds{{{SERVER},listener="server"}}': 3 * DAY,
     },
+    "NatsopsJwtExpires": {f'natsops_jwt_expiring_connections{{{JWT},severity="warning"}}': 12},
+    "NatsopsJwtExpiresSoon": {f'natsops_jwt_expiring_connections{{{JWT},severity="error"}}': 0},
     "NatsopsConfigurationDiffers": {
         'natsops_findings{fleet="f",cluster="C1",code="config_differs",severity="warning"}': 1,
     },

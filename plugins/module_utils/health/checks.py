@@ -17,8 +17,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Callable
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import OPERATOR, Expiry, due
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
@@ -139,7 +142,12 @@ class Result:
 
 def result_name(check: str, options: Options) -> str:
     """Return the name of the checked object, as in the nats CLI."""
-    fixed = {"connection": "Connection", "meta": "JetStream Meta Cluster", "jetstream": "JetStream"}
+    fixed = {
+        "connection": "Connection",
+        "meta": "JetStream Meta Cluster",
+        "jetstream": "JetStream",
+        "expiry": "JWT Expiry",
+    }
     if check in fixed:
         return fixed[check]
     keys = {
@@ -911,6 +919,27 @@ def check_credential(options: Options, claims: Mapping[str, Any], now: datetime)
     else:
         _judge(result, options, "validity", left, f"expires in {human_seconds(left)}")
     result.ok_if_silent(f"expires in {human_seconds(left)}")
+    return result
+
+
+def check_expiry(options: Options, rows: Collection[Expiry], unknown: Collection[str], operator_mode: bool) -> Result:
+    """Check the JWTs in use by the rule of accounts/expiry.py. The nats CLI has no such check."""
+    result = Result("expiry", result_name("expiry", options))
+    if not operator_mode:
+        result.add(OK, "not in operator mode: there are no JWTs")
+        return result
+    found = [
+        one
+        for one in rows
+        if one.kind == OPERATOR or any(map(partial(fnmatchcase, one.account_name), options["accounts"]))
+    ]
+    result.measure("expiring", len(due(found)))
+    for one in found:
+        if one.severity:
+            result.add(CRITICAL if one.severity == ERROR else WARNING, one.text)
+    for line in unknown:
+        result.add(UNKNOWN, line)
+    result.ok_if_silent(f"the first JWT expires: {found[0].text}" if found else "no JWT expires")
     return result
 
 

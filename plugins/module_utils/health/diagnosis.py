@@ -133,6 +133,11 @@ _NEXT = (
         "Finish the work and run natsops.jetstream.maintenance_leave, or extend the maintenance with "
         "natsops.jetstream.maintenance_enter -e nats_cluster_maintenance_until=TIME.",
     ),
+    ("jwt_unknown", "Check the servers and files that are named; without them an expiry can be missed."),
+    (
+        "jwt",
+        "Renew the credentials of users with nats_user_credentials; sign accounts and operators again without an expiry.",
+    ),
     ("certificate", "Renew the certificates: natsops.jetstream.deploy loads them with a reload."),
 )
 
@@ -665,6 +670,21 @@ def _certificates(evidence: Evidence) -> Check:
     return Check("certificates", f"at least {min(days.values()):.0f} days left", found)
 
 
+def _jwts(evidence: Evidence) -> Check:
+    """The remaining validity of the JWTs in operator mode, by the rule of accounts/expiry.py."""
+    jwts = evidence.info.get("jwts")
+    if not jwts or not jwts["operator_mode"]:
+        return Check("JWTs", "not in operator mode" if jwts else "the JWTs were not read", skipped=True)
+    rows = jwts["expiring"]
+    found = [
+        Finding("jwt", CRITICAL if row["severity"] == ERROR else WARNING, row["text"])
+        for row in rows
+        if row["severity"]
+    ]
+    found += [Finding("jwt_unknown", WARNING, line) for line in jwts["unknown"]]
+    return Check("JWTs", f"the first expires at {rows[0]['expires_at']}" if rows else "no JWT expires", found)
+
+
 _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _servers,
     _maintenance,
@@ -684,6 +704,7 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _storage,
     _disks,
     _certificates,
+    _jwts,
 )
 
 

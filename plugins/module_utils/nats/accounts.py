@@ -98,6 +98,12 @@ class Connections:
         """Return the names of the accounts that have a user, as they were specified, by identity."""
         return {key: user.account_name for key, user in self._users.items()}
 
+    @property
+    def credential_files(self) -> list[str]:
+        """Return the .creds files of the task's own user and of the users of accounts."""
+        options = [self._options, *(user.options for user in self._users.values())]
+        return [one.credentials for one in options if one.credentials]
+
     def identity(self, account: str) -> str:
         """Return the identity of an account that is specified by identity or name, or `account` itself if no account
         matches. In operator mode, the servers are queried if no entry of `account_users` has this name. Raises
@@ -182,13 +188,19 @@ def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) 
     return users
 
 
+def jwt_of_credentials(text: str) -> str:
+    """Return the JWT in the text of a .creds file, an empty text if there is none."""
+    found = _USER_JWT.search(text)
+    return found[1] if found else ""
+
+
 def _issuing_account(creds: str | None) -> str | None:
     """Return the public key of the account that issued the JWT in a .creds file; the JWT may be signed by one of the
     account's signing keys (`issuer_account`). Returns None if the file cannot be read, which is then reported when
     connecting."""
     try:
-        found = _USER_JWT.search(Path(os.path.expanduser(creds)).read_text(encoding="utf-8")) if creds else None
-        payload = found[1].split(".")[1] if found else ""
+        token = jwt_of_credentials(Path(os.path.expanduser(creds)).read_text(encoding="utf-8")) if creds else ""
+        payload = token.split(".")[1] if token else ""
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if payload else {}
         issuer = (claims.get("nats") or {}).get("issuer_account") or claims.get("iss")
     except (OSError, ValueError, IndexError, AttributeError):

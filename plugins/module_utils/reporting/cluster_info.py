@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
@@ -29,12 +31,13 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
     "cluster": {"type": "str"},
     "account": {"type": "str"},
     "stream": {"type": "str"},
+    "jwts": {"type": "bool", "default": False},
 }
 
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
-    nameless, missing, problems. Raises NatsFailure if the cluster cannot be queried."""
+    nameless, missing, problems, and jwts if they are requested. Raises NatsFailure if the cluster cannot be queried."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
     api = SystemApi(client)
@@ -59,7 +62,18 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
         "nameless": sorted(shown.nameless),
         "missing": sorted((expected or frozenset()) - shown.names),
         "problems": [problem.as_dict() for problem in problems],
+        **({"jwts": _jwts(client, cluster.only(cluster=params["cluster"]))} if params["jwts"] else {}),
     }
+
+
+def _jwts(client: Client, cluster: Cluster) -> dict[str, Any]:
+    """Return the JWTs that expire, including that of the module's own .creds file."""
+    own = client.options.credentials
+    logins = read_logins(SystemApi(client), cluster.servers, [own] if own else [])
+    if logins is None:
+        return {"operator_mode": False, "expiring": [], "unknown": []}
+    expiring = [row.as_dict() for row in evaluate(logins, time.time())]
+    return {"operator_mode": True, "expiring": expiring, "unknown": logins.unknown}
 
 
 def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Problem]:

@@ -703,6 +703,27 @@ def _health(source: Source) -> list[Table]:
     return [Table("health", "Health Report", columns, rows + source.absent_rows(), [total])]
 
 
+def _expiry(source: Source) -> list[Table]:
+    """Return the JWTs that expire, the earliest first; see accounts/expiry.py."""
+    found = source.info.get("jwts")
+    if found is None:
+        raise ValueError("expiry: the result of nats_cluster_info has no JWTs: set its option jwts")
+    columns = (
+        Column("kind", "JWT"),
+        Column("account_name", "Account"),
+        Column("role", "Role"),
+        Column("name", "Name"),
+        Column("expires_at", "Expires"),
+        Column("connections", "Connections", "number"),
+        Column("severity", "Severity"),
+    )
+    rows = [row for row in found["expiring"] if source.account in (None, row["account"], row["account_name"])]
+    notes = [*(row["text"] for row in rows if row["severity"]), *found["unknown"]]
+    if not found["operator_mode"]:
+        notes.append("The servers are not in operator mode: there are no JWTs.")
+    return [Table("expiry", "JWTs That Expire", columns, rows, notes=notes)]
+
+
 def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
     def make(source: Source) -> list[Table]:
         columns = (
@@ -736,6 +757,7 @@ REPORTS: dict[str, Callable[[Source], list[Table]]] = {
     "cpu": _usage("cpu", "CPU %", "percent"),
     "mem": _usage("mem", "Mem", "bytes"),
     "health": _health,
+    "expiry": _expiry,
 }
 
 

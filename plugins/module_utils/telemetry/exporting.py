@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Generic, Optional, TypeVar
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate as evaluate_expiry
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE, read_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
@@ -45,6 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     cause_metrics,
     cluster_metrics,
     journal_metrics,
+    jwt_metrics,
     report_metrics,
 )
 
@@ -52,6 +56,9 @@ T = TypeVar("T")
 
 #: Number of bytes to read from the end of a journal, enough for thousands of events.
 JOURNAL_TAIL = 1 << 20
+
+#: Seconds until the JWTs of all connections are read again.
+JWT_INTERVAL = 600.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,8 @@ class Sweeper:
         self._client: Optional[Client] = None
         self._isolation: Optional[Isolation] = None
         self._earlier = Earlier()
+        self._logins: Optional[Logins] = None
+        self._logins_read: Optional[float] = None
         self._faults = FaultList(wanted.max_assets)
         self._places: dict[str, str] = dict(wanted.expected_clusters)
         self._counts = {"success": 0, "failure": 0}
@@ -181,6 +190,7 @@ class Sweeper:
             found = Exposition(self._wanted.fleet)
             cluster_metrics(found, self._reading(cluster, sample, varz, journal), self._faults, time.monotonic())
             cause_metrics(found, sample.causes)
+            self._add_jwts(found, cluster, begun)
         except NatsFailure as failure:
             reason, text = failure.code if failure.code in REASONS else "other", failure.description
         except Exception:
@@ -195,6 +205,21 @@ class Sweeper:
         cause_metrics(out, sorted_sample(None, [problem], params).causes)
         self._note("cluster", f"the cluster cannot be read: {text}")
         return reason
+
+    def _add_jwts(self, out: Exposition, cluster: Cluster, begun: float) -> None:
+        """Add the expiry of the JWTs in operator mode. They are read less often than the cluster, because the JWT of each
+        connection is read."""
+        if self._client is None:
+            return
+        if self._logins_read is None or begun - self._logins_read >= JWT_INTERVAL:
+            files = [self._options.credentials] if self._options.credentials else []
+            api = SystemApi(self._client, deadline=begun + self._wanted.deadline)
+            self._logins = read_logins(api, cluster.servers, files)
+            self._logins_read = begun
+        if self._logins is not None:
+            jwt_metrics(out, evaluate_expiry(self._logins, time.time()))
+            out.add("natsops_input_readable", not self._logins.unknown, input="jwts")
+            self._note("jwts", "; ".join(self._logins.unknown[:5]))
 
     def _ask(self, known: set[str], awaited: set[str], begun: float) -> tuple[Cluster, dict[str, Mapping[str, Any]]]:
         if self._client is None or self._isolation is None:

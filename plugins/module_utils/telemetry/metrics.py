@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_taken
@@ -92,6 +93,7 @@ _FORECAST_SCOPES = ("cluster", "zone", "server")
 _FORECASTS = (("p10", "full_p10"), ("p50", "full_p50"), ("p90", "full_p90"))
 
 _CLUSTER = ("cluster",)
+_JWT = ("kind", "account", "role")
 _SERVER = ("cluster", "server")
 _CLASS = ("cluster", "kind", "replicas")
 _ASSET = ("cluster", "kind", "account", "stream", "consumer")
@@ -142,6 +144,17 @@ METRICS: tuple[Metric, ...] = (
         "natsops_server_config_info",
         "Digest of the loaded configuration; always 1. From nats-server 2.11.",
         (*_SERVER, "digest"),
+    ),
+    # JWTs, in operator mode.
+    Metric(
+        "natsops_jwt_expiry_timestamp_seconds",
+        "Earliest expiry of the JWTs of a kind (operator, account, activation, user, credentials), account and role.",
+        _JWT,
+    ),
+    Metric(
+        "natsops_jwt_expiring_connections",
+        "Connections that are closed when these JWTs expire, from the time at which the expiry is reported.",
+        (*_JWT, "severity"),
     ),
     Metric("natsops_maintenance", "A server in maintenance, according to the journal.", ("server",)),
     Metric("natsops_maintenance_until_timestamp_seconds", "When maintenance of the server is due to end.", ("server",)),
@@ -208,6 +221,10 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 #: The lists of individual streams and consumers.
 AT_FAULT, SELECTED = "at_fault", "selected"
+
+
+#: Maximum number of accounts and roles with separate series of JWTs; the earliest expiries come first.
+MAX_JWTS = 200
 
 
 class Exposition:
@@ -434,6 +451,21 @@ def _configuration(out: Exposition, varz: Mapping[str, Any], where: Mapping[str,
         out.add("natsops_server_config_load_timestamp_seconds", loaded, **where)
     if varz.get("config_digest"):
         out.add("natsops_server_config_info", 1, **where, digest=str(varz["config_digest"]))
+
+
+def jwt_metrics(out: Exposition, rows: Sequence[Expiry]) -> None:
+    """Add the JWTs that expire first. `rows`: the result of `evaluate`, the earliest expiry first."""
+    series: dict[tuple[str, str, str], list[Expiry]] = {}
+    for row in rows:
+        series.setdefault((row.kind, row.account_name, row.role), []).append(row)
+    for (kind, account, role), group in list(series.items())[:MAX_JWTS]:
+        labels = {"kind": kind, "account": account, "role": role}
+        out.add("natsops_jwt_expiry_timestamp_seconds", group[0].expires, **labels)
+        for severity in (ERROR, WARNING):
+            due_rows = [row for row in group if row.severity == severity]
+            if due_rows:
+                count = sum(row.connections for row in due_rows)
+                out.add("natsops_jwt_expiring_connections", count, **labels, severity=severity)
 
 
 def _stops(out: Exposition, reading: Reading) -> None:

@@ -51,6 +51,14 @@ options:
       - V(0) disables the check.
     type: float
     default: 0
+  jwt_days:
+    description:
+      - In operator mode, a JWT of an operator, an account, an activation or a connected user that expires within this
+        many days, or within a fifth of its lifetime if that is shorter, is a problem (code V(jwt_expiring)), and so is
+        a JWT that cannot be read (V(jwt_unknown)). Users that are valid for less than a day are disregarded.
+      - This check reads the connections of all servers. V(0) disables the check.
+    type: float
+    default: 0
   tolerate:
     description:
       - Codes of problems that create no events, and names of servers that may be missing or behind.
@@ -86,8 +94,8 @@ state:
   type: str
 code:
   description: Code of the problem, as in C(problems) of M(natsops.jetstream.nats_cluster_health), or
-    V(certificate_expiring) or V(certificate_unknown). The severity, subject, message and servers are also those in
-    C(problems).
+    V(certificate_expiring), V(certificate_unknown), V(jwt_expiring) or V(jwt_unknown). The severity, subject, message
+    and servers are also those in C(problems).
   type: str
 severity:
   description: Severity of the problem.
@@ -141,6 +149,8 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import due, evaluate
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import RootCause, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
@@ -166,6 +176,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "min_duration": {"type": "float", "default": 0},
     "repeat": {"type": "float", "default": 0},
     "certificate_days": {"type": "float", "default": 0},
+    "jwt_days": {"type": "float", "default": 0},
 }
 
 
@@ -188,6 +199,11 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
                 servers = seen.cluster.only(cluster=params["cluster"]).servers
                 certificates = certificate_problems(api, servers, params["certificate_days"])
                 found += split_tolerated(certificates, params["tolerate"])[0]
+            if seen.cluster is not None and params["jwt_days"]:
+                servers = seen.cluster.only(cluster=params["cluster"]).servers
+                files = [options.credentials] if options.credentials else []
+                jwts = jwt_problems(api, servers, params["jwt_days"], files)
+                found += split_tolerated(jwts, params["tolerate"])[0]
             return found, root_causes(found, seen.scene)
 
         try:
@@ -296,6 +312,22 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
         if not ends and _has_tls(varz):
             message = f"{server.name} ({varz.get('version')}) does not report when its certificates expire; 2.11.12 and 2.12.4 do"
             found.append(Problem("certificate_unknown", WARNING, server.name, message, (server.name,)))
+    return found
+
+
+def jwt_problems(api: SystemApi, servers: Sequence[Server], days: float, files: Sequence[str]) -> list[Problem]:
+    """Return the JWTs that expire within this many days, and those that cannot be read; none unless the servers are in
+    operator mode."""
+    try:
+        logins = read_logins(api, servers, files)
+    except NatsFailure as failure:
+        return [Problem("jwt_unknown", WARNING, "JWTs", f"the JWTs in use cannot be read: {failure.description}")]
+    if logins is None:
+        return []
+    found = [row.problem() for row in due(evaluate(logins, time.time(), warning=days))]
+    if logins.unknown:
+        message = f"not all JWTs in use can be read: {'; '.join(logins.unknown[:5])}"
+        found.append(Problem("jwt_unknown", WARNING, "JWTs", message))
     return found
 
 
