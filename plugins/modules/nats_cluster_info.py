@@ -180,7 +180,7 @@ missing:
   sample: []
 jwts:
   description:
-    - The JWTs that expire in operator mode, the earliest first, and what breaks then. Users of one role of an account
+    - The JWTs that expire in operator mode, the earliest first, with the effect. Users of one role of an account
       are one row. C(severity) is empty while the expiry is far away. C(unknown) names the parts that cannot be read.
   returned: with O(jwts=true)
   type: dict
@@ -190,7 +190,7 @@ jwts:
     expiring:
       - {kind: user, account: ADLW5Q2H6YQO, account_name: ORDERS, role: app, subject: UDXB2VGZ, name: shop,
          expires: 1800000000, expires_at: "2027-01-15T08:00:00Z", connections: 12, severity: warning,
-         text: "account ORDERS: 12 connections of role app are closed and cannot log in again with the same credentials"}
+         text: "account ORDERS: 12 connections of role app will be closed; logins with the same credentials fail"}
 problems:
   description: The problems that M(natsops.jetstream.nats_cluster_health) would report with its default limits.
   returned: success

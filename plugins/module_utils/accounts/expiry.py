@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which JWTs expire, when, and what breaks then: operators, accounts, activations and users. Pure.
+"""The expiry of JWTs of operators, accounts, activations and users, and its effects. Pure.
 
-Every report, check, metric, event and snapshot uses `evaluate`. The JWTs themselves are read and dropped here: only public
+Every report, check, metric and event uses `evaluate`. The JWTs themselves are read and dropped here: only public
 keys, names, roles and times leave this file."""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Logins:
 
 @dataclass(frozen=True)
 class Expiry:
-    """What expires, and what breaks then. Users of one role of an account are one row, with the earliest expiry.
+    """An expiry and its effect. Users of one role of an account are one row, with the earliest expiry.
 
     `expires`: seconds since 1970. `severity`: WARNING, ERROR, or empty while the expiry is far away. `connections`: those
     that will be closed. `text`: the effect in one sentence."""
@@ -207,22 +207,22 @@ def _severity(one: Expiring, now: float, warning: float, critical: float) -> str
 
 
 def _effect(one: Expiring, account: str, role: str, connections: int) -> str:
-    """Return what breaks (reference: client.go authExpired, accounts.go expiredTimeout and activationExpired)."""
+    """Return the effect of the expiry. Servers close the connections of an expired user or account by a timer."""
     if one.kind == OPERATOR:
-        return f"operator {one.name or one.subject}: servers no longer start, and refuse its accounts"
+        return f"operator {one.name or one.subject}: servers may reject its JWT at their next start"
     if one.kind == ACCOUNT:
         return (
-            f"account {account}: {counted(connections, 'connection')} are closed, all logins fail, and full resolvers "
-            "delete the account"
+            f"account {account}: {counted(connections, 'open connection')} will be closed, all logins fail, and full "
+            "resolvers delete the account's JWT"
         )
     if one.kind == ACTIVATION:
-        return f"account {account}: the import of {one.subject} stops delivering messages"
+        return f"account {account}: the import of {one.subject} may stop working"
     if one.kind == CREDENTIALS:
         return f"credentials {one.name or one.subject}: logins with this file fail"
-    of_role = f"of role {role}" if role else f"of user {one.name or one.subject}"
+    owner = f"role {role}" if role else f"user {one.name or one.subject}"
     return (
-        f"account {account}: {counted(connections, 'connection')} {of_role} are closed and cannot log in again with the "
-        "same credentials"
+        f"account {account}: {counted(connections, 'connection')} of {owner} will be closed; logins with the same "
+        "credentials fail"
     )
 
 

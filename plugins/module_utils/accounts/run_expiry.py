@@ -16,33 +16,38 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
-#: Maximum number of connections to read, so that a report stays fast.
+#: Maximum number of connections to read, which limits the duration of a report.
 MAX_CONNECTIONS = 50_000
 
 
 def read_logins(api: SystemApi, servers: Sequence[Server], files: Collection[str] = ()) -> Logins | None:
     """Return the JWTs in use, None unless the servers are in operator mode. `files`: .creds files to read as well.
 
-    Whether they are is one request; only then the connections of all servers are read, and each account once. A missing
-    reply is a line of `unknown`. Raises NatsFailure if no server can be queried.
+    In operator mode, the connections of all servers are read, and each account once. A missing reply is a line of
+    `unknown`, so servers that did not reply are never taken for servers without JWTs.
     """
-    if not servers or not is_account_key(api.own_account() or ""):
-        return None
     found = Logins()
-    _add_operators(found, api, servers[0])
+    if not _add_operators(found, api, servers) and not found.unknown and not is_account_key(api.own_account() or ""):
+        return None
     _add_accounts(found, api, servers)
     _add_connections(found, api, servers)
     _add_files(found, files)
     return found
 
 
-def _add_operators(found: Logins, api: SystemApi, server: Server) -> None:
-    answer = api.ask([server], "VARZ")[server.id]
-    if isinstance(answer, NatsFailure):
-        found.unknown.append(f"operator: {server.name} did not return VARZ: {answer.description}")
-        return
-    for token in answer.get("trusted_operators_jwt") or ():
-        found.add_operator(str(token))
+def _add_operators(found: Logins, api: SystemApi, servers: Sequence[Server]) -> bool:
+    """Add the operators of all servers; return whether there are any."""
+    tokens: set[str] = set()
+    answers = api.ask(servers, "VARZ")
+    for server in servers:
+        answer = answers[server.id]
+        if isinstance(answer, NatsFailure):
+            found.unknown.append(f"operator: {server.name} did not return VARZ: {answer.description}")
+        else:
+            tokens.update(map(str, answer.get("trusted_operators_jwt") or ()))
+    for token in sorted(tokens):
+        found.add_operator(token)
+    return bool(tokens)
 
 
 def _add_accounts(found: Logins, api: SystemApi, servers: Sequence[Server]) -> None:

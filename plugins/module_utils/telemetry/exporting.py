@@ -190,7 +190,6 @@ class Sweeper:
             found = Exposition(self._wanted.fleet)
             cluster_metrics(found, self._reading(cluster, sample, varz, journal), self._faults, time.monotonic())
             cause_metrics(found, sample.causes)
-            self._add_jwts(found, cluster, begun)
         except NatsFailure as failure:
             reason, text = failure.code if failure.code in REASONS else "other", failure.description
         except Exception:
@@ -199,6 +198,7 @@ class Sweeper:
         else:
             out.take(found)
             self._note("cluster", "")
+            self._add_jwts(out, cluster, begun)
             return ""
         self._disconnect()
         problem = Problem("unreachable", ERROR, "cluster", text)
@@ -208,18 +208,32 @@ class Sweeper:
 
     def _add_jwts(self, out: Exposition, cluster: Cluster, begun: float) -> None:
         """Add the expiry of the JWTs in operator mode. They are read less often than the cluster, because the JWT of each
-        connection is read."""
+        connection is read. If they cannot be read, the metrics of the cluster are still exported."""
+        found = Exposition(self._wanted.fleet)
+        try:
+            if self._logins_read is None or begun - self._logins_read >= JWT_INTERVAL:
+                self._logins = self._read_logins(cluster, begun)
+                self._logins_read = begun
+            if self._logins is None:
+                return
+            jwt_metrics(found, evaluate_expiry(self._logins, time.time()))
+            unknown = "; ".join(self._logins.unknown[:5])
+        except NatsFailure as failure:
+            unknown = f"the JWTs in use cannot be read: {failure.description}"
+        except Exception:
+            # As for the cluster: any invalid reply is reported, and the next sweep reads again.
+            unknown = f"the JWTs in use cannot be read: {traceback.format_exc()}"
+        else:
+            out.take(found)
+        out.add("natsops_input_readable", not unknown, input="jwts")
+        self._note("jwts", unknown)
+
+    def _read_logins(self, cluster: Cluster, begun: float) -> Optional[Logins]:
         if self._client is None:
-            return
-        if self._logins_read is None or begun - self._logins_read >= JWT_INTERVAL:
-            files = [self._options.credentials] if self._options.credentials else []
-            api = SystemApi(self._client, deadline=begun + self._wanted.deadline)
-            self._logins = read_logins(api, cluster.servers, files)
-            self._logins_read = begun
-        if self._logins is not None:
-            jwt_metrics(out, evaluate_expiry(self._logins, time.time()))
-            out.add("natsops_input_readable", not self._logins.unknown, input="jwts")
-            self._note("jwts", "; ".join(self._logins.unknown[:5]))
+            return None
+        files = [self._options.credentials] if self._options.credentials else []
+        api = SystemApi(self._client, deadline=begun + self._wanted.deadline)
+        return read_logins(api, cluster.servers, files)
 
     def _ask(self, known: set[str], awaited: set[str], begun: float) -> tuple[Cluster, dict[str, Mapping[str, Any]]]:
         if self._client is None or self._isolation is None:

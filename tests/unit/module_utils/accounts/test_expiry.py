@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests the rule of which JWTs expire soon, and what breaks then."""
+"""Tests the rule for JWTs that expire soon, and the effects of the expiry."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_users_of_a_role_are_one_row_with_the_number_of_connections() -> None:
         "error",
     )
     assert row.text == (
-        "account ORDERS: 12 connections of role app are closed and cannot log in again with the same credentials "
+        "account ORDERS: 12 connections of role app will be closed; logins with the same credentials fail "
         "(expires in 1d, 2027-01-16T08:00:00Z)"
     )
 
@@ -98,7 +98,7 @@ def test_temporary_logins_are_disregarded() -> None:
     assert evaluate(found, NOW) == []
 
 
-def test_a_user_without_an_expiry_is_no_row() -> None:
+def test_a_user_without_an_expiry_is_omitted() -> None:
     found = orders()
     connect(found, make_jwt(APP, new_key(nkeys.PREFIX_BYTE_USER, 1).public, "shop", {"type": "user"}))
     assert (evaluate(found, NOW), found.unknown) == ([], [])
@@ -109,7 +109,7 @@ def test_an_account_closes_all_of_its_connections() -> None:
     connect(found, "", user(1, 100 * DAY, 300 * DAY))
     first, second = evaluate(found, NOW)
     assert (first.kind, first.connections, first.severity) == ("account", 2, "error")
-    assert "2 connections are closed, all logins fail" in first.text
+    assert "2 open connections will be closed, all logins fail" in first.text
     assert (second.kind, second.severity) == ("user", "")
 
 
@@ -121,7 +121,7 @@ def test_an_activation_ends_an_import() -> None:
     imports = [{"subject": "pay.api", "account": exporter.public, "type": "service", "token": activation}]
     row = only(orders(imports=imports))
     assert (row.kind, row.severity, row.connections) == ("activation", "warning", 0)
-    assert row.text.startswith("account ORDERS: the import of pay.api stops delivering messages (expires in 10d")
+    assert row.text.startswith("account ORDERS: the import of pay.api may stop working (expires in 10d")
 
 
 def test_an_operator_and_a_file_that_has_expired() -> None:
@@ -131,7 +131,7 @@ def test_an_operator_and_a_file_that_has_expired() -> None:
     file, operator = evaluate(found, NOW)
     assert (file.kind, file.account_name, file.role, file.severity) == ("credentials", "ORDERS", "app", "error")
     assert "(expired 2d ago" in file.text
-    assert operator.text.startswith("operator ACME: servers no longer start")
+    assert operator.text.startswith("operator ACME: servers may reject its JWT at their next start")
 
 
 def test_a_bearer_jwt_without_its_signature_can_be_read() -> None:
