@@ -17,14 +17,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
-from support.credentials import make_certificates
+from support.credentials import make_certificates, make_jwt, new_user, write_creds
 from support.module_runs import form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
+from support.operator_site import Site
 from support.rulebooks import PATIENCE, refusal, source, sources_folder
 
 NAMES = ["n1", "n2", "n3"]
@@ -225,6 +227,31 @@ def test_health(secure: Secure) -> None:
         assert await event(code="unreachable", state="solved")
 
     run("nats_health", arguments, work)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_event_names_the_connections_that_an_expiry_closes(version: str, tmp_path: Path) -> None:
+    site = Site(version, tmp_path, "full")
+    now, user, file = int(time.time()), new_user(), tmp_path / "shop.creds"
+    times = {"iat": now - 28 * 86400, "exp": now + 3 * 86400}
+    claims = {"type": "user", **dict.fromkeys(("subs", "data", "payload"), -1)}
+    write_creds(file, make_jwt(site.operator.user_signers["APP"], user.public, "shop", claims, top=times), user)
+    arguments = {"connection": site.servers.sys_connection(), "expected_servers": NAMES, "interval": 0.5}
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        client = await nats.connect(site.servers.url("n1"), user_credentials=str(file))
+        first = await event(code="jwt_expiring", state="present")
+        assert first["message"].startswith("account APP: 1 connection of user shop will be closed"), first
+        assert (first["subject"], first["severity"]) == (f"user APP {user.public}", "warning")
+        assert "eyJ" not in json.dumps(first)
+        await client.close()
+        assert await event(code="jwt_expiring", state="solved")
+
+    try:
+        form(site.servers)
+        run("nats_health", {**arguments, "jwt_days": 14}, work)
+    finally:
+        site.servers.kill()
 
 
 def test_health_refuses_a_user_of_another_account(secure: Secure) -> None:

@@ -59,7 +59,7 @@ def test_expiring_jwts_are_reported_before_they_expire(site: Site, run_module: R
     site.push(site.account("APP", signing_keys=[scope], imports=imports))
     connection = site.servers.sys_connection()
 
-    def check() -> dict[str, object]:
+    def check() -> dict[str, Any]:
         found = run_module("nats_check", connection, checks=[{"expiry": {}}], fail_on="never")
         assert not found.get("failed"), found
         assert "eyJ" not in json.dumps(found)
@@ -79,13 +79,13 @@ def test_expiring_jwts_are_reported_before_they_expire(site: Site, run_module: R
         try:
             await asyncio.to_thread(site.use, "OTHER")
             # A server reports a connection only some time after the login.
-            seen = await asyncio.to_thread(wait_until, check, lambda one: one["status"] == "CRITICAL", 10)
-            result = seen.value
-            reasons = result["reasons"]
-            assert isinstance(reasons, dict)
-            assert result["status"] == "CRITICAL", result
+            due = "account APP: 2 connections of role app will be closed"
+            seen = await asyncio.to_thread(wait_until, check, lambda one: due in json.dumps(one), 10)
+            assert seen.done, seen.value
+            reasons = seen.value["reasons"]
+            assert seen.value["status"] == "CRITICAL"
             (critical,) = reasons["critical"]
-            assert critical.startswith("account APP: 2 connections of role app will be closed"), critical
+            assert critical.startswith(due)
             (warning,) = reasons["warning"]
             assert warning.startswith("account APP: the import of pay.api may stop"), warning
             assert reasons["unknown"] == []
@@ -127,6 +127,31 @@ def test_an_account_that_expires_is_critical(site: Site, run_module: Runner) -> 
     (critical,) = result["reasons"]["critical"]
     assert critical.startswith("account APP: 0 open connections will be closed, all logins fail"), critical
     assert "eyJ" not in json.dumps(found)
+
+
+def test_refused_replies_are_unknown_and_do_not_hide_the_cluster(
+    site: Site, run_module: Runner, tmp_path: Path
+) -> None:
+    site.form(run_module)
+    user, file = new_user(), tmp_path / "restricted.creds"
+    denied = [f"$SYS.REQ.SERVER.*.{endpoint}" for endpoint in ("VARZ", "CONNZ")]
+    claims = {"type": "user", "pub": {"deny": denied}, "subs": -1, "data": -1, "payload": -1}
+    write_creds(file, make_jwt(site.operator.user_signers["SYS"], user.public, "restricted", claims), user)
+    connection = {**site.servers.sys_connection(), "credentials": str(file), "timeout": 1}
+    result = run_module("nats_check", connection, checks=[{"expiry": {}}], fail_on="never")["results"][0]
+    assert result["status"] == "UNKNOWN", result
+    unknown = result["reasons"]["unknown"]
+    for name in NAMES:
+        assert any(line.startswith(f"operator: {name} did not return VARZ: ") for line in unknown), unknown
+        assert any(line.startswith(f"users: {name} did not return CONNZ: ") for line in unknown), unknown
+    exporter = Exporter(tmp_path / "exporter", connection, expected_servers=NAMES)
+    try:
+        series = exporter.until(lambda found: ("natsops_input_readable", "jwts") in found)
+        assert series["natsops_input_readable", "jwts"] == 0
+        assert series["natsops_up",] == 1
+        assert "did not return CONNZ" in exporter.log
+    finally:
+        exporter.stop()
 
 
 @pytest.mark.parametrize("version", ["2.15.1"], indirect=True)

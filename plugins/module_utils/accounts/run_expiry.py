@@ -66,9 +66,11 @@ def _add_accounts(found: Logins, api: SystemApi, servers: Sequence[Server]) -> N
         for account in holders.get(server.id, ()):
             claims = api.loaded_claims([server], account)[server.id]
             if isinstance(claims, str):
-                found.add_account(account, claims)
+                # A static account may be named after a public key; it has no JWT.
+                if claims:
+                    found.add_account(account, claims)
             else:
-                reason = claims.description if isinstance(claims, NatsFailure) else "no JWT"
+                reason = claims.description if isinstance(claims, NatsFailure) else "invalid reply"
                 found.unknown.append(f"account {account}: {server.name} did not return it: {reason}")
 
 

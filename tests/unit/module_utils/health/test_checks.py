@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.health import checks
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import (
@@ -38,6 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     RaftGroup,
     Server,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from ansible_collections.natsops.jetstream.plugins.modules.nats_check import SPECS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -657,6 +659,38 @@ def test_an_unreadable_credential_is_not_quoted(text: str) -> None:
 
 def test_a_bare_jwt_is_a_credential() -> None:
     assert checks.credential_claims(creds({"exp": 5}).splitlines()[1] + "\n") == {"exp": 5}
+
+
+# --- JWTs -------------------------------------------------------------------------------------------------------------
+
+USER = Expiry("user", "ADLW5Q2H6YQO", "ORDERS", "app", "UDXB2VGZ", "shop", 1, 12, "warning", "ORDERS: closed")
+ACCOUNT = replace(USER, kind="account", account_name="PAY", severity=ERROR, text="PAY: closed")
+OPERATOR = replace(ACCOUNT, kind="operator", account="", account_name="", text="operator")
+FAR = replace(USER, severity="", text="ORDERS: far away")
+
+
+@pytest.mark.parametrize(
+    ("rows", "unknown", "own", "status", "reasons"),
+    [
+        ([], [], {}, OK, ["no JWT expires"]),
+        ([FAR], [], {}, OK, ["the first JWT expires: ORDERS: far away"]),
+        ([FAR, USER], [], {}, WARNING, ["ORDERS: closed"]),
+        ([USER, ACCOUNT], [], {}, CRITICAL, ["PAY: closed"]),
+        ([USER, ACCOUNT], [], {"accounts": ["ORD*"]}, WARNING, ["ORDERS: closed"]),
+        ([USER, OPERATOR], [], {"accounts": ["other"]}, CRITICAL, ["operator"]),
+        ([FAR], ["n1 did not return CONNZ"], {}, UNKNOWN, ["n1 did not return CONNZ"]),
+    ],
+)
+def test_jwts_that_expire(
+    rows: list[Expiry], unknown: list[str], own: dict[str, Any], status: str, reasons: list[str]
+) -> None:
+    result = checks.check_expiry(options("expiry", **own), rows, unknown, operator_mode=True)
+    assert (result.status, result.texts(status)) == (status, reasons)
+
+
+def test_servers_without_an_operator_have_no_jwts() -> None:
+    result = checks.check_expiry(options("expiry"), [], [], operator_mode=False)
+    assert (result.status, result.reasons) == (OK, [(OK, "not in operator mode: there are no JWTs")])
 
 
 # --- Backups ----------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_sound_cluster_has_no_finding_and_skipped_checks_are_named() -> None:
     data = judge(hosts=[])
     assert data["findings"] == []
     assert data["verdict"]["text"] == (
-        "HEALTHY: no problems found. Not checked: maintenance, ports, logs, configuration loaded, disks, certificates."
+        "HEALTHY: no problems found. Not checked: maintenance, ports, logs, configuration loaded, disks, certificates, JWTs."
     )
     assert "8 of 8 routes of a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
 

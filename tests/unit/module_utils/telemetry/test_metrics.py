@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import KINDS, build_scene, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
@@ -23,9 +24,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health, JetStreamSummary
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import Journal, Run
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import (
+    MAX_JWTS,
     METRICS,
     STATES,
     Exposition,
@@ -36,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     cause_metrics,
     cluster_metrics,
     journal_metrics,
+    jwt_metrics,
     report_metrics,
 )
 from hypothesis import given
@@ -43,6 +46,8 @@ from hypothesis import strategies as st
 from support.clusters import cluster, clusters, consumer, server, stream
 
 NAMES = ["n1", "n2", "n3"]
+
+EXPIRING = Expiry("user", "ADLW5Q2H6YQO", "ORDERS", "app", "UDXB2VGZ", "shop", 1_800_000_000, 12, ERROR, "closed")
 
 
 def values(out: Exposition, name: str) -> dict[tuple[str, ...], float]:
@@ -286,6 +291,30 @@ def test_backups_by_their_catalogue() -> None:
     assert values(out, "natsops_backup_newest_proof_timestamp_seconds")[()] - oldest == pytest.approx(25 * 3600, abs=1)
 
 
+def test_series_of_jwts_are_the_earliest_of_each_account_and_role() -> None:
+    later = replace(EXPIRING, subject="UB", expires=1_900_000_000, connections=5, severity=WARNING)
+    far = replace(EXPIRING, role="report", expires=2_000_000_000, connections=3, severity="")
+    operators = [
+        Expiry("operator", "", "", "", f"O{number}", "", 2_100_000_000 + number, 0, "", "") for number in range(2)
+    ]
+    accounts = [replace(EXPIRING, kind="account", account_name=f"A{number}", role="") for number in range(MAX_JWTS)]
+    out = Exposition("test")
+    jwt_metrics(out, [EXPIRING, later, far, *operators])
+    assert values(out, "natsops_jwt_expiry_timestamp_seconds") == {
+        ("user", "ORDERS", "app"): 1_800_000_000,
+        ("user", "ORDERS", "report"): 2_000_000_000,
+        ("operator", "", ""): 2_100_000_000,
+    }
+    assert values(out, "natsops_jwt_expiring_connections") == {
+        ("user", "ORDERS", "app", "error"): 12,
+        ("user", "ORDERS", "app", "warning"): 5,
+    }
+    many = Exposition("test")
+    jwt_metrics(many, [*accounts, later])
+    assert len(values(many, "natsops_jwt_expiry_timestamp_seconds")) == MAX_JWTS
+    assert ("user", "ORDERS", "app") not in values(many, "natsops_jwt_expiry_timestamp_seconds")
+
+
 def report(**tables: tuple[list[str], list[list[Any]]]) -> dict[str, Any]:
     return {
         "generated": "2026-11-24T00:00:00Z",
@@ -348,6 +377,7 @@ def test_each_metric_is_fed() -> None:
     columns = ["fleet", "check", "severity", "failed", "critical", "taken"]
     capacity = ["fleet", "scope", "name", "resource", "full_p10", "full_p50", "full_p90"]
     checks = (columns, [["test", "META_001", "critical", 1, 0, "2026-11-24T01:00:00Z"]])
+    jwt_metrics(out, [EXPIRING])
     report_metrics(out, report(checks=checks, capacity=(capacity, [["test", "server", "n1", "file", 1.0, 2.0, 3.0]])))
     fed = {metric.name for metric, samples in out.families() if samples}
     sweep_metrics = {
