@@ -58,7 +58,8 @@ RETURN = r"""
 document:
   description:
     - The document of accounts. Each account has its public key as C(id), and every limit. A signing key is named after
-      its role, or after the first characters of its public key if the role is missing or not unique.
+      its role, or after the first characters of its public key if the role is missing or not unique. C(expires) of a
+      user is the lifetime of its JWT.
   returned: success
   type: dict
   sample:
@@ -69,13 +70,13 @@ document:
         id: ACD6RSYQSFDB3BN7QGHKUDESMOUH3NIYFWBOH5V6WIC4YNLSRBANTXFW
         limits: {connections: 500}
     users:
-      ORDERS/shop: {key: app, tags: [team:shop]}
+      ORDERS/shop: {key: app, tags: [team:shop], expires: 30d}
 notes:
   description: Parts of the JWTs that the document does not declare, and users that it leaves out, with the reasons.
   returned: success
   type: list
   elements: str
-  sample: ["user ORDERS/shop: the document does not declare the expiry at 2026-12-27T12:00:00Z"]
+  sample: ["account ORDERS: the document does not declare the expiry at 2026-12-27T12:00:00Z"]
 users:
   description:
     - All users in the store, including those that the document leaves out. C(key) is the name of the signing key in the

@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks 
     user_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import NEVER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
     OPERATOR_DOCUMENT,
     read_document,
@@ -31,8 +32,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     moment_words,
     words,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import key_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER, key_kind
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import exact_duration
 
 #: Number of characters of a public key that identify it in the name of a signing key without a role.
 _SHORT = 10
@@ -84,7 +86,9 @@ def document_from_store(store: Store, now: float) -> Imported:
                 problems.append("another user has the same name")
             notes += [f"user {label}: left out: {problem}" for problem in problems]
             if not problems:
-                declared[label] = {"key": key_names[user.issuer], "tags": user.fields["tags"]}
+                # Without `expires`, new credentials would get the document's default lifetime.
+                expires = _lifetime(user)
+                declared[label] = {"key": key_names[user.issuer], "tags": user.fields["tags"], "expires": expires}
                 notes += [f"user {label}: {note}" for note in _user_notes(user, account)]
             users.append(_user_row(user, account, key_names))
     system = store.operator.fields["system_account"]
@@ -110,7 +114,7 @@ def _operator_notes(operator: Claims, now: float) -> list[str]:
 def _common_notes(claims: Claims) -> list[str]:
     """Return the claims of any kind that the document cannot declare."""
     found = [f"{path} is unknown to this collection" for path in claims.unknown]
-    if claims.expires:
+    if claims.expires and (claims.kind != USER or not _lifetime(claims)):
         found.append(f"the document does not declare the expiry at {moment_words(claims.expires)}")
     if claims.not_before:
         found.append(f"the document does not declare the start of validity at {moment_words(claims.not_before)}")
@@ -231,6 +235,14 @@ def _obstacles(user: Claims, account: Claims, now: float) -> list[str]:
         return [f"signed with {'the identity key of the account' if own else user.issuer}, not with a signing key"]
     revoked = [one for one in user_problems(user, account, False, now) if one.startswith("revoked")]
     return revoked + (missing_tags(scope, user.fields["tags"], account.fields["tags"]) if scope["role"] else [])
+
+
+def _lifetime(user: Claims) -> str:
+    """Return the lifetime of a user's JWT as the document declares it, empty if its times contradict each other."""
+    seconds = user.expires - user.issued_at
+    if not user.expires:
+        return NEVER
+    return exact_duration(seconds * 10**9) if seconds > 0 else ""
 
 
 def _user_notes(user: Claims, account: Claims) -> list[str]:

@@ -109,7 +109,7 @@ def test_imported_document_declares_the_same_claims(tmp_path: Path) -> None:
         keys = {scope["key"]: scope for scope in desired.fields["signing_keys"].values()}
         assert (desired.subject, desired.name) == (actual.subject, actual.name)
         assert {**desired.fields, "signing_keys": keys} == actual.fields
-    assert found["document"]["users"] == {"SHOP/till": {"key": "app", "tags": ["team:berlin"]}}
+    assert found["document"]["users"] == {"SHOP/till": {"key": "app", "tags": ["team:berlin"], "expires": "never"}}
     assert set(found["document"]["accounts"]["SHOP"]["signing_keys"]) == {"app", f"key-{PLAIN_KEY.public[:10]}"}
     exports = {export["subject"]: export for export in found["document"]["accounts"]["PAY"]["exports"]}
     assert exports["pay.>"]["to"] == ["SHOP"] and "to" not in exports["api"]
@@ -162,7 +162,7 @@ def test_claims_that_the_document_cannot_declare_are_noted(
         (user_jwt("u", tags=["team:x"], top={"iat": 1_500_000_000}), "user SHOP/u: left out: revoked: ", False),
         (user_jwt("", PLAIN_KEY), f"left out: user {TILL.public} has no name", False),
         (
-            user_jwt("u", tags=["team:x"], top={"exp": 1_900_000_000}),
+            user_jwt("u", tags=["team:x"], top={"exp": 1_900_000_000, "iat": 1_900_000_000}),
             "user SHOP/u: the document does not declare the expiry at 2030-03-17T17:46:40Z",
             True,
         ),
@@ -183,6 +183,16 @@ def test_users_that_the_document_cannot_declare_are_noted(
     assert note in text
     assert ("users" in found["document"]) == is_declared
     assert [user["public_key"] for user in found["users"]] == [TILL.public]
+
+
+def test_new_credentials_keep_the_lifetime_of_the_imported_ones(tmp_path: Path) -> None:
+    accounts = rich()
+    times = {"iat": 1_900_000_000 - 90 * 86400, "exp": 1_900_000_000}
+    accounts["SHOP"] = (accounts["SHOP"][0], {"u": user_jwt("u", tags=["team:x"], top=times)})
+    found = imported(tmp_path, accounts)
+    assert (found["notes"], found["document"]["users"]["SHOP/u"]["expires"]) == ([], "90d")
+    (user,) = read_document(found["document"]).users
+    assert user.expires == 90 * 86400
 
 
 def test_store_with_foreign_signer_or_managed_operator_is_noted(tmp_path: Path) -> None:
