@@ -131,6 +131,17 @@ def test_change_of_the_system_account_is_a_danger_and_jetstream_an_obstacle() ->
     assert absent_change("SYS", [evaluated({}, "SYS", SYSTEM)], TRUST, IDLE).obstacles == ("it is the system account",)
 
 
+@pytest.mark.parametrize(("declared", "refusals"), [({}, 1), ({"system_account": "SYS"}, 0)])
+def test_builtin_role_is_refused_in_a_system_account_that_the_document_does_not_name(
+    declared: dict[str, str], refusals: int
+) -> None:
+    keys = {"natsops": {"builtin": "natsops", "key": ROLE.public}}
+    document = read_document({**declared, "accounts": {"SYS": {"signing_keys": keys}}})
+    change = present_change("SYS", document, [evaluated({}, "SYS", SYSTEM)], TRUST, IDLE, NOW)
+    assert len(change.obstacles) == refusals
+    assert all("set system_account in the document" in one for one in change.obstacles)
+
+
 def test_lost_import_and_unknown_claims_are_dangers() -> None:
     exported = {"exports": [{"subject": "a", "type": "stream"}]}
     imports = {"imports": [{"account": APP.public, "subject": "a", "type": "stream"}]}
