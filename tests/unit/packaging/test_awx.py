@@ -106,6 +106,7 @@ def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
         "{{ nats_awx_prefix }} approved failback": {"plan", "approve", "failback"},
         "{{ nats_awx_prefix }} approved accounts": {"plan", "approve", "change"},
         "{{ nats_awx_prefix }} approved signing key": {"add", "approve", "drop"},
+        "{{ nats_awx_prefix }} approved operator key": {"plan", "approve", "replace"},
     }
 
 
