@@ -13,10 +13,10 @@ options:
       - Accepted dangers. A change with a danger that is not listed fails with the code V(dangerous), and nothing is
         changed.
       - V(data_loss) accepts that stored messages are removed by a purge, by deleting an asset that contains messages,
-        by limits lower than the stored amount, or by retention V(interest).
+        by limits lower than the stored amount, or by retention V(interest), and that a reset consumer skips messages.
       - V(fewer_replicas) accepts a lower number of replicas.
-      - V(in_use) accepts that a deleted asset has active consumers, or streams that mirror or source it, and that a
-        stream drops subjects with stored messages.
+      - V(in_use) accepts that a deleted or reset asset has active consumers, or streams that mirror or source it, that
+        a pinned client is replaced, and that a stream drops subjects with stored messages.
       - V(irreversible) accepts that a stream is sealed or stops being a mirror.
       - V(foreign) accepts that the asset belongs to a different owner. An asset belongs to a different owner if its
         name has the prefix of a bucket or of MQTT (C(KV_), C(OBJ_), C($MQTT_)), or if its metadata has C(managed-by),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_consumer
-short_description: Create, change, pause and delete a durable consumer
+short_description: Create, change, pause, reset, unpin and delete a durable consumer
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -54,11 +54,42 @@ options:
   state:
     description:
       - V(present) creates or changes the consumer, V(absent) deletes it with its position in the stream.
-      - With V(absent), all configuration options except O(metadata) are ignored. O(metadata) may show that the task
-        owns the consumer.
+      - V(reset) changes the position of the existing consumer (see O(reset)) and needs nats-server 2.14. The task
+        changes nothing if the consumer has not delivered anything since.
+      - V(unpinned) unpins the clients of the priority groups (see O(unpin)), so the consumer pins the next client that
+        requests messages. Needs V(in_use) in O(allow), and nats-server 2.11.
+      - With all states except V(present), all configuration options except O(metadata) are ignored. O(metadata) may
+        show that the task owns the consumer.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, reset, unpinned]
     default: present
+  reset:
+    description:
+      - The new position with O(state=reset). By default, the consumer returns to its ack floor and delivers the
+        unacknowledged messages again.
+    type: dict
+    suboptions:
+      seq:
+        description:
+          - Sequence of the first message to deliver. A sequence beyond unacknowledged messages skips these messages,
+            which needs V(data_loss) in O(allow).
+          - Needs O(deliver_policy) V(all), V(by_start_sequence) or V(by_start_time), and must not precede the
+            consumer's start.
+        type: int
+      expected_delivered:
+        description: The last delivered sequence that you have seen. The task fails if the consumer has a different one.
+        type: int
+  unpin:
+    description: Clients that O(state=unpinned) unpins. By default, every pinned client.
+    type: dict
+    suboptions:
+      group:
+        description: Unpin only the client of this priority group.
+        type: str
+      client:
+        description: Unpin only this client, given by its pin ID (C(pinned_client_id) in
+          M(natsops.jetstream.nats_consumer_info)). The second run then changes nothing.
+        type: str
   description:
     description: Purpose of the consumer.
     type: str
@@ -216,6 +247,29 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
+- name: Deliver the orders again from sequence 1 (needs nats-server 2.14)
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: worker
+    state: reset
+    reset:
+      seq: 1
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Replace a pinned client that does not make progress (needs nats-server 2.11)
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: pinned
+    state: unpinned
+    unpin:
+      group: workers
+    allow: [in_use]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
 - name: Delete the consumer, which must be unused
   natsops.jetstream.nats_consumer:
     stream: ORDERS
@@ -238,6 +292,16 @@ after:
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 200}
+reset_seq:
+  description: Sequence of the first message that the consumer delivers next.
+  returned: O(state=reset)
+  type: int
+  sample: 1
+unpinned:
+  description: The pin ID of each unpinned client by priority group; in check mode, those that would be unpinned.
+  returned: O(state=unpinned)
+  type: dict
+  sample: {workers: NIkv5ZqNQ4jnJDJpdR0bOT}
 dangers:
   description: Dangers of the change that O(allow) permitted.
   returned: success
@@ -255,6 +319,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_positions import (
+    ensure_reset,
+    ensure_unpinned,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
     COMMON_SPEC,
     ConsumerAsset,
@@ -274,7 +342,13 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
     run_options = RunOptions.of(params, check_mode)
     desired = desired_config(CONSUMER_FIELDS, params)
     asset = ConsumerAsset(connections.account(params["account"]), stream, name)
-    return (ensure_absent if params["state"] == "absent" else ensure_present)(asset, desired, run_options)
+    if params["state"] == "absent":
+        return ensure_absent(asset, desired, run_options)
+    if params["state"] == "reset":
+        return ensure_reset(asset, params["reset"] or {}, desired, run_options)
+    if params["state"] == "unpinned":
+        return ensure_unpinned(asset, params["unpin"] or {}, desired, run_options)
+    return ensure_present(asset, desired, run_options)
 
 
 def main() -> None:
@@ -282,7 +356,9 @@ def main() -> None:
         {
             "stream": {"type": "str", "required": True},
             "consumer": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "reset", "unpinned"], "default": "present"},
+            "reset": {"type": "dict", "options": {"seq": {"type": "int"}, "expected_delivered": {"type": "int"}}},
+            "unpin": {"type": "dict", "options": {"group": {"type": "str"}, "client": {"type": "str"}}},
             **argument_spec(CONSUMER_FIELDS),
             **COMMON_SPEC,
             **ACCOUNT_SPEC,

@@ -318,8 +318,8 @@ def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions)
             if not run_options.check_mode and rules.in_progress(asset.group(info)):
                 info = _see(asset, plan.new, desired, run_options, group_too=True)
             config = rules.clean(info["config"])
-            return _result(False, config, config, {}, {}, started, [])
-        _refuse(asset, plan.dangers, run_options)
+            return asset_result(False, config, config, {}, {}, started, [])
+        refuse(asset, plan.dangers, run_options)
         if run_options.check_mode:
             return _predicted(asset, info, plan, started)
         latest = asset.find()
@@ -348,7 +348,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
     _require_known(asset, asset.fields, {key: new[key] for key in desired})
     if old is None or info is None:
         keys = list(dict.fromkeys([*desired, *rules.changed_keys(base, new)]))
-        return Plan(None, new, keys, desired, _ownership(asset, {}, desired))
+        return Plan(None, new, keys, desired, ownership(asset, {}, desired))
     keys = [key for key in new if old[key] != new[key] and (key in desired or base[key] != new[key])]
     new = {**old, **{key: new[key] for key in keys}}
     if not keys:
@@ -364,7 +364,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
         # A standalone server of 2.10 accepts any number of replicas, but never creates them.
         if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
             raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
-    return Plan(old, new, keys, desired, [*_ownership(asset, old, desired), *asset.dangers(info, old, new)])
+    return Plan(old, new, keys, desired, [*ownership(asset, old, desired), *asset.dangers(info, old, new)])
 
 
 def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
@@ -376,12 +376,13 @@ def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.C
         )
 
 
-def _ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Danger]:
+def ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Danger]:
+    """Return a danger if a different tool owns the asset."""
     whose = rules.owner(asset.reserved_name, old, desired)
     return [Danger(rules.FOREIGN, f"it belongs to {whose}")] if whose else []
 
 
-def _refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
+def refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
     """Raise NatsFailure dangerous for dangers that `allow` does not contain."""
     refused = [danger for danger in dangers if danger.kind not in run_options.allow]
     if refused:
@@ -465,12 +466,12 @@ def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) 
     info = asset.find()
     for _attempt in range(ATTEMPTS):
         if info is None:
-            return _result(False, None, None, {}, {}, started, [])
+            return asset_result(False, None, None, {}, {}, started, [])
         old = asset.normal(info)
-        dangers = [*_ownership(asset, old, desired), *asset.deletion_dangers(info)]
-        _refuse(asset, dangers, run_options)
+        dangers = [*ownership(asset, old, desired), *asset.deletion_dangers(info)]
+        refuse(asset, dangers, run_options)
         config = rules.clean(info["config"])
-        result = _result(
+        result = asset_result(
             True, config, None, {"name": asset.name, **rules.shown(asset.fields, old)}, {}, started, dangers
         )
         if run_options.check_mode:
@@ -514,20 +515,20 @@ def ensure_purged(
     if forbidden:
         raise asset.failure("immutable", f"it cannot be purged: {', '.join(forbidden)}")
     if not _to_remove(asset, selection, info):
-        return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
+        return {**asset_result(False, config, config, {}, {}, started, []), "purged": 0}
     what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all messages"
     dangers = [
-        *_ownership(asset, asset.normal(info), desired),
+        *ownership(asset, asset.normal(info), desired),
         Danger(rules.DATA_LOSS, f"messages are deleted ({what})"),
     ]
-    _refuse(asset, dangers, run_options)
+    refuse(asset, dangers, run_options)
     state = info["state"]
     predicted = {}
     if "filter" not in selection and "seq" not in selection:
         predicted = {"messages": selection.get("keep", 0)}
     stored = {key: state[key] for key in predicted}
     if run_options.check_mode:
-        return {**_result(True, config, config, stored, predicted, started, dangers), "purged": None}
+        return {**asset_result(True, config, config, stored, predicted, started, dangers), "purged": None}
     purged = asset.api.purge_stream(asset.name, selection)
 
     def done(now: Info) -> bool:
@@ -538,7 +539,7 @@ def ensure_purged(
     if not seen.done:
         raise asset.failure("not_seen", f"{purged} messages were deleted, but some remain")
     after = {key: seen.value["state"][key] for key in predicted}
-    return {**_result(True, config, config, stored, after, started, dangers), "purged": purged}
+    return {**asset_result(True, config, config, stored, after, started, dangers), "purged": purged}
 
 
 def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -630,10 +631,10 @@ def _changed(
         old = plan.old or {}
         difference = {key: old[key] for key in plan.keys}, {key: new[key] for key in plan.keys}
     before = None if info is None else rules.clean(info["config"])
-    return _result(True, before, after, *difference, started, plan.dangers)
+    return asset_result(True, before, after, *difference, started, plan.dangers)
 
 
-def _result(
+def asset_result(
     changed: bool,
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
@@ -642,6 +643,7 @@ def _result(
     started: float,
     dangers: Sequence[Danger],
 ) -> dict[str, Any]:
+    """Return the result of a module; `before` and `after`: configurations, `old` and `new`: the diff."""
     return {
         "changed": changed,
         "before": before,

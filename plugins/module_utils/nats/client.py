@@ -404,7 +404,8 @@ class Client(Session):
                 if reply_status(message) == "503":
                     raise no_responders(call.subject)
                 answered = True
-                progress = on_reply(Reply(call.subject, _body(message, call), arrived - started))
+                headers = dict(message.headers or {})
+                progress = on_reply(Reply(call.subject, _body(message, call), arrived - started, headers))
                 if progress is True:
                     return
                 wait_until = deadline if progress is False else min(deadline, arrived + quiet)

@@ -513,6 +513,11 @@ class JetStreamApi(_Api):
         answer = self._call_for(f"CONSUMER.RESET.{stream}.{name}", {"reset_seq": optional(count)}, {"seq": seq})
         return int(answer.get("reset_seq") or 0)
 
+    def unpin_consumer(self, stream: str, name: str, group: str) -> None:
+        """Make a consumer unpin the client of a priority group, so it pins the next client that requests messages
+        (2.11)."""
+        self.call(f"CONSUMER.UNPIN.{stream}.{name}", {"group": group})
+
     def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return the reply of a group's leader, or of a member if the group has no leader.
 

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests the operations on messages and positions with real servers: each one is predicted, carried out once, and refused
+if it is dangerous."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from support.application import application_api, new_streams_deleted
+from support.asset_changes import Run, changed, publish, refusal
+from support.nats_processes import NatsProcesses
+
+OLD = "2.10.27"
+
+
+@pytest.fixture(scope="module")
+def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
+    with application_api(five.app_connection()) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def tidy(five: NatsProcesses) -> Iterator[None]:
+    with new_streams_deleted(five.app_connection()):
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(five: NatsProcesses, run_module: Run) -> Run:
+    def runner(name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return run_module(f"nats_{name}", five.app_connection(), check_mode, **options)
+
+    return runner
+
+
+@pytest.fixture(scope="module")
+def change(run: Run) -> Run:
+    return partial(changed, run)
+
+
+@pytest.fixture(scope="module")
+def refused(run: Run) -> Run:
+    return partial(refusal, run)
+
+
+def fetch(api: JetStreamApi, stream: str, consumer: str, count: int = 1, **request: Any) -> list[str]:
+    """Request messages of a pull consumer without acknowledging them, and return their headers' pin IDs."""
+    pins: list[str] = []
+
+    def on_reply(reply: Reply) -> bool:
+        pins.append(reply.headers.get("Nats-Pin-Id", ""))
+        return len(pins) == count
+
+    body = json.dumps({"batch": count, "expires": 5_000_000_000, **request}).encode()
+    api._client.gather(Call(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body), on_reply)
+    return pins
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+
+def test_consumer_is_reset_to_a_sequence_and_to_its_ack_floor(
+    change: Run, refused: Run, run: Run, five: NatsProcesses, version: str, api: JetStreamApi
+) -> None:
+    five.add_stream("WORK", 3)
+    worker = {"stream": "WORK", "consumer": "worker"}
+    change("consumer", **worker, ack_wait="1h")
+    if version == OLD:
+        told = refused("consumer", "unsupported", **worker, state="reset")
+        assert "needs nats-server 2.14; the servers run release 2.10; on older servers, create" in told["msg"]
+        return
+    assert run("consumer", **worker, state="reset")["changed"] is False
+    publish(api, "WORK.a", 6)
+    fetch(api, "WORK", "worker", 4)
+    told = refused("consumer", "dangerous", **worker, state="reset")
+    assert "4 messages delivered but not acknowledged (in_use)" in told["msg"]
+    stale = {"reset": {"expected_delivered": 3}, "state": "reset", "allow": ["in_use"]}
+    assert "is 4, not 3" in refused("consumer", "invalid_option", **worker, **stale)["msg"]
+    result = change("consumer", **worker, state="reset", allow=["in_use"])
+    assert result["diff"]["before"] == {"delivered": 4, "ack_floor": 0, "ack_pending": 4}
+    assert result["reset_seq"] == 1
+    info = api.consumer("WORK", "worker")
+    assert (info["num_ack_pending"], info["num_pending"]) == (0, 6)
+
+    forward = {"state": "reset", "reset": {"seq": 5}}
+    assert (
+        "unacknowledged messages of 1 to 4 (data_loss)" in refused("consumer", "dangerous", **worker, **forward)["msg"]
+    )
+    assert change("consumer", **worker, **forward, allow=["data_loss"])["reset_seq"] == 5
+    assert api.consumer("WORK", "worker")["num_pending"] == 2
+    assert change("consumer", **worker, state="reset", reset={"seq": 2})["diff"]["after"]["delivered"] == 1
+    for seq in (0, 8):
+        refused("consumer", "invalid_option", **worker, state="reset", reset={"seq": seq})
+    change("consumer", stream="WORK", consumer="newest", deliver_policy="new")
+    told = refused("consumer", "invalid_option", stream="WORK", consumer="newest", state="reset", reset={"seq": 1})
+    assert "deliver_policy new allows only a reset to the ack floor" in told["msg"]
+    refused("consumer", "not_found", stream="WORK", consumer="nothere", state="reset")
+
+
+def test_pinned_client_is_unpinned(
+    change: Run, refused: Run, run: Run, five: NatsProcesses, version: str, api: JetStreamApi
+) -> None:
+    five.add_stream("WORK", 3)
+    pinned = {"stream": "WORK", "consumer": "pinned"}
+    if version == OLD:
+        change("consumer", **pinned)
+        told = refused("consumer", "unsupported", **pinned, state="unpinned")
+        assert "state: unpinned needs nats-server 2.11" in told["msg"]
+        return
+    group = {"priority_groups": ["workers"], "priority_policy": "pinned_client", "priority_timeout": "1h"}
+    change("consumer", **pinned, **group)
+    assert run("consumer", **pinned, state="unpinned")["unpinned"] == {}
+    publish(api, "WORK.a", 2)
+    (pin,) = fetch(api, "WORK", "pinned", group="workers")
+    assert pin
+    told = refused("consumer", "dangerous", **pinned, state="unpinned")
+    assert f"client {pin} is pinned to group workers (in_use)" in told["msg"]
+    other = run("consumer", **pinned, state="unpinned", unpin={"client": "other"}, allow=["in_use"])
+    assert other["changed"] is False
+    result = change("consumer", **pinned, state="unpinned", allow=["in_use"])
+    assert result["unpinned"] == {"workers": pin}
+    (second,) = fetch(api, "WORK", "pinned", group="workers")
+    assert second not in ("", pin)
+    once = run("consumer", **pinned, state="unpinned", unpin={"client": pin}, allow=["in_use"])
+    assert once["changed"] is False
+    told = refused("consumer", "invalid_option", **pinned, state="unpinned", unpin={"group": "x"})
+    assert "x is not a priority group of the consumer: workers" in told["msg"]
+    change("consumer", stream="WORK", consumer="plain")
+    told = refused("consumer", "invalid_option", stream="WORK", consumer="plain", state="unpinned")
+    assert "the policy is none" in told["msg"]
