@@ -241,7 +241,8 @@ dangers:
   elements: dict
   sample: [{kind: data_loss, message: it holds 12 messages}]
 purged:
-  description: Number of messages removed. Null in check mode.
+  description: Number of messages removed; in check mode, the number that would be removed, or null if they cannot be
+    counted.
   returned: O(state=purged)
   type: int
   sample: 12
@@ -264,7 +265,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
     kv_stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC, ensure_bucket
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_buckets import ensure_bucket
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 

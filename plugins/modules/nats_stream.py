@@ -71,6 +71,19 @@ options:
       keep:
         description: Number of newest messages to keep; all others are removed. Cannot be combined with O(purge.seq).
         type: int
+      sequences:
+        description:
+          - Remove only the messages with these sequences, and overwrite their data on the disk. Each message must match
+            O(purge.filter), which is required, so a mistyped sequence is refused.
+          - Cannot be combined with O(purge.seq) and O(purge.keep).
+        type: list
+        elements: int
+      expected:
+        description:
+          - Number of messages that you expect to remove. The task fails with the code V(conflict) if a different number
+            matches. Messages stored later are not removed.
+          - Cannot be verified with both O(purge.filter) and O(purge.seq).
+        type: int
   description:
     description: Purpose of the stream.
     type: str
@@ -353,6 +366,19 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
+- name: Delete one message, if it belongs to Berlin
+  natsops.jetstream.nats_stream:
+    stream: ORDERS
+    state: purged
+    purge:
+      sequences: [17]
+      filter: orders.berlin.>
+      expected: 1
+    allow: [data_loss]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
 - name: Delete the stream, which must be empty and unused
   natsops.jetstream.nats_stream:
     stream: ORDERS_BERLIN
@@ -381,7 +407,8 @@ dangers:
   elements: dict
   sample: [{kind: data_loss, message: "max_msgs: 10 removes 990 of 1000 messages"}]
 purged:
-  description: Number of messages removed. Null in check mode.
+  description: Number of messages removed; in check mode, the number that would be removed, or null if they cannot be
+    counted.
   returned: O(state=purged)
   type: int
   sample: 990
@@ -396,6 +423,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import STREAM_FIELDS, argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import ensure_purged, selected
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
     COMMON_SPEC,
     RunOptions,
@@ -403,8 +431,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     desired_config,
     ensure_absent,
     ensure_present,
-    ensure_purged,
-    selected,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -420,7 +446,8 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
     if params["state"] == "absent":
         return ensure_absent(asset, desired, run_options)
     if params["state"] == "purged":
-        return ensure_purged(asset, selected(params["purge"]), desired, run_options)
+        expected = (params["purge"] or {}).get("expected")
+        return ensure_purged(asset, selected(params["purge"]), desired, run_options, expected)
     return ensure_present(asset, desired, run_options)
 
 
@@ -431,8 +458,15 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent", "purged"], "default": "present"},
             "purge": {
                 "type": "dict",
-                "options": {"filter": {"type": "str"}, "seq": {"type": "int"}, "keep": {"type": "int"}},
-                "mutually_exclusive": [("seq", "keep")],
+                "options": {
+                    "filter": {"type": "str"},
+                    "seq": {"type": "int"},
+                    "keep": {"type": "int"},
+                    "sequences": {"type": "list", "elements": "int"},
+                    "expected": {"type": "int"},
+                },
+                "mutually_exclusive": [("seq", "keep", "sequences")],
+                "required_by": {"sequences": "filter"},
             },
             **argument_spec(STREAM_FIELDS),
             **COMMON_SPEC,

@@ -64,6 +64,57 @@ def fetch(api: JetStreamApi, stream: str, consumer: str, count: int = 1, **reque
     return pins
 
 
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_purge_predicts_its_number_and_refuses_a_different_one(
+    refused: Run, run: Run, change: Run, five: NatsProcesses, api: JetStreamApi
+) -> None:
+    five.add_stream("DIRTY", 3)
+    publish(api, "DIRTY.a", 4)
+    publish(api, "DIRTY.b", 4)
+    api.delete_message("DIRTY", 2)
+    purged: dict[str, Any] = {"stream": "DIRTY", "state": "purged", "allow": ["data_loss"]}
+    told = refused("stream", "dangerous", stream="DIRTY", state="purged")
+    assert "it deletes 7 messages (all messages)" in told["msg"]
+    for selection, number in (
+        ({}, 7),
+        ({"filter": "DIRTY.a"}, 3),
+        ({"keep": 5}, 2),
+        ({"filter": "DIRTY.b", "keep": 1}, 3),
+        ({"seq": 4}, 2),
+        ({"filter": "DIRTY.a", "seq": 4}, None),
+    ):
+        assert run("stream", check_mode=True, **purged, purge=selection)["purged"] == number
+    told = refused("stream", "conflict", **purged, purge={"filter": "DIRTY.a", "expected": 4})
+    assert "purge.expected: 3 messages match, not 4; nothing was deleted" in told["msg"]
+    told = refused("stream", "conflict", **purged, purge={"filter": "DIRTY.a", "seq": 4, "expected": 2})
+    assert "cannot be counted, not 2" in told["msg"]
+    assert api.stream("DIRTY")["state"]["messages"] == 7
+    assert change("stream", **purged, purge={"filter": "DIRTY.a", "expected": 3})["purged"] == 3
+    assert change("stream", **purged, purge={"expected": 4})["purged"] == 4
+
+
+def test_single_messages_are_deleted_if_their_subject_matches(
+    change: Run, refused: Run, run: Run, five: NatsProcesses, api: JetStreamApi
+) -> None:
+    five.add_stream("DIRTY", 3)
+    for subject in ("DIRTY.a", "DIRTY.b", "DIRTY.a"):
+        publish(api, subject)
+    wrong: dict[str, Any] = {"stream": "DIRTY", "state": "purged", "allow": ["data_loss"]}
+    told = refused("stream", "invalid_option", **wrong, purge={"sequences": [1, 2], "filter": "DIRTY.a"})
+    assert "message 2 has the subject DIRTY.b" in told["msg"]
+    assert "filter" in run("stream", **wrong, purge={"sequences": [1]})["msg"]
+    refused("stream", "invalid_option", **wrong, purge={"sequences": [], "filter": "DIRTY.a"})
+    result = change("stream", **wrong, purge={"sequences": [1, 9], "filter": "DIRTY.a", "expected": 1})
+    assert result["purged"] == 1
+    first = api.first_message("DIRTY")
+    assert first is not None and first["seq"] == 2
+    change("stream", stream="DIRTY", deny_delete=True)
+    told = refused("stream", "immutable", **wrong, purge={"sequences": [2], "filter": "DIRTY.b"})
+    assert "it cannot be purged: deny_delete" in told["msg"]
+
+
 # --- consumers --------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing i
     own_account_api,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, questions
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import LISTED_GAPS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COUNTED_SUBJECTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -41,9 +42,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 Info = Mapping[str, Any]
-
-#: Maximum number of missing sequences that are read to count the messages older than a time.
-_LISTED_GAPS = 100_000
 
 
 def desired_documents(given: Sequence[Any]) -> list[Document]:
@@ -138,7 +136,7 @@ def _older(api: JetStreamApi, info: Info, age: int) -> int:
     first, last = int(state["first_seq"]), int(state["last_seq"])
     found = first_at_or_after(cutoff, first, last, lambda seq: _message_after(api, name, seq))
     count = found - first
-    if 0 < int(state.get("num_deleted", 0)) <= _LISTED_GAPS:
+    if 0 < int(state.get("num_deleted", 0)) <= LISTED_GAPS:
         count -= sum(first <= one < found for one in api.deleted_sequences(name))
     return count
 

@@ -15,7 +15,6 @@ from datetime import datetime, timezone
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import require_bucket
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
@@ -345,7 +344,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
         new = asset.expected(rules.merge(old or base, desired), desired)
     except OptionError as problem:
         raise asset.failure("invalid_option", str(problem)) from problem
-    _require_known(asset, asset.fields, {key: new[key] for key in desired})
+    require_known(asset, asset.fields, {key: new[key] for key in desired})
     if old is None or info is None:
         keys = list(dict.fromkeys([*desired, *rules.changed_keys(base, new)]))
         return Plan(None, new, keys, desired, ownership(asset, {}, desired))
@@ -367,7 +366,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
     return Plan(old, new, keys, desired, [*ownership(asset, old, desired), *asset.dangers(info, old, new)])
 
 
-def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
+def require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
     """Raise NatsFailure unsupported for settings that the servers do not support."""
     missing = rules.too_new(fields, desired, asset.release)
     if missing:
@@ -496,112 +495,6 @@ def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) 
 def _messages(info: Info | None) -> int:
     """Return 1 if there are messages, otherwise 0: the exact number changes while messages arrive."""
     return int(bool(((info or {}).get("state") or {}).get("messages")))
-
-
-# --- purged -----------------------------------------------------------------------------------------------------------
-
-
-def ensure_purged(
-    asset: StreamAsset, selection: Mapping[str, Any], desired: rules.Config, run_options: RunOptions
-) -> dict[str, Any]:
-    """Remove messages of a stream and return the result: all messages, those of `filter`, those before `seq`, or all
-    except `keep`. Raises NatsFailure: not_found, immutable, dangerous, not_seen."""
-    started = time.monotonic()
-    info = asset.find()
-    if info is None:
-        raise asset.failure("not_found", "there is nothing to purge: it does not exist")
-    config = rules.clean(info["config"])
-    forbidden = [key for key in ("sealed", "deny_purge") if config.get(key)]
-    if forbidden:
-        raise asset.failure("immutable", f"it cannot be purged: {', '.join(forbidden)}")
-    if not _to_remove(asset, selection, info):
-        return {**asset_result(False, config, config, {}, {}, started, []), "purged": 0}
-    what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all messages"
-    dangers = [
-        *ownership(asset, asset.normal(info), desired),
-        Danger(rules.DATA_LOSS, f"messages are deleted ({what})"),
-    ]
-    refuse(asset, dangers, run_options)
-    state = info["state"]
-    predicted = {}
-    if "filter" not in selection and "seq" not in selection:
-        predicted = {"messages": selection.get("keep", 0)}
-    stored = {key: state[key] for key in predicted}
-    if run_options.check_mode:
-        return {**asset_result(True, config, config, stored, predicted, started, dangers), "purged": None}
-    purged = asset.api.purge_stream(asset.name, selection)
-
-    def done(now: Info) -> bool:
-        # Messages stored after the first reading may remain in the stream.
-        return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
-
-    seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)
-    if not seen.done:
-        raise asset.failure("not_seen", f"{purged} messages were deleted, but some remain")
-    after = {key: seen.value["state"][key] for key in predicted}
-    return {**asset_result(True, config, config, stored, after, started, dangers), "purged": purged}
-
-
-def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the messages that a purge selects, {} for all.
-
-    Raises NatsFailure invalid_option for an empty filter, which must not select everything."""
-    given = {key: value for key, value in (purge or {}).items() if value is not None}
-    for key, value in given.items():
-        if value == "" or (isinstance(value, int) and value < 1):
-            raise NatsFailure("invalid_option", f"purge.{key}: {value!r} selects nothing; omit it to select everything")
-    return given
-
-
-def _to_remove(asset: StreamAsset, selection: Mapping[str, Any], info: Info) -> int:
-    """Return how many messages a purge would remove; with `seq`, or with `filter` alone, 1 stands for any number."""
-    state = info["state"]
-    if "keep" in selection:
-        counts = (
-            asset.api.subject_counts(asset.name, selection["filter"])
-            if "filter" in selection
-            else {"": state["messages"]}
-        )
-        return max(0, sum(counts.values()) - selection["keep"])
-    if "filter" in selection:
-        first = asset.api.first_message(asset.name, selection["filter"])
-        return int(first is not None and first["seq"] < selection.get("seq", first["seq"] + 1))
-    if "seq" in selection:
-        return int(state["messages"] > 0 and state["first_seq"] < selection["seq"])
-    return int(state["messages"])
-
-
-# --- buckets ----------------------------------------------------------------------------------------------------------
-
-
-def ensure_bucket(
-    api: JetStreamApi,
-    params: Mapping[str, Any],
-    check_mode: bool,
-    *,
-    fields: Iterable[rules.Field],
-    stream: str,
-    label: str,
-    make_desired: Callable[[rules.Config], dict[str, Any]],
-    make_defaults: Callable[[rules.Config], dict[str, Any]],
-    fits: Callable[[rules.Config], bool],
-    select: Callable[[], dict[str, Any]],
-) -> dict[str, Any]:
-    """Return the result of a bucket's module. The arguments map the bucket and its options to its stream."""
-    run_options = RunOptions.of(params, check_mode)
-    given = desired_config(fields, params)
-    try:
-        require_bucket(params["bucket"])
-        desired, selection = make_desired(given), select()
-    except OptionError as problem:
-        raise NatsFailure("invalid_option", str(problem)) from problem
-    asset = StreamAsset(api, stream, label, make_defaults(desired), fits)
-    if params["state"] == "absent":
-        return ensure_absent(asset, desired, run_options)
-    if params["state"] == "purged":
-        return ensure_purged(asset, selection, desired, run_options)
-    _require_known(asset, fields, given)
-    return ensure_present(asset, desired, run_options)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -342,6 +342,10 @@ class JetStreamApi(_Api):
         answer = self._call_for(f"STREAM.PURGE.{name}", {"purged": optional(count)}, body)
         return int(answer.get("purged") or 0)
 
+    def delete_message(self, name: str, seq: int) -> None:
+        """Delete a message, and overwrite its data on the disk."""
+        self.call(f"STREAM.MSG.DELETE.{name}", {"seq": seq})
+
     def last_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
         """Return the newest message of a subject, which may have wildcards (subject, seq, time; data and hdrs in
         base64), or None if the stream contains none."""
