@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_stream_info
-short_description: Read streams with their configuration, state and placement in the cluster
+short_description: Find streams, and read their configuration, state, gaps, subjects and placement
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -26,6 +26,34 @@ options:
     description:
       - Read only the streams that store messages of this subject, which may contain wildcards.
     type: str
+  idle:
+    description:
+      - Read only the streams that have stored no message for this time, such as V(90s), V(24h) or V(7d). A bare number
+        is in seconds. A stream that never stored a message is idle since its creation.
+      - The time is measured with the clock of the host on which the module runs.
+    type: str
+  empty:
+    description: Read only the streams without messages (V(true)) or with messages (V(false)).
+    type: bool
+  unused:
+    description: Read only the streams without consumers (V(true)) or with consumers (V(false)).
+    type: bool
+  leaderless:
+    description: Read only the streams without a leader (V(true)) or with a leader (V(false)). If not
+      even a replica of a leaderless stream reported its state, only RV(unknown) contains the stream.
+    type: bool
+  replicas:
+    description: Read only the streams with this configured number of replicas.
+    type: int
+  details:
+    description:
+      - Also read the gaps between the messages (V(gaps)) or the number of messages of each subject (V(subjects)) of the
+        streams found. With O(subject), only the subjects that match it are counted.
+      - Needs a user of the owning account, because servers do not report the details to the system account.
+    type: list
+    elements: str
+    choices: [gaps, subjects]
+    default: []
 seealso:
   - module: natsops.jetstream.nats_consumer_info
   - module: natsops.jetstream.nats_cluster_info
@@ -43,6 +71,25 @@ EXAMPLES = r"""
 - name: Show where it is
   ansible.builtin.debug:
     msg: "{{ orders.streams[0].leader }} leads {{ orders.streams[0].replicas | map(attribute='name') | join(', ') }}"
+
+- name: Find the streams that have stored nothing for a month and have no consumers
+  natsops.jetstream.nats_stream_info:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    idle: 30d
+    unused: true
+  register: abandoned
+
+- name: Count the orders of each shop in Berlin, and list deleted messages
+  natsops.jetstream.nats_stream_info:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    stream: ORDERS
+    subject: orders.berlin.>
+    details: [subjects, gaps]
+  register: berlin
 
 - name: Read every stream of every account from the system account, and fail if any has a problem
   natsops.jetstream.nats_stream_info:
@@ -63,6 +110,9 @@ streams:
     - C(mirror) and C(sources) exist only for streams that have a mirror or sources. In C(mirror) and C(sources),
       C(active) is the number of seconds since data was last received from the origin; null if no data was ever
       received.
+    - With O(details), C(gaps) contains the first and last sequence of each gap between the first and the last message;
+      null if more than 100,000 messages are missing. C(subject_counts) contains the number of messages of each subject;
+      null if the stream has more than 200,000 subjects.
   returned: success
   type: list
   elements: dict
@@ -88,6 +138,8 @@ streams:
         - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
         - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
       problems: []
+      gaps: [[4, 4], [7, 9]]
+      subject_counts: {orders.berlin.1: 6, orders.berlin.2: 4}
 view:
   description: The view in which the assets were read, V(account) or V(system).
   returned: success
@@ -126,14 +178,22 @@ unread_accounts:
   sample: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import read_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.finding import SELECTION_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_find import GAPS, SUBJECTS, find_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
 
 
 def main() -> None:
-    module = make_module({**ACCOUNT_SPEC, "stream": {"type": "str"}, "subject": {"type": "str"}})
-    run_connected(module, lambda connections: read_assets(connections, module.params, STREAM).result(STREAM))
+    module = make_module(
+        {
+            **ACCOUNT_SPEC,
+            "stream": {"type": "str"},
+            "subject": {"type": "str"},
+            **SELECTION_SPEC,
+            "details": {"type": "list", "elements": "str", "choices": [GAPS, SUBJECTS], "default": []},
+        }
+    )
+    run_connected(module, lambda connections: find_streams(connections, module.params))
 
 
 if __name__ == "__main__":

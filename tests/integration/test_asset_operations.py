@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.application import application_api, new_streams_deleted
 from support.asset_changes import Run, changed, publish, refusal
+from support.module_runs import form
 from support.nats_processes import NatsProcesses
 
 OLD = "2.10.27"
@@ -62,6 +64,72 @@ def fetch(api: JetStreamApi, stream: str, consumer: str, count: int = 1, **reque
     body = json.dumps({"batch": count, "expires": 5_000_000_000, **request}).encode()
     api._client.gather(Call(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body), on_reply)
     return pins
+
+
+# --- finding streams --------------------------------------------------------------------------------------------------
+
+
+def test_streams_are_found_by_their_state(
+    five: NatsProcesses, run: Run, run_module: Run, change: Run, api: JetStreamApi
+) -> None:
+    before = {row["name"] for row in run("stream_info")["streams"]}
+    five.add_stream("FULL", 3)
+    five.add_stream("EMPTY", 1)
+    five.add_consumer("FULL", "worker")
+    publish(api, "FULL.a", 2)
+    assert wait_until(lambda: api.stream("FULL"), lambda info: info["state"]["consumer_count"] == 1, 30).done
+
+    def names(connection: dict[str, Any], **options: Any) -> set[str]:
+        return {row["name"] for row in run_module("nats_stream_info", connection, **options)["streams"]} - before
+
+    system = {**five.sys_connection(), "account": "APP"}
+    for connection in (five.app_connection(), {**system, "account_users": five.account_users()}, system):
+        find = partial(names, connection)
+        assert find(empty=True) == find(unused=True) == find(replicas=1) == {"EMPTY"}
+        assert find(empty=False) == find(unused=False) == {"FULL"}
+        assert find(replicas=3, empty=True) == find(idle="1h") == find(leaderless=True) == set()
+        assert find(idle="0s", leaderless=False) == {"FULL", "EMPTY"}
+    assert run("stream_info", idle="soon")["failure"]["code"] == "invalid_option"
+
+
+def test_leaderless_stream_is_found(make_cluster: Callable[..., NatsProcesses], run_module: Run) -> None:
+    cluster = form(make_cluster(["n1", "n2", "n3", "n4"]), run_module)
+    cluster.add_stream("LED", 3)
+    cluster.add_stream("LOST", 1)
+    (lost,) = run_module("nats_stream_info", cluster.app_connection(), stream="LOST")["streams"]
+    cluster.kill(lost["leader"])
+    app = {**cluster.app_connection(), "servers": [cluster.url(name) for name in cluster.processes]}
+
+    def leaderless() -> set[str]:
+        result = run_module("nats_stream_info", app, leaderless=True, timeout=6)
+        return {item["name"] for item in result.get("streams", ())} | {
+            item["stream"] for item in result.get("unknown", ())
+        }
+
+    assert wait_until(leaderless, lambda names: names == {"LOST"}, 60).done
+    led = run_module("nats_stream_info", app, leaderless=False)
+    assert [row["name"] for row in led["streams"]] == ["LED"]
+
+
+def test_gaps_and_subjects_are_read_by_the_account(
+    five: NatsProcesses, run: Run, run_module: Run, api: JetStreamApi
+) -> None:
+    five.add_stream("HOLES", 3)
+    publish(api, "HOLES.a", 5)
+    publish(api, "HOLES.b", 3)
+    for seq in (2, 3, 6):
+        api.delete_message("HOLES", seq)
+    options = {"stream": "HOLES", "details": ["gaps", "subjects"]}
+    (stream,) = run("stream_info", **options)["streams"]
+    assert stream["gaps"] == [[2, 3], [6, 6]]
+    assert stream["subject_counts"] == {"HOLES.a": 3, "HOLES.b": 2}
+    (stream,) = run("stream_info", **options, subject="*.b")["streams"]
+    assert stream["subject_counts"] == {"HOLES.b": 2}
+    system = {**five.sys_connection(), "account": "APP"}
+    (other,) = run_module("nats_stream_info", {**system, "account_users": five.account_users()}, **options)["streams"]
+    assert other["gaps"] == [[2, 3], [6, 6]]
+    told = run_module("nats_stream_info", system, **options)
+    assert "details: servers report them only to a user of the owning account" in told["msg"]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
