@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_kv_bucket
-short_description: Create, change, purge and delete a key-value bucket
+short_description: Create, change, purge, compact and delete a key-value bucket
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -48,11 +48,18 @@ options:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes the keys in O(keys) with their history, and needs V(data_loss) in O(allow). Clients that watch
         the bucket are not notified.
-      - With V(absent) and V(purged), all configuration options except O(metadata) are ignored. O(metadata) may show
-        that the task owns the bucket.
+      - V(compacted) removes the history of deleted keys, and their delete markers if they are older than
+        O(compact_older_than). Needs V(data_loss) in O(allow).
+      - With V(absent), V(purged) and V(compacted), all configuration options except O(metadata) are ignored. O(metadata)
+        may show that the task owns the bucket.
     type: str
-    choices: [present, absent, purged]
+    choices: [present, absent, purged, compacted]
     default: present
+  compact_older_than:
+    description: Age from which O(state=compacted) also removes delete markers, in the units of O(ttl). Clients that were
+      disconnected for longer do not receive these deletions.
+    type: str
+    default: 30m
   keys:
     description: Keys that O(state=purged) removes; the wildcards C(*) and C(>) are allowed.
     type: str
@@ -211,6 +218,16 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
+- name: Remove the remains of keys that were deleted more than a day ago
+  natsops.jetstream.nats_kv_bucket:
+    bucket: settings
+    state: compacted
+    compact_older_than: 1d
+    allow: [data_loss]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
 - name: Delete the bucket with everything in it
   natsops.jetstream.nats_kv_bucket:
     bucket: settings
@@ -243,7 +260,7 @@ dangers:
 purged:
   description: Number of messages removed; in check mode, the number that would be removed, or null if they cannot be
     counted.
-  returned: O(state=purged)
+  returned: O(state=purged) or O(state=compacted)
   type: int
   sample: 12
 waited:
@@ -266,16 +283,26 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_buckets import ensure_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_entries import Bucket, ensure_compacted
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
+    COMMON_SPEC,
+    RunOptions,
+    desired_config,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
-    bucket = params["bucket"]
+    bucket, api = params["bucket"], connections.account(params["account"])
+    if params["state"] == "compacted":
+        desired = desired_config(KV_FIELDS, params)
+        return ensure_compacted(
+            Bucket(api, bucket), params["compact_older_than"], desired, RunOptions.of(params, check_mode)
+        )
     return ensure_bucket(
-        connections.account(params["account"]),
+        api,
         params,
         check_mode,
         fields=KV_FIELDS,
@@ -292,7 +319,8 @@ def main() -> None:
     module = make_module(
         {
             "bucket": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent", "purged"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "purged", "compacted"], "default": "present"},
+            "compact_older_than": {"type": "str", "default": "30m"},
             "keys": {"type": "str", "default": ">", "no_log": False},
             **argument_spec(KV_FIELDS),
             **COMMON_SPEC,

@@ -6,11 +6,13 @@ if it is dangerous."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable
 
+import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
@@ -51,6 +53,20 @@ def change(run: Run) -> Run:
 @pytest.fixture(scope="module")
 def refused(run: Run) -> Run:
     return partial(refusal, run)
+
+
+def with_client(five: NatsProcesses, work: Callable[[Any], Any]) -> None:
+    """Run `work` with the JetStream context of nats-py."""
+
+    async def connected() -> None:
+        app = five.app_connection()
+        client = await nats.connect(app["servers"], user=app["user"], password=app["password"])
+        try:
+            await work(client.jetstream())
+        finally:
+            await client.close()
+
+    asyncio.run(connected())
 
 
 def fetch(api: JetStreamApi, stream: str, consumer: str, count: int = 1, **request: Any) -> list[str]:
@@ -255,3 +271,124 @@ def test_pinned_client_is_unpinned(
     change("consumer", stream="WORK", consumer="plain")
     told = refused("consumer", "invalid_option", stream="WORK", consumer="plain", state="unpinned")
     assert "the policy is none" in told["msg"]
+
+
+# --- key-value entries ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(change: Run, five: NatsProcesses) -> dict[str, Any]:
+    change("kv_bucket", bucket="settings", history=3, num_replicas=3)
+    return {"bucket": "settings"}
+
+
+def entries(run: Run, **options: Any) -> list[tuple[str, str, str | None]]:
+    found = run("kv_entry_info", bucket="settings", **options)["entries"]
+    return [(entry["key"], entry["operation"], entry["value"]) for entry in found]
+
+
+def test_an_entry_is_written_once_and_read_with_its_history(
+    change: Run, refused: Run, run: Run, settings: dict[str, Any], five: NatsProcesses
+) -> None:
+    rate = {**settings, "key": "limits.rate"}
+    first = change("kv_entry", **rate, value="10")
+    assert (first["before"], first["revision"]) == (None, 1)
+    assert first["diff"] == {
+        "before": {"limits.rate": None},
+        "after": {"limits.rate": "sha256:4a44dc15364204a8"},
+    }
+    told = refused("kv_entry", "conflict", **rate, value="20", expected_revision=0)
+    assert "expected_revision: limits.rate has revision 1, not 0" in told["msg"]
+    assert change("kv_entry", **rate, value="20", expected_revision=1)["revision"] == 2
+    assert run("kv_entry", **rate, value="30", overwrite=False)["changed"] is False
+    change("kv_entry", **settings, key="raw", value_base64="/w==")
+    change("kv_entry", **settings, key="empty", value="")
+    assert entries(run, keys="limits.>") == [("limits.rate", "put", "20")]
+    assert entries(run, keys="limits.rate", history=True) == [
+        ("limits.rate", "put", "10"),
+        ("limits.rate", "put", "20"),
+    ]
+    (raw,) = run("kv_entry_info", **settings, keys="raw")["entries"]
+    assert (raw["value"], raw["value_base64"]) == (None, "/w==")
+    assert [key for key, _, _ in entries(run)] == ["empty", "limits.rate", "raw"]
+
+    async def written(js: Any) -> None:
+        bucket = await js.key_value("settings")
+        assert (await bucket.get("limits.rate")).value == b"20"
+
+    with_client(five, written)
+
+
+def test_entries_are_deleted_with_and_without_their_history(
+    change: Run, refused: Run, run: Run, settings: dict[str, Any]
+) -> None:
+    rate = {**settings, "key": "rate"}
+    assert run("kv_entry", **rate, state="absent")["changed"] is False
+    for value in ("10", "20"):
+        run("kv_entry", **rate, value=value)
+    change("kv_entry", **rate, state="absent")
+    assert entries(run, history=True)[-1] == ("rate", "delete", None)
+    assert change("kv_entry", **rate, value="40", overwrite=False)["revision"] == 4
+    told = refused("kv_entry", "dangerous", **rate, state="purged")
+    assert "the value of rate is deleted and no history is kept (data_loss)" in told["msg"]
+    change("kv_entry", **rate, state="purged", allow=["data_loss"])
+    assert entries(run, history=True) == [("rate", "purge", None)]
+    change("kv_bucket", bucket="single")
+    change("kv_entry", bucket="single", key="a", value="1")
+    refused("kv_entry", "dangerous", bucket="single", key="a", state="absent")
+
+
+def test_entries_that_cannot_be_written_are_refused(
+    change: Run, refused: Run, run: Run, settings: dict[str, Any], version: str
+) -> None:
+    for key in ("a.*", "a..b", "", ">"):
+        refused("kv_entry", "invalid_option", **settings, key=key, value="1")
+    refused("kv_entry", "invalid_option", **settings, key="a", value_base64="?")
+    refused("kv_entry", "not_found", bucket="nothere", key="a", value="1")
+    told = refused("kv_entry", "unsupported", **settings, key="a", value="1", ttl="1h")
+    assert "set limit_marker_ttl of the bucket" in told["msg"]
+    assert "value" in run("kv_entry", **settings, key="a")["msg"]
+    change("kv_bucket", bucket="copy", mirror={"name": "settings"})
+    assert "read-only" in refused("kv_entry", "immutable", bucket="copy", key="a", value="1")["msg"]
+    change("kv_entry", **settings, key="a", value="1")
+    copied = partial(run, "kv_entry_info", bucket="copy")
+    assert wait_until(copied, lambda result: [one["key"] for one in result["entries"]] == ["a"], 30).done
+    if version != OLD:
+        change("kv_bucket", bucket="expiring", limit_marker_ttl="1h")
+        change("kv_entry", bucket="expiring", key="a", value="1", ttl="1s")
+        expired = partial(run, "kv_entry_info", bucket="expiring")
+        assert wait_until(expired, lambda result: result["entries"][0]["operation"] == "expired", 30).done
+
+
+def test_concurrent_change_of_an_entry_is_not_overwritten(
+    settings: dict[str, Any], run: Run, api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("kv_entry", **settings, key="rate", value="10")
+    store = JetStreamApi.store
+
+    def after_another(self: JetStreamApi, subject: str, payload: bytes, headers: Any = None) -> int:
+        store(api, subject, b"99")
+        return store(self, subject, payload, headers)
+
+    monkeypatch.setattr(JetStreamApi, "store", after_another)
+    told = run("kv_entry", **settings, key="rate", value="20")
+    assert told["failure"]["code"] == "conflict"
+    assert "another client has changed rate since; nothing was changed" in told["msg"]
+    assert entries(run) == [("rate", "put", "99")]
+
+
+def test_bucket_is_compacted(change: Run, refused: Run, run: Run, settings: dict[str, Any], api: JetStreamApi) -> None:
+    for key in ("kept", "deleted", "purged"):
+        for value in ("1", "2"):
+            run("kv_entry", **settings, key=key, value=value)
+    run("kv_entry", **settings, key="deleted", state="absent")
+    run("kv_entry", **settings, key="purged", state="purged", allow=["data_loss"])
+    told = refused("kv_bucket", "dangerous", **settings, state="compacted")
+    assert "it removes 2 messages of 1 deleted key (data_loss)" in told["msg"]
+    compact = {**settings, "state": "compacted", "allow": ["data_loss"]}
+    assert change("kv_bucket", **compact)["purged"] == 2
+    assert [key for key, _, _ in entries(run, history=True)] == ["deleted", "kept", "kept", "purged"]
+    done = change("kv_bucket", **compact, compact_older_than="0s")
+    assert (done["purged"], done["diff"]) == (2, {"before": {"deleted_keys": 2}, "after": {"deleted_keys": 0}})
+    assert [key for key, _, _ in entries(run, history=True)] == ["kept", "kept"]
+    refused("kv_bucket", "invalid_option", **compact, compact_older_than="soon")

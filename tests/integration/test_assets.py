@@ -697,7 +697,8 @@ def test_stream_that_is_not_a_bucket_is_not_changed(refused: Run, five: NatsProc
 
 
 def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) -> None:
-    for name in ("nats_stream", "nats_consumer", "nats_kv_bucket", "nats_object_bucket"):
+    names = ("stream", "consumer", "kv_bucket", "kv_entry", "kv_entry_info", "object_bucket")
+    for name in (f"nats_{noun}" for noun in names):
         module = importlib.import_module(f"{MODULES}.{name}")
         for task in yaml.safe_load(module.EXAMPLES):
             if version == OLD and "(needs" in task["name"]:
@@ -712,6 +713,8 @@ def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) ->
                 if options.get("state") == "unpinned":
                     group = {"priority_groups": ["workers"], "priority_policy": "pinned_client"}
                     run_module(name, connection, stream="ORDERS", consumer=options["consumer"], **group)
+            if name.startswith("nats_kv_entry"):
+                run_module("nats_kv_bucket", connection, bucket=options["bucket"])
             result = run_module(name, connection, **options)
             assert not result.get("failed"), (task["name"], result)
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     parse_document,
     read_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import read_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
     is_system_user,
     own_account_api,
@@ -111,11 +111,8 @@ def _read_entries(
             if answer.err_code == MESSAGE_NOT_FOUND:
                 continue
             raise answer
-        message = answer["message"]
-        headers = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
-        gone = any(mark in headers for mark in ("KV-Operation: DEL", "KV-Operation: PURGE", "Nats-Marker-Reason:"))
-        value = None if gone else base64.b64decode(message.get("data") or "")
-        found[name, key] = LiveEntry(int(message["seq"]), value)
+        entry = read_entry(answer["message"])
+        found[name, key] = LiveEntry(entry.revision, entry.value)
     return found
 
 

@@ -79,6 +79,8 @@ _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 #: How long to keep querying the leader of a group if a different member replies.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
+#: The condition of a published message (Nats-Expected-...) is not met.
+WRONG_LAST_SEQUENCE = 10071
 #: Maximum number of rows in a listing; the minimum number of rows in a page while more follow (jetstream_api.go
 #: JSApiListLimit); and seconds for the pages after the first.
 _MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
@@ -341,6 +343,18 @@ class JetStreamApi(_Api):
         """Remove messages (all, or by `filter`, `seq`, `keep`) and return their number."""
         answer = self._call_for(f"STREAM.PURGE.{name}", {"purged": optional(count)}, body)
         return int(answer.get("purged") or 0)
+
+    def store(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> int:
+        """Publish a message, and return its sequence once a stream has stored it. Raises NatsFailure."""
+        domain = self._client.options.jetstream_domain
+        if domain and subject.startswith("$KV."):
+            # Every server maps this prefix to the keys if the domain is its own.
+            subject = f"{self._prefix}.{subject}"
+        answer = self._answer(self._client.request_many([Call(subject, payload, headers)])[0])
+        if isinstance(answer, NatsFailure):
+            raise answer
+        self._require_members(answer, {"seq": count}, subject)
+        return int(answer["seq"])
 
     def delete_message(self, name: str, seq: int) -> None:
         """Delete a message, and overwrite its data on the disk."""
