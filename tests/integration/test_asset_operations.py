@@ -10,11 +10,12 @@ import asyncio
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.application import application_api, new_streams_deleted
@@ -392,3 +393,80 @@ def test_bucket_is_compacted(change: Run, refused: Run, run: Run, settings: dict
     assert (done["purged"], done["diff"]) == (2, {"before": {"deleted_keys": 2}, "after": {"deleted_keys": 0}})
     assert [key for key, _, _ in entries(run, history=True)] == ["kept", "kept"]
     refused("kv_bucket", "invalid_option", **compact, compact_older_than="soon")
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_object_is_uploaded_fetched_and_deleted(
+    change: Run, refused: Run, run: Run, five: NatsProcesses, api: JetStreamApi, tmp_path: Path
+) -> None:
+    change("object_bucket", bucket="reports", num_replicas=3)
+    prices = {"bucket": "reports", "name": "prices/ä.csv"}
+    source, copy = tmp_path / "prices.csv", tmp_path / "copy.csv"
+    source.write_bytes(b"x" * 300_000)
+    made = change("object", **prices, src=str(source))
+    assert (made["before"], made["after"]["size"], made["after"]["chunks"]) == (None, 300_000, 3)
+    assert change("object", **prices, state="fetched", dest=str(copy))["changed"]
+    assert copy.read_bytes() == source.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o640
+
+    async def got(js: Any) -> None:
+        bucket = await js.object_store("reports")
+        assert (await bucket.get("prices/ä.csv")).data == source.read_bytes()
+        await bucket.put("client", b"from a client")
+
+    with_client(five, got)
+    assert [item["name"] for item in run("object_info", bucket="reports")["objects"]] == ["client", "prices/ä.csv"]
+    change("object", bucket="reports", name="client", state="fetched", dest=str(copy))
+    assert copy.read_bytes() == b"from a client"
+
+    source.write_bytes(b"")
+    change("object", **prices, src=str(source), description="none today")
+    assert set(api.subject_counts("OBJ_reports", "$O.reports.C.>").values()) == {1}
+    told = refused("object", "dangerous", **prices, state="absent")
+    assert "object prices/ä.csv (0 B) is deleted (data_loss)" in told["msg"]
+    change("object", **prices, state="absent", allow=["data_loss"])
+    assert [item["name"] for item in run("object_info", bucket="reports")["objects"]] == ["client"]
+    refused("object", "not_found", **prices, state="fetched", dest=str(copy))
+    refused("object", "not_found", bucket="nothere", name="a", src=str(source))
+    assert "src: " in refused("object", "invalid_option", **prices, src=str(tmp_path / "missing"))["msg"]
+    refused("object", "invalid_option", bucket="reports", name="", src=str(source))
+
+
+def test_damaged_object_does_not_replace_a_file(change: Run, run: Run, api: JetStreamApi, tmp_path: Path) -> None:
+    change("object_bucket", bucket="reports")
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(b"x" * 300_000)
+    copy.write_bytes(b"old")
+    report = {"bucket": "reports", "name": "a"}
+    change("object", **report, src=str(source))
+    api.delete_message("OBJ_reports", 2)
+    told = run("object", **report, state="fetched", dest=str(copy))
+    assert (told["failure"]["code"], copy.read_bytes()) == ("interrupted", b"old")
+    assert "chunk 3 of 3 of a is missing" in told["msg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "source"]
+
+
+def test_failed_upload_leaves_the_old_object_and_no_chunks(
+    change: Run, run: Run, api: JetStreamApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change("object_bucket", bucket="reports")
+    source = tmp_path / "source"
+    source.write_bytes(b"old")
+    report = {"bucket": "reports", "name": "a", "src": str(source)}
+    change("object", **report)
+    source.write_bytes(b"x" * 300_000)
+    store, sent = JetStreamApi.store, []
+
+    def failing(self: JetStreamApi, subject: str, payload: bytes, headers: Any = None) -> int:
+        sent.append(subject)
+        if len(sent) == 3:
+            raise NatsFailure("timeout", "no reply")
+        return store(self, subject, payload, headers)
+
+    monkeypatch.setattr(JetStreamApi, "store", failing)
+    assert run("object", **report)["failure"]["code"] == "timeout"
+    (kept,) = run("object_info", bucket="reports")["objects"]
+    assert kept["size"] == 3
+    assert sum(api.subject_counts("OBJ_reports", "$O.reports.C.>").values()) == 1

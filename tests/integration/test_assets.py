@@ -696,8 +696,8 @@ def test_stream_that_is_not_a_bucket_is_not_changed(refused: Run, five: NatsProc
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) -> None:
-    names = ("stream", "consumer", "kv_bucket", "kv_entry", "kv_entry_info", "object_bucket")
+def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str, tmp_path: Path) -> None:
+    names = ("stream", "consumer", "kv_bucket", "kv_entry", "kv_entry_info", "object_bucket", "object", "object_info")
     for name in (f"nats_{noun}" for noun in names):
         module = importlib.import_module(f"{MODULES}.{name}")
         for task in yaml.safe_load(module.EXAMPLES):
@@ -715,6 +715,11 @@ def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) ->
                     run_module(name, connection, stream="ORDERS", consumer=options["consumer"], **group)
             if name.startswith("nats_kv_entry"):
                 run_module("nats_kv_bucket", connection, bucket=options["bucket"])
+            if name in ("nats_object", "nats_object_info"):
+                run_module("nats_object_bucket", connection, bucket=options["bucket"])
+            for option in {"src", "dest"} & options.keys():
+                options[option] = str(tmp_path / Path(options[option]).name)
+                (tmp_path / "prices.csv").write_text("1")
             result = run_module(name, connection, **options)
             assert not result.get("failed"), (task["name"], result)
 
