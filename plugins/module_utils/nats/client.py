@@ -14,7 +14,7 @@ import math
 import time
 import zlib
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
@@ -392,13 +392,20 @@ class Client(Session):
         wait_until = deadline
         answered = False
         try:
-            await connection.publish(call, reply=inbox)
+            if call.inbox_header:
+                connection.refusal = None
+                await connection.publish(replace(call, headers={**(call.headers or {}), call.inbox_header: inbox}))
+            else:
+                await connection.publish(call, reply=inbox)
             while True:
                 try:
                     message = await connection.receive(subscription, call.subject, wait_until - time.monotonic())
                 except NatsFailure as failure:
                     if answered and failure.code == "timeout":
                         return
+                    if call.inbox_header and connection.refusal:
+                        reason = f"the server refused the request: {connection.refusal}"
+                        raise NatsFailure("permission", reason, subject=inbox) from failure
                     raise
                 arrived = time.monotonic()
                 if reply_status(message) == "503":

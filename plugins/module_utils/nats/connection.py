@@ -89,12 +89,14 @@ class ConnectionOptions:
 @dataclass(frozen=True)
 class Call:
     """One request: subject, payload, headers. An `idempotent` request is sent again over a new connection if the first
-    one is lost before the reply."""
+    one is lost before the reply. `inbox_header`: the header that contains the inbox of the replies, which are otherwise
+    sent to the reply subject of the message."""
 
     subject: str
     payload: bytes = b""
     headers: Mapping[str, str] | None = None
     idempotent: bool = False
+    inbox_header: str = ""
 
 
 @dataclass(frozen=True)
