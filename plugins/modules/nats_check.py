@@ -696,8 +696,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target im
     PLACE_SPEC,
     requested_store,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health import checks
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health import asset_checks, check_result, checks
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
     CRITICAL,
     STATUSES,
     UNKNOWN,
@@ -758,7 +758,7 @@ class Checker:
                 raise
             if failure.code in _NO_CONNECTION:
                 self._dead[account] = failure
-            result = Result(check, checks.result_name(check, options))
+            result = Result(check, check_result.result_name(check, options))
             result.add(CRITICAL if self._is_critical(check, failure) else UNKNOWN, failure.description)
         return {**result.as_dict(), "account": account}
 
@@ -795,7 +795,7 @@ class Checker:
         return checks.check_jetstream(options, account, listing.rows, listing.unknown)
 
     def _stream(self, options: Options) -> Result:
-        return checks.check_stream(
+        return asset_checks.check_stream(
             options, _stream_info(self._connections.account(options["account"]), options["stream"])
         )
 
@@ -804,13 +804,13 @@ class Checker:
         stream, consumer = options["stream"], options["consumer"]
         config = _stream_info(api, stream)["config"]
         info = _info(lambda: api.consumer(stream, consumer), lambda: api.consumer_names(stream), f"consumer {consumer}")
-        return checks.check_consumer(options, info, config, _now())
+        return asset_checks.check_consumer(options, info, config, _now())
 
     def _message(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         message = api.last_message(options["stream"], options["subject"])
         info = _stream_info(api, options["stream"])  # read after the message, so its timestamp is not older
-        return checks.check_message(options, message, checks.info_time(info, _now()))
+        return asset_checks.check_message(options, message, asset_checks.info_time(info, _now()))
 
     def _server(self, options: Options) -> Result:
         api = SystemApi(self._connections.own)
@@ -823,9 +823,9 @@ class Checker:
         info = _stream_info(api, stream)
         message = None
         if options["key"] is not None:
-            subject = checks.kv_subject(options["bucket"], options["key"], info["config"])
+            subject = asset_checks.kv_subject(options["bucket"], options["key"], info["config"])
             message = api.last_message(stream, subject)
-        return checks.check_kv(options, info, message)
+        return asset_checks.check_kv(options, info, message)
 
     def _request(self, options: Options) -> Result:
         headers = {name: str(value) for name, value in (options["headers"] or {}).items()}
@@ -834,7 +834,7 @@ class Checker:
         return checks.check_request(options, reply.body, reply.headers, reply.seconds)
 
     def _credential(self, options: Options) -> Result:
-        result = Result("credential", checks.result_name("credential", options))
+        result = Result("credential", check_result.result_name("credential", options))
         try:
             with open(options["credential"], encoding="utf-8") as file:
                 claims = checks.credential_claims(file.read())
@@ -858,7 +858,7 @@ class Checker:
     def _backup(self, options: Options) -> Result:
         store = requested_store(options)
         path = store.place(CATALOGUE)
-        result = Result("backup", checks.result_name("backup", options))
+        result = Result("backup", check_result.result_name("backup", options))
         try:
             catalogue = read_catalogue(store.read(CATALOGUE))
         except FileNotFoundError:
@@ -902,7 +902,7 @@ def prepare(items: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
         check, given = next((check, given) for check, given in item.items() if given is not None)
         where = f"checks[{number}].{check}"
         try:
-            options = checks.prepare(check, given)
+            options = check_result.prepare(check, given)
         except ValueError as error:
             raise NatsFailure("invalid_option", f"{where}.{error}") from error
         for option in _NAMES:
@@ -1032,7 +1032,7 @@ def check(connections: Connections, module: AnsibleModule) -> dict[str, Any]:
         connections.client(options.get("account"))
     checker = Checker(connections)
     results = [checker.run(check, options) for check, options in prepared]
-    outcome = {"status": checks.worst([result["status"] for result in results]), "results": results}
+    outcome = {"status": check_result.worst([result["status"] for result in results]), "results": results}
     limit = module.params["fail_on"].upper()
     bad = [item for item in results if limit != "NEVER" and STATUSES.index(item["status"]) >= STATUSES.index(limit)]
     if bad:

@@ -290,7 +290,8 @@ from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import CATCHING_UP, cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import CATCHING_UP
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import cause_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import entries_behind
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (

@@ -162,11 +162,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    build_scene,
-    refusal,
-    root_causes,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,

@@ -329,12 +329,8 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    Scene,
-    build_scene,
-    refusal,
-    root_causes,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene, build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import lasting_asset_faults
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks

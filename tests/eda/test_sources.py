@@ -20,7 +20,8 @@ from typing import Any
 import nats
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
 from support.credentials import make_certificates, make_jwt, new_user, write_creds

@@ -19,7 +19,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protectio
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore, Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup, prepare
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import prepare
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace

@@ -14,7 +14,8 @@ from typing import Any, Callable
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import report_data, report_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import report_data
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_page import report_page
 from support.module_runs import form
 from support.nats_processes import (
     APP_PASSWORD,

@@ -16,12 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    RootCause,
-    parse_problem,
-    root_causes,
-    scene_of_info,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause, scene_of_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import parse_problem, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import (
     expected_routes,
     gateway_problems,
@@ -39,25 +35,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_vers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    MAX_ROWS,
-    Page,
-    blocks,
-    fitting,
-    hidden_rest,
-    listing,
-    page,
-    paragraphs,
     some_names,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table, table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
 
 SCHEMA = 1
 CRITICAL, WARNING, NOTE = "critical", "warning", "note"
 _ORDER = (CRITICAL, WARNING, NOTE)
-
 OK, FOUND, SKIPPED = "ok", "found", "skipped"
-
 #: Thresholds from which a measurement is a finding: seconds of round trip (nats server check connection), seconds
 #: between two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
 #: SERVER_008).
@@ -65,7 +50,6 @@ MAX_RTT = 0.5
 MAX_CLOCK_SPREAD = 0.5
 STORAGE_WARNING, STORAGE_CRITICAL = 75, 90
 CERTIFICATE_WARNING, CERTIFICATE_CRITICAL = 30, 7
-
 #: Options in VARZ that should be equal on all servers of a cluster.
 _CLUSTER_OPTIONS = (
     "max_payload",
@@ -93,7 +77,6 @@ _CLUSTER_OPTIONS = (
 _SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
 #: Options that affect only the placement of data.
 _SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
-
 #: The next step for findings whose code begins with this text; the first match counts.
 _NEXT = (
     (
@@ -140,7 +123,6 @@ _NEXT = (
     ),
     ("certificate", "Renew the certificates: natsops.jetstream.deploy loads them with a reload."),
 )
-
 #: Problems of nats_cluster_health that interrupt service now. All other problems are warnings.
 _CRITICAL_PROBLEMS = (
     "_no_leader",
@@ -153,8 +135,6 @@ _CRITICAL_PROBLEMS = (
     "meta_outsider",
     "meta_group_foreign",
 )
-
-
 #: Problems of expected servers that are not in the cluster.
 _NOT_THERE = ("server_missing", "server_isolated")
 
@@ -294,7 +274,7 @@ def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence
             continue
         if host.get("unreachable") or host.get("running") is False:
             row["evidence"].append(f"{name}: {_host_state(host)}")
-        row["evidence"] += [f"{name} logged: {_log_text(kind)}" for kind in logs.get(name, ())[:1]]
+        row["evidence"] += [f"{name} logged: {log_text(kind)}" for kind in logs.get(name, ())[:1]]
     return {**row, "severity": CRITICAL if severe else WARNING}
 
 
@@ -326,9 +306,6 @@ def _server_row(server: Mapping[str, Any]) -> dict[str, Any]:
     )
     health = server.get("health") or {}
     return {**{key: server.get(key) for key in keys}, "health": health.get("status") or "unknown"}
-
-
-# --- the checks -------------------------------------------------------------------------------------------------------
 
 
 def _unreachable(evidence: Evidence) -> Check:
@@ -458,6 +435,11 @@ def _logs(evidence: Evidence) -> Check:
     return Check("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
 
 
+def log_text(kind: Mapping[str, Any]) -> str:
+    times = f"{kind['count']} times, last at" if kind["count"] > 1 else "at"
+    return f"[{kind['level']}] {kind['text']} ({times} {kind['last']})"
+
+
 def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, Any]]:
     """Return the kinds of warnings and errors that a server has logged since its last start, the worst and most
     frequent first: level, count, text of the last one, and times of the first and the last.
@@ -480,11 +462,6 @@ def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, An
 #: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids.
 _LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
 _VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
-
-
-def _log_text(kind: Mapping[str, Any]) -> str:
-    times = f"{kind['count']} times, last at" if kind["count"] > 1 else "at"
-    return f"[{kind['level']}] {kind['text']} ({times} {kind['last']})"
 
 
 def _loaded(evidence: Evidence) -> Check:
@@ -706,8 +683,6 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _certificates,
     _jwts,
 )
-
-
 #: Checks that need only VARZ, and whose findings end as soon as the fault is fixed.
 _OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versions, _clocks, _storage, _certificates)
 
@@ -717,99 +692,3 @@ def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
     nats_server_info, with varz if the server responded."""
     evidence = Evidence({"servers": servers}, servers)
     return [finding for check in _OF_SERVERS for finding in check(evidence).findings]
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-#: Number of kinds of log lines per server in the complete diagnosis, and on a screen.
-_LINES_SHOWN = 10
-_LINES_ON_SCREEN = 3
-
-
-def diagnosis_page(data: Mapping[str, Any]) -> Page:
-    """Return one page: causes with evidence and commands, findings, checks, servers, log lines, next steps, the verdict last."""
-    return fitting(lambda most: _diagnosis_page(data, most))
-
-
-def _diagnosis_page(data: Mapping[str, Any], most: int) -> Page:
-    parts = []
-    if data["causes"]:
-        causes = [_cause_lines(number, cause) for number, cause in enumerate(data["causes"], 1)]
-        parts.append(page("Root causes:") + blocks(causes, what="cause", most=2 * most))
-    if data["findings"]:
-        found = [f"  {one['severity']}: {one['message']}" for one in data["findings"]]
-        parts.append(page("Findings:") + listing(found, what="finding", most=most))
-    parts.append(_checks_page(data["checks"], brief=most < MAX_ROWS))
-    if data["servers"]:
-        parts.append(_servers_page(data["servers"], most))
-    logs = {name: kinds for name, kinds in data["logs"].items() if kinds}
-    if logs:
-        parts.append(_logs_page(logs, most))
-    steps = list(dict.fromkeys(one["next"] for one in data["findings"] if one["next"] and one["severity"] != NOTE))
-    if steps:
-        parts.append(page("Next steps for the findings:") + listing([f"  - {step}" for step in steps], most=most))
-    return paragraphs([*parts, page(data["verdict"]["text"])])
-
-
-def _checks_page(checks: Sequence[Mapping[str, Any]], brief: bool) -> Page:
-    """Return the checks as a table; `brief`: for a screen, which lists checks without findings by name only."""
-    marks = {OK: "ok", FOUND: "FOUND", SKIPPED: "skipped"}
-
-    def written(chosen: Sequence[Mapping[str, Any]]) -> list[str]:
-        cells = [(check["check"], marks[check["status"]], check["summary"]) for check in chosen]
-        return table("Checks", ("Check", "Result", "Summary"), cells).splitlines()
-
-    every = tuple(written(checks))
-    if not brief:
-        return page(*every)
-    fine = [check["check"] for check in checks if check["status"] == OK]
-    return Page(every, (*written([check for check in checks if check["status"] != OK]), f"ok: {', '.join(fine)}"))
-
-
-def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Page:
-    def lines(shown: int) -> list[list[str]]:
-        return [
-            [
-                f"Warnings and errors of {name} since its last start:",
-                *(f"  {_log_text(kind)}" for kind in kinds[:shown]),
-                *hidden_rest(len(kinds), range(min(shown, len(kinds))), what="kind"),
-            ]
-            for name, kinds in logs.items()
-        ]
-
-    return Page(
-        paragraphs([page(*one) for one in lines(_LINES_SHOWN)]).lines,
-        blocks(lines(_LINES_ON_SCREEN), what="server", most=2 * most).screen,
-    )
-
-
-def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
-    """Return a cause as lines for operators: severity, title, age, evidence, commands."""
-    age = "for an unknown time" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
-    return [
-        f"  {number}. {cause['severity']}: {cause['title']} ({age})",
-        *(f"       {line}" for line in cause["evidence"] if line != cause["title"]),
-        *(f"     $ {command}" for command in cause["commands"]),
-    ]
-
-
-def _servers_page(servers: Sequence[Mapping[str, Any]], most: int) -> Page:
-    columns = ("Name", "Cluster", "Version", "Uptime", "RTT", "Clock", "CPU %", "Mem", "Conns", "Slow", "Health")
-    rows = [
-        (
-            one["name"],
-            one["cluster"],
-            one["version"],
-            human_seconds(one["uptime"]),
-            human_seconds(one["rtt"]),
-            f"{one['clock_offset'] * 1000:+.0f}ms",
-            f"{one['cpu']:.0f}",
-            human_bytes(one["mem"]),
-            one["connections"],
-            one["slow_consumers"],
-            one["health"],
-        )
-        for one in servers
-    ]
-    worst = {place for place, one in enumerate(servers) if one["health"] != "ok"}
-    return table_page("Servers", columns, rows, worst=worst, most=most)

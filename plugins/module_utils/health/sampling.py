@@ -11,12 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    RootCause,
-    Scene,
-    build_scene,
-    root_causes,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause, Scene, build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
     Limits,

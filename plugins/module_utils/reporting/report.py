@@ -11,131 +11,37 @@ consumer_command.go)."""
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, parse_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import parse_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    Scene,
-    parse_problem,
-    root_causes,
-    scene_of_info,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import compression_notes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene, scene_of_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import parse_problem, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    blocks,
-    cut,
-    fitting,
-    names_line,
-    page,
-    paragraphs,
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_table import (
+    Column,
+    Row,
+    Source,
+    Table,
+    grouped,
+    sums,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.traffic_tables import (
+    account_tables,
+    connection_tables,
+    gateway_tables,
+    leafnode_tables,
+    route_tables,
+)
 
 SCHEMA = 1
 DEFAULT_REPORTS = ("servers", "jetstream")
 #: The reports available to a user of an account.
 ACCOUNT_TABLES = ("streams", "consumers", "backups")
-
-_BAR_WIDTH = 30
-
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent,
-    bar). A `grouped` value is shown only if it differs from the row above."""
-
-    key: str
-    title: str
-    unit: str = "text"
-    grouped: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"key": self.key, "title": self.title, "unit": self.unit, "grouped": self.grouped}
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, and
-    `notes` are sentences below the table."""
-
-    name: str
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    totals: Sequence[Row] = ()
-    notes: Sequence[str] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "columns": [column.as_dict() for column in self.columns],
-            "rows": list(self.rows),
-            "totals": list(self.totals),
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True)
-class Source:
-    """The filtered input of the reports. `absent`: expected servers that did not respond. `endpoints`: server → its row
-    of nats_server_info; `requested`: the requested endpoints. `catalogue`: the catalogue of the backups, None if it was
-    not read. `route_compression`: the configuration of the servers."""
-
-    info: Mapping[str, Any]
-    servers: Sequence[Mapping[str, Any]]
-    streams: Sequence[Mapping[str, Any]]
-    absent: Sequence[str] = ()
-    endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    requested: frozenset[str] = frozenset()
-    account: str | None = None
-    catalogue: Catalogue | None = None
-    route_compression: str | Mapping[str, Any] | None = None
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        return self.info.get("meta") or {}
-
-    @property
-    def account_names(self) -> dict[str, str]:
-        """Return account identity → display name for accounts with streams; other endpoints have only the identity."""
-        return {stream["account"]: stream["account_name"] for stream in self.info.get("streams") or ()}
-
-    @property
-    def consumers(self) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """Yield each consumer with its stream."""
-        for stream in self.streams:
-            for consumer in stream["consumers"]:
-                yield stream, consumer
-
-    def read(self, endpoint: str) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-        """Yield each server with its reply to one endpoint, or None if it has not replied.
-
-        Raises ValueError if nats_server_info was not called with this endpoint."""
-        if endpoint not in self.requested and self.servers:
-            raise ValueError(
-                f"{endpoint} is missing: server_info must be a result of nats_server_info with this endpoint"
-            )
-        for server in self.servers:
-            yield server, self.endpoints.get(server["name"], {}).get(endpoint)
-
-    def absent_rows(self, key: str = "server") -> list[Row]:
-        return [{key: name, "answers": False} for name in self.absent]
-
-
-# --- the reports ------------------------------------------------------------------------------------------------------
 
 
 def _servers(source: Source) -> list[Table]:
@@ -159,7 +65,7 @@ def _servers(source: Source) -> list[Table]:
     rows = [{column.key: server.get(column.key) for column in columns} for server in source.servers]
     for row, server in zip(rows, source.servers):
         row["jetstream"] = server.get("domain") or server["jetstream"]
-    clusters = _by(source.servers, "cluster")
+    clusters = grouped(source.servers, "cluster")
     total: Row = {
         "name": "",
         "cluster": len(clusters),
@@ -168,7 +74,7 @@ def _servers(source: Source) -> list[Table]:
         "jetstream": sum(server["jetstream"] for server in source.servers),
         "routes": "differ" if any(len({one["routes"] for one in group}) > 1 for group in clusters.values()) else "",
         "gateways": "differ" if len({server["gateways"] for server in source.servers}) > 1 else "",
-        **_sums(source.servers, "connections", "subscriptions", "mem", "slow_consumers"),
+        **sums(source.servers, "connections", "subscriptions", "mem", "slow_consumers"),
     }
     cluster_columns = (
         Column("cluster", "Cluster"),
@@ -178,10 +84,10 @@ def _servers(source: Source) -> list[Table]:
         Column("connections", "Connections", "number"),
     )
     cluster_rows: list[Row] = [
-        {"cluster": name, "servers": len(group), **_sums(group, "gateways", "inbound_gateways", "connections")}
+        {"cluster": name, "servers": len(group), **sums(group, "gateways", "inbound_gateways", "connections")}
         for name, group in sorted(clusters.items())
     ]
-    cluster_total = {"cluster": "", **_sums(cluster_rows, "servers", "gateways", "inbound_gateways", "connections")}
+    cluster_total = {"cluster": "", **sums(cluster_rows, "servers", "gateways", "inbound_gateways", "connections")}
     return [
         Table("servers", "Server Overview", columns, rows + source.absent_rows("name"), [total]),
         Table("clusters", "Cluster Overview", cluster_columns, cluster_rows, [cluster_total]),
@@ -230,7 +136,7 @@ def _jetstream(source: Source) -> list[Table]:
         "server": "each stream once",
         "streams": len(source.streams),
         "consumers": len(list(source.consumers)),
-        **_sums(source.streams, "messages", "bytes"),
+        **sums(source.streams, "messages", "bytes"),
         **{
             kind: sum(stream["bytes"] for stream in source.streams if stream["storage"] == storage)
             for kind, storage in (("memory", "memory"), ("storage", "file"))
@@ -243,7 +149,7 @@ def _jetstream(source: Source) -> list[Table]:
             title,
             columns,
             rows + source.absent_rows(),
-            [{"server": "every replica", **_sums(rows, *_STORED, *_LIMITS, *_API)}, once],
+            [{"server": "every replica", **sums(rows, *_STORED, *_LIMITS, *_API)}, once],
         ),
         _leaders(source),
     ]
@@ -364,7 +270,7 @@ def _streams(source: Source) -> list[Table]:
     once: Row = {
         "account": "each stream once",
         "stream": len(rows),
-        **_sums(rows, "consumers", "messages", "bytes", "lost", "num_deleted"),
+        **sums(rows, "consumers", "messages", "bytes", "lost", "num_deleted"),
     }
     copies = [len(stream["members"]) for stream in source.streams]
     every: Row = {
@@ -446,227 +352,9 @@ def _consumers(source: Source) -> list[Table]:
     total: Row = {
         "account": "",
         "consumer": len(rows),
-        **_sums(rows, "num_ack_pending", "num_redelivered", "num_pending"),
+        **sums(rows, "num_ack_pending", "num_redelivered", "num_pending"),
     }
     return [Table("consumers", "Consumer Report", columns, rows, [total], _marks(rows))]
-
-
-_TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
-_TRAFFIC_COLUMNS = (
-    Column("in_msgs", "In Msgs", "number"),
-    Column("out_msgs", "Out Msgs", "number"),
-    Column("in_bytes", "In Bytes", "bytes"),
-    Column("out_bytes", "Out Bytes", "bytes"),
-    Column("subscriptions", "Subs", "number"),
-)
-
-
-def _accounts(source: Source) -> list[Table]:
-    groups = _by(_connection_rows(source), "account")
-    rows: list[Row] = [
-        {"account": name, "connections": len(group), **_sums(group, *_TRAFFIC)}
-        for name, group in sorted(groups.items())
-    ]
-    columns = (Column("account", "Account"), Column("connections", "Connections", "number"), *_TRAFFIC_COLUMNS)
-    total = {"account": "", **_sums(rows, "connections", *_TRAFFIC)}
-    return [Table("accounts", f"{len(rows)} Accounts Overview", columns, rows, [total], _silent(source, "connz"))]
-
-
-def _connections(source: Source) -> list[Table]:
-    rows = sorted(_connection_rows(source), key=lambda row: (-row["subscriptions"], row["server"], row["cid"]))
-    columns = [
-        Column("cid", "CID"),
-        Column("name", "Name"),
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        Column("address", "IP"),
-        Column("account", "Account"),
-        Column("uptime", "Uptime"),
-        *_TRAFFIC_COLUMNS,
-    ]
-    if any(row["reason"] for row in rows):
-        columns.append(Column("reason", "Reason"))
-    counts = _by(rows, "server")
-    per_server = [
-        {"server": server["name"], "cluster": server["cluster"], "connections": len(counts.get(server["name"], ()))}
-        for server in source.servers
-    ]
-    total = {"cid": "", "name": f"{len(rows):,} connections", **_sums(rows, *_TRAFFIC)}
-    server_columns = (
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        Column("connections", "Connections", "number"),
-    )
-    return [
-        Table(
-            "connections",
-            "Connections by Subscriptions",
-            columns,
-            rows,
-            [total],
-            _silent(source, "connz"),
-        ),
-        Table(
-            "connections_per_server",
-            "Connections per Server",
-            server_columns,
-            per_server + source.absent_rows(),
-            [{"server": "", **_sums(per_server, "connections")}],
-        ),
-    ]
-
-
-def _connection_rows(source: Source) -> list[Row]:
-    names = source.account_names
-    return [
-        {
-            "cid": one["cid"],
-            "kind": one.get("kind", ""),
-            "name": one.get("name") or one.get("mqtt_client") or "",
-            "server": server["name"],
-            "cluster": server["cluster"],
-            "address": _address(one),
-            "account": names.get(one.get("account", ""), one.get("account", "")),
-            "uptime": one.get("uptime", ""),
-            **{key: one.get(key, 0) for key in _TRAFFIC},
-            "reason": one.get("reason", ""),
-        }
-        for server, connz in source.read("connz")
-        for one in (connz or {}).get("connections") or ()
-        if source.account in (None, one.get("account"), names.get(one.get("account", "")))
-    ]
-
-
-def _gateways(source: Source) -> list[Table]:
-    columns = (
-        Column("server", "Server", grouped=True),
-        Column("name", "Name", grouped=True),
-        Column("port", "Port", grouped=True),
-        Column("kind", "Kind", grouped=True),
-        Column("connection", "Connection"),
-        Column("id", "ID"),
-        Column("uptime", "Uptime"),
-        Column("rtt", "RTT"),
-        Column("bytes", "Bytes", "bytes"),
-        Column("accounts", "Accounts", "number"),
-    )
-    rows: list[Row] = []
-    for server, gatewayz in source.read("gatewayz"):
-        if gatewayz is None or not gatewayz.get("name"):
-            continue
-        outbound = sorted((gatewayz.get("outbound_gateways") or {}).items())
-        inbound = [
-            (name, one) for name, many in sorted((gatewayz.get("inbound_gateways") or {}).items()) for one in many
-        ]
-        for kind, counter, remotes in (("Inbound", "in_bytes", inbound), ("Outbound", "out_bytes", outbound)):
-            for name, one in remotes:
-                connection = one.get("connection") or {}
-                rows.append(
-                    {
-                        "server": server["name"],
-                        "name": gatewayz["name"],
-                        "port": gatewayz.get("port"),
-                        "kind": kind,
-                        "connection": f"{name} {_address(connection)}",
-                        "id": f"gid:{connection.get('cid', '')}",
-                        "uptime": connection.get("uptime", ""),
-                        "rtt": connection.get("rtt", ""),
-                        "bytes": connection.get(counter, 0),
-                        "accounts": len(one.get("accounts") or ()),
-                    }
-                )
-    total: Row = {
-        "server": len({row["server"] for row in rows}),
-        "name": len({row["name"] for row in rows}),
-        "connection": len(rows),
-        **_sums(rows, "bytes"),
-    }
-    title, silent = "Super Cluster Report", _silent(source, "gatewayz")
-    if not rows:
-        return [Table("gateways", title, columns, (), notes=silent or ["No gateways: this is not a supercluster."])]
-    return [Table("gateways", title, columns, rows + source.absent_rows(), [total], silent)]
-
-
-def _routes(source: Source) -> list[Table]:
-    columns = (
-        Column("server", "Server", grouped=True),
-        Column("cluster", "Cluster", grouped=True),
-        Column("name", "Name", grouped=True),
-        Column("account", "Account"),
-        Column("address", "Address"),
-        Column("id", "ID"),
-        Column("uptime", "Uptime"),
-        Column("rtt", "RTT"),
-        Column("compression", "Compressed"),
-        Column("subscriptions", "Subs", "number"),
-        Column("in_bytes", "Bytes In", "bytes"),
-        Column("out_bytes", "Bytes Out", "bytes"),
-    )
-    rows = sorted(
-        (
-            {
-                "server": server["name"],
-                "cluster": server["cluster"],
-                "name": one.get("remote_name", ""),
-                "account": one.get("account", ""),
-                "address": _address(one),
-                "id": f"rid:{one.get('rid', '')}",
-                "uptime": one.get("uptime", ""),
-                "rtt": one.get("rtt", ""),
-                "compression": one.get("compression", ""),
-                **{key: one.get(key, 0) for key in ("subscriptions", "in_bytes", "out_bytes")},
-            }
-            for server, routez in source.read("routez")
-            for one in (routez or {}).get("routes") or ()
-        ),
-        key=lambda row: (row["server"], row["cluster"], row["name"], row["account"], row["id"]),
-    )
-    total: Row = {
-        "server": len({row["server"] for row in rows}),
-        "cluster": len({row["cluster"] for row in rows}),
-        "address": len(rows),
-        **_sums(rows, "subscriptions", "in_bytes", "out_bytes"),
-    }
-    notes = [*_silent(source, "routez"), *compression_notes(rows, source.route_compression)]
-    return [Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], notes)]
-
-
-def _leafnodes(source: Source) -> list[Table]:
-    columns = (
-        Column("server", "Server", grouped=True),
-        Column("name", "Name"),
-        Column("account", "Account"),
-        Column("address", "Address"),
-        Column("rtt", "RTT"),
-        Column("in_msgs", "Msgs In", "number"),
-        Column("out_msgs", "Msgs Out", "number"),
-        Column("in_bytes", "Bytes In", "bytes"),
-        Column("out_bytes", "Bytes Out", "bytes"),
-        Column("subscriptions", "Subs", "number"),
-        Column("compression", "Compressed"),
-        Column("is_spoke", "Spoke"),
-    )
-    names = source.account_names
-    rows: list[Row] = [
-        {
-            "server": server["name"],
-            "name": one.get("name", ""),
-            "account": names.get(one.get("account", ""), one.get("account", "")),
-            "address": _address(one),
-            "rtt": one.get("rtt", ""),
-            **{key: one.get(key, 0) for key in _TRAFFIC},
-            "compression": one.get("compression", ""),
-            "is_spoke": bool(one.get("is_spoke")),
-        }
-        for server, leafz in source.read("leafz")
-        for one in (leafz or {}).get("leafs") or ()
-        if source.account in (None, one.get("account"), names.get(one.get("account", "")))
-    ]
-    silent = _silent(source, "leafz")
-    if not rows:
-        return [Table("leafnodes", "Leafnode Report", columns, (), notes=silent or ["No leaf nodes are connected."])]
-    total = {"server": "", "name": len(rows), **_sums(rows, *_TRAFFIC)}
-    return [Table("leafnodes", "Leafnode Report", columns, rows + source.absent_rows(), [total], silent)]
 
 
 def _health(source: Source) -> list[Table]:
@@ -737,7 +425,7 @@ def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
             for server in sorted(source.servers, key=lambda one: -one[name])
         ]
         heading = f"{'Memory' if name == 'mem' else 'CPU'} Usage"
-        return [Table(name, heading, columns, rows + source.absent_rows(), [{"server": "", **_sums(rows, name)}])]
+        return [Table(name, heading, columns, rows + source.absent_rows(), [{"server": "", **sums(rows, name)}])]
 
     return make
 
@@ -748,12 +436,12 @@ REPORTS: dict[str, Callable[[Source], list[Table]]] = {
     "jetstream": _jetstream,
     "streams": _streams,
     "consumers": _consumers,
-    "accounts": _accounts,
+    "accounts": account_tables,
     "backups": _backups,
-    "connections": _connections,
-    "routes": _routes,
-    "gateways": _gateways,
-    "leafnodes": _leafnodes,
+    "connections": connection_tables,
+    "routes": route_tables,
+    "gateways": gateway_tables,
+    "leafnodes": leafnode_tables,
     "cpu": _usage("cpu", "CPU %", "percent"),
     "mem": _usage("mem", "Mem", "bytes"),
     "health": _health,
@@ -842,7 +530,7 @@ def report_data(
 def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of nats_stream_info and nats_consumer_info in the form of nats_cluster_info, without
     servers."""
-    consumers_by_stream = _by([*consumers.get("consumers", ())], "stream")
+    consumers_by_stream = grouped([*consumers.get("consumers", ())], "stream")
     return {
         "view": streams["view"],
         "servers": [],
@@ -882,136 +570,6 @@ def _online(info: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(replica["name"] for group in groups for replica in group["replicas"] if replica["online"])
 
 
-def report_page(data: Mapping[str, Any]) -> Page:
-    """Return the tables of `report_data` and all problems as text for operators."""
-    return fitting(lambda most: _report_page(data, most))
-
-
-def _report_page(data: Mapping[str, Any], most: int) -> Page:
-    parts = [_table_page(one, most) for one in data["tables"]]
-    if data["not_answering"]:
-        parts.append(names_line("NOT ANSWERING: ", data["not_answering"]))
-    return paragraphs([*parts, _causes_page(data)])
-
-
-def _causes_page(data: Mapping[str, Any]) -> Page:
-    """Return the root causes of the problems as text, or a single line if there are none."""
-    if not data["problems"]:
-        return page("No problems found.")
-    counts = Counter(one["severity"] for one in data["problems"])
-    count = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in sorted(counts.items()))
-    lines = [_cause_lines(number, cause, cause["evidence"]) for number, cause in enumerate(data["causes"], 1)]
-    brief = [_cause_lines(number, cause, cause["evidence"][:1]) for number, cause in enumerate(data["causes"], 1)]
-    causes = Page(blocks(lines, what="cause").lines, blocks(brief, what="cause").screen)
-    return page(f"Problems ({count}), by root cause:") + causes
-
-
-def _cause_lines(number: int, cause: Mapping[str, Any], evidence: Sequence[str]) -> list[str]:
-    return [
-        f"  {number}. {cause['severity']}: {cause['title']}",
-        *(f"       {message}" for message in evidence if message != cause["title"]),
-        *(f"     $ {command}" for command in cause["commands"]),
-    ]
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def _table_page(data: Mapping[str, Any], most: int) -> Page:
-    columns, rows, notes = data["columns"], data["rows"], data["notes"]
-    if not rows and notes:
-        return _notes_page(notes, page(data["title"]))
-    # The largest value sets the length of a bar. For CPU, the maximum is at least 100 %, otherwise an idle cluster
-    # would appear busy.
-    scale = {
-        column["key"]: max(
-            [100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)]
-        )
-        for column in columns
-        if column["unit"] == "bar"
-    }
-    headings = [column["title"] for column in columns]
-    totals = [[_written(column, row, {}) for column in columns] for row in data["totals"]]
-    bad = {place for place, row in enumerate(rows) if _is_bad(row)}
-    found = table_page(data["title"], headings, rows, totals, bad, lambda chosen: _cells(columns, chosen, scale), most)
-    if data["name"] == "clusters" and len(rows) == 1:
-        # The totals of the servers already contain these values.
-        found = Page(found.lines)
-    if data["name"] == "health" and not bad:
-        found = Page(found.lines, (f"{data['title']}: {data['totals'][0]['status']}",))
-    if data["name"] == "meta" and not bad and not notes:
-        leader = next((row["name"] for row in rows if row["leader"]), "no server")
-        found = Page(found.lines, (f"{data['title']}: {leader} leads, all {len(rows)} are online and current",))
-    return _notes_page(notes, found)
-
-
-def _notes_page(notes: Sequence[str], above: Page) -> Page:
-    return above + Page(tuple(notes), tuple(cut(note) for note in notes))
-
-
-def _is_bad(row: Mapping[str, Any]) -> bool:
-    """Return whether a row needs attention; a screen shows such rows before the others."""
-    if False in (row.get("answers"), row.get("online"), row.get("current")):
-        return True
-    if "replicas" in row and (row["leader"] is None or "!" in row["replicas"]):
-        return True
-    return bool(row.get("lost") or row.get("error") or row.get("problem"))
-
-
-def _cells(
-    columns: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], scale: Mapping[str, float]
-) -> list[list[Any]]:
-    body: list[list[Any]] = []
-    above: Mapping[str, Any] = {}
-    for row in rows:
-        cells = [_written(column, row, scale) for column in columns]
-        if row.get("answers") is False:
-            cells[1] = "NO ANSWER"
-        for index, column in enumerate(columns):
-            if not column["grouped"] or row.get(column["key"]) != above.get(column["key"]):
-                break
-            cells[index] = ""
-        above = row
-        body.append(cells)
-    return body
-
-
-def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[str, float]) -> Any:
-    value, unit = row.get(column["key"]), column["unit"]
-    if unit == "bar":
-        most = scale.get(column["key"], 0)
-        return "█" * round(_BAR_WIDTH * float(value or 0) / most) if most else ""
-    if column["key"] in ("name", "server") and row.get("meta_leader"):
-        return f"{value}*"
-    if isinstance(value, (str, bool)) or value is None:
-        return value
-    if unit == "bytes":
-        return human_bytes(value)
-    if unit == "seconds":
-        return human_seconds(value)
-    return f"{value:.0f}" if unit == "percent" else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-# --- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _sums(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[str, Any]:
-    kept = list(rows)
-    return {key: sum(row.get(key) or 0 for row in kept) for key in keys}
-
-
-def _by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row[key], []).append(row)
-    return groups
-
-
-def _address(connection: Mapping[str, Any]) -> str:
-    host = str(connection.get("ip", ""))
-    return f"[{host}]:{connection.get('port', '')}" if ":" in host else f"{host}:{connection.get('port', '')}"
-
-
 def _placement(placement: Mapping[str, Any]) -> str:
     parts = [f"cluster: {placement['cluster']}"] if placement.get("cluster") else []
     return " ".join([*parts, *([f"tags: {', '.join(placement['tags'])}"] if placement.get("tags") else [])])
@@ -1040,8 +598,3 @@ def _marks(rows: Sequence[Row]) -> list[str]:
     if leaderless:
         notes.append(f"WARNING: {leaderless} without a leader: they accept and deliver no messages.")
     return notes
-
-
-def _silent(source: Source, endpoint: str) -> list[str]:
-    names = [server["name"] for server, answer in source.read(endpoint) if answer is None]
-    return [f"WARNING: {', '.join(names)} did not return {endpoint} and are not counted."] if names else []

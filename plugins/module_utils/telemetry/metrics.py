@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import SILENCE
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import KINDS, RootCause
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, RootCause
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import server_findings
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Limits,

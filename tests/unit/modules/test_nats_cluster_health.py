@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import Sample
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem

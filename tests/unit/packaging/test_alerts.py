@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import KINDS
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import BY_NAME
 from support.alerts import ALERTS, CHECK_ALERTS, SILENT, Alert, anchor
 from support.documents import CHECKOUT

@@ -151,7 +151,8 @@ ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ans
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import due, evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import RootCause, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
     SAMPLE_SPEC,

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import (
     KINDS,
     RootCause,
     Scene,
     build_scene,
+    scene_of_info,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
     cause_lines,
     parse_problem,
     root_causes,
-    scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,

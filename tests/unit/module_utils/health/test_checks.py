@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.health import checks
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.health import asset_checks, check_result, checks
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
     ABOVE,
     AT_LEAST,
     AT_MOST,
@@ -29,8 +29,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks im
     WARNING,
     Bound,
     Result,
-    check_backup,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     META,
     Cluster,
@@ -50,7 +50,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 def options(check: str, **own: Any) -> dict[str, Any]:
     """Return a check's options with the module's own defaults, as the module prepares them."""
     assert set(own) <= set(SPECS[check]), "an option that the module does not have"
-    return checks.prepare(check, {**{name: spec.get("default") for name, spec in SPECS[check].items()}, **own})
+    return check_result.prepare(check, {**{name: spec.get("default") for name, spec in SPECS[check].items()}, **own})
 
 
 def ago(seconds: float) -> str:
@@ -96,7 +96,7 @@ def test_each_threshold_decides_at_its_value(bound: Bound, warning: float, criti
 
 @given(numbers, st.integers(1, 1000), st.integers(1, 1000))
 def test_the_order_of_thresholds_decides_the_direction(value: float, warning: int, critical: int) -> None:
-    bound = checks.make_bound(EITHER, warning, critical)
+    bound = check_result.make_bound(EITHER, warning, critical)
     assert bound.refuses(warning, critical) is None
     bad = value <= critical if critical < warning else value >= critical
     assert (bound.judge(value, warning, critical) == CRITICAL) is bad
@@ -104,13 +104,13 @@ def test_the_order_of_thresholds_decides_the_direction(value: float, warning: in
 
 @given(st.lists(st.sampled_from(STATUSES), min_size=1))
 def test_the_worst_status_wins(statuses: list[str]) -> None:
-    found = checks.worst(statuses)
+    found = check_result.worst(statuses)
     assert found in statuses
     assert all(STATUSES.index(found) >= STATUSES.index(status) for status in statuses)
 
 
 def test_nothing_found_out_is_not_ok() -> None:
-    assert (checks.worst([]), Result("stream", "X").status) == (UNKNOWN, UNKNOWN)
+    assert (check_result.worst([]), Result("stream", "X").status) == (UNKNOWN, UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_inconsistent_thresholds_are_refused(check: str, own: dict[str, Any], pr
 
 def test_every_threshold_of_the_module_is_known_to_its_judge() -> None:
     for check, spec in SPECS.items():
-        named = {f"{stem}_{end}" for stem in checks.PAIRS.get(check, {}) for end in ("warn", "critical")}
-        named |= set(checks.SINGLES.get(check, {}))
+        named = {f"{stem}_{end}" for stem in check_result.PAIRS.get(check, {}) for end in ("warn", "critical")}
+        named |= set(check_result.SINGLES.get(check, {}))
         assert {name for name in spec if name.endswith(("_warn", "_critical"))} == named
 
 
@@ -382,7 +382,7 @@ def test_a_stream_that_no_server_reported_is_not_overlooked() -> None:
     ],
 )
 def test_stream(info: dict[str, Any], own: dict[str, Any], status: str) -> None:
-    result = checks.check_stream(options("stream", stream="ORDERS", **own), info)
+    result = asset_checks.check_stream(options("stream", stream="ORDERS", **own), info)
     assert result.status == status, result.reasons
 
 
@@ -421,12 +421,12 @@ def with_metadata(**metadata: str) -> dict[str, Any]:
     ],
 )
 def test_a_streams_own_thresholds(metadata: dict[str, str], own: dict[str, Any], status: str) -> None:
-    result = checks.check_stream(options("stream", stream="ORDERS", **own), with_metadata(**metadata))
+    result = asset_checks.check_stream(options("stream", stream="ORDERS", **own), with_metadata(**metadata))
     assert result.status == status, result.reasons
 
 
 def test_an_unreadable_value_does_not_switch_its_check_off() -> None:
-    result = checks.check_stream(
+    result = asset_checks.check_stream(
         options("stream", stream="ORDERS", msgs_critical=10), with_metadata(msgs_critical="many")
     )
     assert result.texts(CRITICAL) == ["5 messages"]
@@ -500,7 +500,9 @@ PIN = {"config": {"priority_policy": "pinned_client", "priority_groups": ["a", "
     ],
 )
 def test_consumer(info: dict[str, Any], own: dict[str, Any], status: str) -> None:
-    result = checks.check_consumer(options("consumer", stream="S", consumer="C", **own), info, {"num_replicas": 3}, NOW)
+    result = asset_checks.check_consumer(
+        options("consumer", stream="S", consumer="C", **own), info, {"num_replicas": 3}, NOW
+    )
     assert (result.status, result.name) == (status, "S_C"), result.reasons
 
 
@@ -534,7 +536,7 @@ def message(body: bytes = b"done", age: float = 60, headers: str = "") -> dict[s
     ],
 )
 def test_message(stored: dict[str, Any] | None, own: dict[str, Any], status: str) -> None:
-    assert checks.check_message(options("last_message", stream="S", **own), stored, NOW).status == status
+    assert asset_checks.check_message(options("last_message", stream="S", **own), stored, NOW).status == status
 
 
 @pytest.mark.parametrize(
@@ -556,14 +558,14 @@ def test_message(stored: dict[str, Any] | None, own: dict[str, Any], status: str
     ],
 )
 def test_kv(own: dict[str, Any], stored: dict[str, Any] | None, status: str) -> None:
-    result = checks.check_kv(options("kv", bucket="B", **own), stream(TWO, state={"bytes": 7}), stored)
+    result = asset_checks.check_kv(options("kv", bucket="B", **own), stream(TWO, state={"bytes": 7}), stored)
     assert result.status == status
     assert figures(result) == {"values": 5, "bytes": 7, "replicas": 3}
 
 
 def test_the_subject_of_a_key() -> None:
-    assert checks.kv_subject("B", "k", {}) == "$KV.B.k"
-    assert checks.kv_subject("B", "k", {"mirror": {"name": "KV_ORIGIN"}}) == "$KV.ORIGIN.k"
+    assert asset_checks.kv_subject("B", "k", {}) == "$KV.B.k"
+    assert asset_checks.kv_subject("B", "k", {"mirror": {"name": "KV_ORIGIN"}}) == "$KV.ORIGIN.k"
 
 
 # --- Servers, credentials ---------------------------------------------------------------------------------------------
@@ -708,7 +710,7 @@ def backup(catalogue: Catalogue, now: str = "2026-11-21T02:00:00+00:00", **optio
         "proof_critical": None,
         **options,
     }
-    return check_backup(checks.prepare("backup", given), catalogue, datetime.fromisoformat(now))
+    return check_backup(check_result.prepare("backup", given), catalogue, datetime.fromisoformat(now))
 
 
 def test_the_oldest_backup_counts() -> None:

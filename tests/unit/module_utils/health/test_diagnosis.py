@@ -9,11 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import (
-    diagnose,
-    diagnosis_page,
-    log_kinds,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose, log_kinds
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
 
 
 def server(name: str, **changes: Any) -> dict[str, Any]:

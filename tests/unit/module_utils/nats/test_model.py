@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    build_scene,
-    root_causes,
-    scene_of_info,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene, scene_of_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
     StopPolicy,

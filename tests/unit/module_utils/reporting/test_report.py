@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import report_data, report_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import report_data
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_page import report_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 
 

@@ -11,11 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
-    build_scene,
-    refusal,
-    root_causes,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import StopPolicy, stop_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (

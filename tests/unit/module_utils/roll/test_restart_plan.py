@@ -12,7 +12,8 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import Scene, refusal
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Peer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import (

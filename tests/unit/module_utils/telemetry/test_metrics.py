@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import KINDS, build_scene, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
     StopPolicy,
