@@ -171,6 +171,9 @@ class Replacement:
         if self.new is not None and self.new.public in (old, jwt.subject):
             raise NatsFailure("invalid_option", "new_seed_file: it has the seed of the old key; name a new file")
         state = read_accounts(self._api, params["expected_servers"], time.time())
+        if state.unread and self.new is not None and self.new.public in jwt.fields["signing_keys"]:
+            # A run that was interrupted during the restart may have left a server stopped; the restart starts it.
+            return state, jwt, RESTART
         if state.unread:
             names = ", ".join(state.unread)
             raise NatsFailure(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import nkeys
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims
 from support.credentials import new_key
 from support.module_runs import Runner
 from support.operator_site import NAMES, Site
@@ -42,6 +44,20 @@ class Replacement:
         }
         connection = {**self.site.servers.sys_connection(), "timeout": 2}
         return self._run_module("nats_operator_key", connection, **given)
+
+    def restart(self) -> None:
+        """Restart the servers, one after the other, with the operator JWT in the file."""
+        servers = self.site.servers
+        assert servers.operator is not None
+        servers.operator = replace(servers.operator, jwt=self.jwt.read_text().strip(), accounts={})
+        for name in NAMES:
+            servers.stop(name)
+            servers.write_config(name)
+            servers.start(name)
+        self.site.form(self._run_module)
+
+    def issuers(self) -> set[str]:
+        return {str(row["issuer"]) for row in self.site.read(self._run_module)["accounts"]}
 
     def refused(self, **options: Any) -> tuple[str, str]:
         """Return the code and the message of a refusal, which has changed nothing."""
@@ -78,6 +94,27 @@ def test_key_is_added_to_the_jwt_and_waits_for_a_restart(replacement: Replacemen
     # The servers still have the previous JWT, so neither accounts nor the JWT change until they restart.
     again = replacement.run()
     assert (again["changed"], again["step"], again["new_key"]) == (False, "restart", added["new_key"])
+
+
+def test_accounts_are_signed_before_the_old_key_is_removed(replacement: Replacement, strict: bool) -> None:
+    new = replacement.run()["new_key"]
+    # A restart that was interrupted leaves a server stopped; the next run continues with the restart.
+    replacement.site.servers.stop("n3")
+    stopped = replacement.run()
+    assert (stopped["changed"], stopped["step"]) == (False, "restart"), stopped
+    replacement.site.servers.start("n3")
+    replacement.restart()
+    signed = replacement.run()
+    # The operator JWT keeps the identity key, which is its subject.
+    steps = ["sign the accounts", *(["drop the key"] if strict else [])]
+    assert (signed["done"], signed["step"]) == (steps, "restart" if strict else "done"), signed
+    assert replacement.issuers() == {new}
+    assert decode_claims(replacement.jwt.read_text().strip()).fields["signing_keys"] == [new]
+    if strict:
+        replacement.restart()
+        assert replacement.issuers() == {new}
+    again = replacement.run()
+    assert (again["changed"], again["step"], again["done"]) == (False, "done", [])
 
 
 def test_refusals_change_nothing(replacement: Replacement, tmp_path: Path) -> None:

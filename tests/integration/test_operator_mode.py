@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,8 @@ class Deployed:
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Deployed]:
     root = tmp_path_factory.mktemp("operator")
-    operator = make_operator(root, "APP", "TWIN1", "TWIN2", tags={"TWIN1": "TWIN", "TWIN2": "TWIN"})
+    tags = {"TWIN1": "TWIN", "TWIN2": "TWIN"}
+    operator = make_operator(root, "APP", *tags, tags=tags, signing=True)
     (root / "operator.jwt").write_text(operator.jwt)
     hosts = RoleCluster(root, NAMES, "2.10.27")
     hosts.use_operator(operator, allow_delete=False, interval="2m")
@@ -264,38 +266,39 @@ def test_streams_are_saved_by_key_and_restored_by_name(deployed: Deployed, run_m
     assert {stream["account"]: stream["messages"] for stream in info["streams"]} == {keys["APP"]: 30, keys["TWIN2"]: 20}
 
 
-def test_operator_key_is_replaced_by_rolling_restarts(deployed: Deployed, tmp_path: Path, run_module: Runner) -> None:
-    """The accounts are first signed by the identity key, then by a signing key, which a second one replaces."""
-    hosts, identity = deployed.hosts, deployed.operator.key
-    (tmp_path / "identity.nk").write_text(identity.seed)
-    fixed: dict[str, Any] = {
+def test_operator_key_is_replaced_by_a_run_that_was_killed_and_repeated(
+    deployed: Deployed, tmp_path: Path, run_module: Runner
+) -> None:
+    hosts, old = deployed.hosts, deployed.operator.signing_key.public
+    (tmp_path / "identity.nk").write_text(deployed.operator.key.seed)
+    given: dict[str, Any] = {
         "nats_cluster_operator_jwt_file": str(deployed.backups.parent / "operator.jwt"),
         "nats_cluster_operator_identity_seed_file": str(tmp_path / "identity.nk"),
-        "nats_cluster_accounts_sync_interval": 0,
+        "nats_cluster_operator_replaced_key": old,
+        "nats_cluster_operator_new_seed_file": str(tmp_path / "new.nk"),
     }
-
-    def replace_key(old: str, name: str) -> tuple[str, str]:
-        given: dict[str, Any] = {
-            "nats_cluster_operator_replaced_key": old,
-            "nats_cluster_operator_new_seed_file": str(tmp_path / name),
-        }
-        output = hosts.playbook("operator_key", **fixed, **given).output
-        assert not re.search(r"S[UAO][A-Z2-7]{56}", output)
-        return output, read_seed((tmp_path / name).read_text(), ["operator"]).public
 
     def signers() -> set[str]:
         found = run_module("nats_account_claims_info", deployed.as_user("SYS"), expected_servers=NAMES)
         assert not found.get("failed") and all(not row["problems"] for row in found["accounts"]), found
         return {str(row["issuer"]) for row in found["accounts"]}
 
-    _output, first = replace_key(identity.public, "first.nk")
-    assert signers() == {first}
+    assert signers() == {old}
     pids = hosts.pids()
-    output, second = replace_key(first, "second.nk")
-    assert signers() == {second} and second != first
+    process = hosts.start_playbook("operator_key", **given, nats_cluster_accounts_sync_interval=0)
+    end = time.monotonic() + 200
+    while hosts.pids() == pids:
+        assert process.poll() is None and time.monotonic() < end, "no server was restarted"
+        time.sleep(0.05)
+    process.kill()
+    killed, _nothing = process.communicate()
+    output = hosts.playbook("operator_key", **given, nats_cluster_accounts_sync_interval=0).output
+    new = read_seed((tmp_path / "new.nk").read_text(), ["operator"]).public
+    assert not re.search(r"S[UAO][A-Z2-7]{56}", killed + output)
+    assert signers() == {new} and new != old
     assert all(hosts.pid(name) not in (0, pid) for name, pid in pids.items())
+    assert "Done: nothing. Next: restart" in words(output)
     assert "Done: sign the accounts, drop the key. Next: restart" in words(output)
+    assert "Done: nothing. Next: done" in words(output)
     info = run_module("nats_account_claims_info", deployed.as_user("SYS"), expected_servers=NAMES)
-    assert {tuple(one["signing_keys"]) for one in info["operators"]} == {(second,)}
-    again, _second = replace_key(first, "second.nk")
-    assert "Done: nothing. Next: done" in words(again)
+    assert {tuple(one["signing_keys"]) for one in info["operators"]} == {(new,)}

@@ -89,12 +89,14 @@ class Operator:
     user_signers: dict[str, Key]
 
 
-def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None, strict: bool = False) -> Operator:
+def make_operator(
+    directory: Path, *names: str, tags: dict[str, str] | None = None, strict: bool = False, signing: bool = False
+) -> Operator:
     """Return an operator with the system account SYS and accounts of these names with JetStream, each with a user.
-    `tags`: the name in an account's JWT, if it differs from the name that the test uses. `strict`: whether the operator
-    requires signing keys."""
+    `tags`: the name in an account's JWT, if it differs from the name that the test uses. `signing`: whether a signing key
+    signs the accounts instead of the identity key. `strict`: whether the operator requires signing keys."""
     operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
-    signing_key = new_key(nkeys.PREFIX_BYTE_OPERATOR) if strict else operator
+    signing_key = new_key(nkeys.PREFIX_BYTE_OPERATOR) if strict or signing else operator
     keys = {name: new_key(nkeys.PREFIX_BYTE_ACCOUNT) for name in ("SYS", *names)}
     limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
     storage = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
@@ -112,8 +114,9 @@ def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = No
         creds[name] = directory / f"{name.lower()}.creds"
         write_creds(creds[name], make_jwt(user_signers[name], user.public, name.lower(), user_claims), user)
     system = keys["SYS"].public
-    strictness = {"signing_keys": [signing_key.public], "strict_signing_key_usage": True} if strict else {}
-    own_claims = {"type": "operator", "system_account": system, **strictness}
+    own_claims: dict[str, Any] = {"type": "operator", "system_account": system}
+    if signing_key != operator:
+        own_claims.update(signing_keys=[signing_key.public], strict_signing_key_usage=strict)
     own = make_jwt(operator, operator.public, "test", own_claims)
     public = {name: key.public for name, key in keys.items()}
     return Operator(own, system, accounts, creds, public, operator, signing_key, user_signers)
