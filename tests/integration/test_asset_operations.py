@@ -126,6 +126,10 @@ def test_leaderless_stream_is_found(make_cluster: Callable[..., NatsProcesses], 
     assert wait_until(leaderless, lambda names: names == {"LOST"}, 60).done
     led = run_module("nats_stream_info", app, leaderless=False)
     assert [row["name"] for row in led["streams"]] == ["LED"]
+    system = {**cluster.sys_connection(), "servers": app["servers"]}
+    told = run_module("nats_account_purge", system, account="APP", streams=["LED"], allow=["data_loss"])
+    assert told["failure"]["code"] == "incomplete"
+    assert f"these servers do not report their streams: {lost['leader']}" in told["msg"]
 
 
 def test_gaps_and_subjects_are_read_by_the_account(
@@ -470,3 +474,29 @@ def test_failed_upload_leaves_the_old_object_and_no_chunks(
     (kept,) = run("object_info", bucket="reports")["objects"]
     assert kept["size"] == 3
     assert sum(api.subject_counts("OBJ_reports", "$O.reports.C.>").values()) == 1
+
+
+# --- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_streams_of_an_account_are_deleted_by_name(five: NatsProcesses, run_module: Run) -> None:
+    def run_as_system(name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return run_module(f"nats_{name}", five.sys_connection(), check_mode, **options)
+
+    for name in ("GONE", "LOST"):
+        five.add_stream(name, 3, account="OTHER")
+    five.add_stream("STAYS", 1)
+    other: dict[str, Any] = {"account": "OTHER", "allow": ["data_loss"]}
+    told = refusal(run_as_system, "account_purge", "conflict", **other, streams=["GONE", "STAYS"])
+    assert "LOST exists, but is not listed" in told["msg"]
+    assert "STAYS is listed, but does not exist" in told["msg"]
+    told = refusal(run_as_system, "account_purge", "dangerous", account="OTHER", streams=["GONE", "LOST"])
+    assert "2 streams with 0 messages are deleted (data_loss)" in told["msg"]
+    purged = changed(run_as_system, "account_purge", **other, streams=["LOST", "GONE"])
+    assert purged["diff"] == {"before": {"streams": ["GONE", "LOST"]}, "after": {"streams": []}}
+    remains = [stream["name"] for stream in run_as_system("stream_info")["streams"]]
+    assert "STAYS" in remains and not {"GONE", "LOST"} & set(remains)
+    assert run_as_system("account_purge", **other, streams=[], unlisted=True)["changed"]
+    refusal(run_as_system, "account_purge", "invalid_option", account="APP.x", streams=["STAYS"])
+    told = run_module("nats_account_purge", five.app_connection(), **other, streams=[])
+    assert told["failure"]["code"] == "wrong_account"

@@ -688,6 +688,10 @@ class MetaApi(_Api):
             f"ACCOUNT.STREAM.MOVE.{account}.{stream}", {key: value for key, value in placement.items() if value}
         )
 
+    def purge_account(self, account: str) -> None:
+        """Delete all streams of an account, given by identity. The reply precedes the deletion."""
+        self.call(f"ACCOUNT.PURGE.{account}")
+
     def cancel_move(self, account: str, stream: str) -> dict[str, Any]:
         """Cancel a move in progress and return the STREAM.INFO."""
         return self.call(f"ACCOUNT.STREAM.CANCEL_MOVE.{account}.{stream}")
