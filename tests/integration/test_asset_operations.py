@@ -500,3 +500,30 @@ def test_all_streams_of_an_account_are_deleted_by_name(five: NatsProcesses, run_
     refusal(run_as_system, "account_purge", "invalid_option", account="APP.x", streams=["STAYS"])
     told = run_module("nats_account_purge", five.app_connection(), **other, streams=[])
     assert told["failure"]["code"] == "wrong_account"
+
+
+# --- benchmark --------------------------------------------------------------------------------------------------------
+
+
+def test_benchmark_measures_and_leaves_nothing(
+    five: NatsProcesses, run: Run, run_module: Run, api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = api.stream_names()
+    options = {"messages": 300, "message_size": "256", "replicas": 3}
+    assert run("stream_benchmark", check_mode=True, **options)["publish"] is None
+    result = run("stream_benchmark", **options)
+    assert (result["changed"], result["publish"]["messages"], result["consume"]["messages"]) == (False, 300, 300)
+    assert result["leader"] in five.processes
+    assert 0 < result["publish"]["p50_ms"] <= result["publish"]["p99_ms"] <= result["publish"]["max_ms"]
+    assert result["publish"]["messages_per_second"] > 0
+    system = {**five.sys_connection(), "account": "APP", "account_users": five.account_users()}
+    assert run_module("nats_stream_benchmark", system, messages=10, storage="memory")["consume"]["messages"] == 10
+    assert run("stream_benchmark", messages=10**7)["failure"]["code"] == "invalid_option"
+    assert run("stream_benchmark", messages=10, placement={"cluster": "NOWHERE"})["failure"]["code"] == "api_error"
+
+    def failing(self: JetStreamApi, *arguments: Any) -> None:
+        raise NatsFailure("timeout", "no reply")
+
+    monkeypatch.setattr(JetStreamApi, "save_consumer", failing)
+    assert run("stream_benchmark", messages=10)["failure"]["code"] == "timeout"
+    assert wait_until(api.stream_names, lambda names: names == before, 30).done

@@ -258,14 +258,14 @@ def try_stream(
     except NatsFailure as failure:
         refused = failure.code == "permission" or failure.err_code in (*_LIMITS, *NOT_ENABLED)
         # If the reply was lost, the stream may exist.
-        left = _delete(api, name, timeout) if is_transient(failure) else ""
+        left = try_delete(api, name, timeout) if is_transient(failure) else ""
         reason = f"it cannot be created: {failure.description}{f'; {left}' if left else ''}"
         return StreamTest(0 if refused else replicas, reason)
     left = ""
     try:
         outcome = _write_and_read(api, sender, name, subject, replicas, timeout)
     finally:
-        left = _delete(api, name, timeout)
+        left = try_delete(api, name, timeout)
     return StreamTest(replicas, left) if left else outcome
 
 
@@ -328,7 +328,7 @@ def _write(sender: Client, message: Call, timeout: float) -> int:
     return int(wait_until(publish, lambda _reply: True, timeout).value["seq"])
 
 
-def _delete(api: JetStreamApi, name: str, timeout: float) -> str:
+def try_delete(api: JetStreamApi, name: str, timeout: float) -> str:
     """Delete the stream and return why the deletion failed, if it did."""
     try:
         wait_until(lambda: api.call(f"STREAM.DELETE.{name}"), lambda _reply: True, timeout)

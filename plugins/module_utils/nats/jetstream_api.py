@@ -350,11 +350,20 @@ class JetStreamApi(_Api):
         if domain and subject.startswith("$KV."):
             # Every server maps this prefix to the keys if the domain is its own.
             subject = f"{self._prefix}.{subject}"
-        answer = self._answer(self._client.request_many([Call(subject, payload, headers)])[0])
+        return self.acknowledged(self._client.request_many([Call(subject, payload, headers)])[0])
+
+    def acknowledged(self, outcome: Reply | NatsFailure) -> int:
+        """Return the sequence in the reply to a published message. Raises NatsFailure if it was not stored."""
+        answer = self._answer(outcome)
         if isinstance(answer, NatsFailure):
             raise answer
-        self._require_members(answer, {"seq": count}, subject)
+        self._require_members(answer, {"seq": count}, outcome.subject or "")
         return int(answer["seq"])
+
+    def next_messages(self, stream: str, consumer: str, batch: int, seconds: float) -> Call:
+        """Return the request for messages of a pull consumer, whose replies the client gathers."""
+        body = {"batch": batch, "expires": int(seconds * 1e9)}
+        return self._call(f"CONSUMER.MSG.NEXT.{stream}.{consumer}", body)
 
     def delete_message(self, name: str, seq: int) -> None:
         """Delete a message, and overwrite its data on the disk."""
