@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests the operations on messages and positions with real servers: each one is predicted, carried out once, and refused
-if it is dangerous."""
+if it is dangerous. nats_kv_entry_info and nats_object_info read the results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tidy(five: NatsProcesses) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def run(five: NatsProcesses, run_module: Run) -> Run:
-    def runner(name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def runner(name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return run_module(f"nats_{name}", five.app_connection(), check_mode, **options)
 
     return runner
@@ -480,7 +480,7 @@ def test_failed_upload_leaves_the_old_object_and_no_chunks(
 
 
 def test_all_streams_of_an_account_are_deleted_by_name(five: NatsProcesses, run_module: Run) -> None:
-    def run_as_system(name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def run_as_system(name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return run_module(f"nats_{name}", five.sys_connection(), check_mode, **options)
 
     for name in ("GONE", "LOST"):

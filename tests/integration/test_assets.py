@@ -47,7 +47,7 @@ def tidy(five: NatsProcesses) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def run(five: NatsProcesses, run_module: Run) -> Run:
-    def runner(name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def runner(name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return run_module(f"nats_{name}", five.app_connection(), check_mode, **options)
 
     return runner

@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 Run = Callable[..., dict[str, Any]]
 
 
-def changed(run: Run, name: str, **options: Any) -> dict[str, Any]:
+def changed(run: Run, name: str, /, **options: Any) -> dict[str, Any]:
     """Run a module in check mode, for real, and again: the prediction matches the change, which is made only once."""
     predicted = run(name, check_mode=True, **options)
     assert predicted["changed"], predicted
@@ -32,7 +32,7 @@ def changed(run: Run, name: str, **options: Any) -> dict[str, Any]:
     return real
 
 
-def refusal(run: Run, name: str, code: str, **options: Any) -> dict[str, Any]:
+def refusal(run: Run, name: str, code: str, /, **options: Any) -> dict[str, Any]:
     """Run a module in check mode and for real, and return the failure with which both runs refuse."""
     results = [run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
     for result in results:
