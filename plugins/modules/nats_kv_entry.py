@@ -17,7 +17,8 @@ description:
   - The write is conditional on the revision that the module has read, so it never overwrites a concurrent change of a
     different client.
   - Needs a user of the owning account that may publish to C($KV.<bucket>.<key>), or a user of the system account
-    together with O(account) and O(account_users). Do not manage keys that an application writes.
+    together with O(account) and O(account_users). The role C(natsops) of a signing key does not permit this.
+  - Do not manage keys that an application writes.
   - The diff contains fingerprints instead of values, because values may be secret. Set C(no_log) on the task if the
     value must not appear in the log of the task's arguments.
 extends_documentation_fragment:

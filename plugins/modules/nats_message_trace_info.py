@@ -16,7 +16,8 @@ description:
     mappings, imports and exports it passes, which stream would store it, and which clients would receive it.
   - Use this module if messages do not arrive, for example because of a permission, a missing import, or an overlapping
     mapping.
-  - Needs nats-server 2.11 on the connected server, and a user that may publish to O(subject) and to its own inbox.
+  - Needs nats-server 2.11 on the connected server, and a user that may publish to O(subject) and to its own inbox,
+    which the role C(natsops) of a signing key does not permit.
     An older server further along the path is reported as an error of the delivery to it.
 extends_documentation_fragment:
   - natsops.jetstream.accounts

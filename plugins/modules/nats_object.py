@@ -17,7 +17,7 @@ description:
   - The upload is complete when its description is written, so clients see either the old or the new content. Chunks of
     a failed upload are removed. A download is verified by its checksum before it replaces the file.
   - Needs a user of the owning account that may publish to C($O.<bucket>.>), or a user of the system account together
-    with O(account) and O(account_users).
+    with O(account) and O(account_users). The role C(natsops) of a signing key permits only downloads.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account

@@ -85,6 +85,35 @@ def test_assets_are_managed_and_backed_up(ok: Any, site: Site, tmp_path: Path) -
     assert site.servers.app_request("$JS.API.STREAM.INFO.ORDERS")["state"]["messages"] == 20
 
 
+def test_single_operations_work_without_publishing_to_own_subjects(
+    ok: Any, minted: Minted, run_module: Runner, site: Site, version: str, tmp_path: Path
+) -> None:
+    site.servers.add_stream("SINGLE", 3)
+    site.servers.app_request("SINGLE.a", {"number": 1})
+    single = {"account": "APP", "stream": "SINGLE"}
+    (stream,) = ok("nats_stream_info", **single, details=["gaps", "subjects"])["streams"]
+    assert (stream["gaps"], stream["subject_counts"]) == ([], {"SINGLE.a": 1})
+    one = {"sequences": [1], "filter": "SINGLE.a", "expected": 1}
+    assert ok("nats_stream", **single, state="purged", purge=one, allow=["data_loss"])["purged"] == 1
+    ok("nats_consumer", **single, consumer="worker")
+    if not version.startswith("2.10"):
+        assert not ok("nats_consumer", **single, consumer="worker", state="reset")["changed"]
+    assert ok("nats_stream_benchmark", account="APP", messages=10)["consume"]["messages"] == 10
+    ok("nats_kv_bucket", account="APP", bucket="read")
+    assert ok("nats_kv_entry_info", account="APP", bucket="read")["entries"] == []
+    ok("nats_object_bucket", account="APP", bucket="read")
+    assert ok("nats_object_info", account="APP", bucket="read")["objects"] == []
+    (tmp_path / "file").write_text("1")
+    writes = (
+        ("nats_kv_entry", {"key": "a", "value": "1"}),
+        ("nats_object", {"name": "a", "src": str(tmp_path / "file")}),
+    )
+    for module, options in writes:
+        told = run_module(module, minted.connection(), account="APP", bucket="read", **options)
+        assert told["failure"]["code"] == "permission"
+        assert "use a user of the account that may publish there (the role natsops may not)" in told["msg"]
+
+
 def test_cluster_operations_work(ok: Any, site: Site) -> None:
     site.servers.add_stream("MOVED", 3)
     leader = site.servers.app_request("$JS.API.STREAM.INFO.MOVED")["cluster"]["leader"]

@@ -356,6 +356,8 @@ class JetStreamApi(_Api):
         """Return the sequence in the reply to a published message. Raises NatsFailure if it was not stored."""
         answer = self._answer(outcome)
         if isinstance(answer, NatsFailure):
+            if answer.code == "permission":
+                answer.description += "; use a user of the account that may publish there (the role natsops may not)"
             raise answer
         self._require_members(answer, {"seq": count}, outcome.subject or "")
         return int(answer["seq"])
