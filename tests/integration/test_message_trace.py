@@ -12,8 +12,9 @@ import nats
 from support.application import application_api, new_streams_deleted
 from support.asset_changes import Run
 from support.nats_processes import NatsProcesses
+from support.single_server import running
 
-OLD = "2.10.27"
+OLD, NEW = "2.10.27", "2.15.1"
 
 
 def test_a_message_is_traced_but_neither_stored_nor_delivered(
@@ -72,3 +73,40 @@ def test_message_without_receivers_is_traced_to_the_connected_server(
         assert result["failure"]["code"] == "unsupported"
         return
     assert (result["complete"], len(result["hops"]), result["receivers"], result["streams"]) == (True, 1, 0, [])
+
+
+def test_mappings_imports_and_denials_are_part_of_the_path(run_module: Run) -> None:
+    config = {
+        "accounts": {
+            "APP": {
+                "users": [
+                    {"user": "app", "password": "p-app", "permissions": {"publish": {"deny": ["secret"]}}},
+                    {"user": "mute", "password": "p-mute", "permissions": {"publish": {"allow": ["old"]}}},
+                ],
+                "mappings": {"old": "new"},
+                "imports": [{"service": {"account": "OTHER", "subject": "api"}, "to": "local"}],
+            },
+            "OTHER": {"users": [{"user": "other", "password": "p-other"}], "exports": [{"service": "api"}]},
+        },
+    }
+
+    with running(NEW, config) as server:
+
+        def trace(user: str, subject: str) -> dict[str, Any]:
+            connection = {
+                "servers": [f"nats://127.0.0.1:{server.port}"],
+                "user": user,
+                "password": f"p-{user}",
+                "timeout": 2,
+            }
+            return run_module("nats_message_trace_info", connection, subject=subject)
+
+        (hop,) = trace("app", "old")["hops"]
+        assert (hop["mapped_to"], hop["received_from"]["account"]) == ("new", "APP")
+        (hop,) = trace("app", "local")["hops"]
+        assert hop["imports"] == [{"account": "OTHER", "from": "local", "to": "api"}]
+        denied = trace("app", "secret")
+        assert denied["errors"] == ['Permissions Violation for Publish to "secret"']
+        mute = trace("mute", "old")
+        assert mute["failure"]["code"] == "permission"
+        assert "_INBOX" in mute["msg"]

@@ -101,6 +101,8 @@ def lines(hops: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"{indent}  rejected: {source['error']}")
         if hop["mapped_to"]:
             found.append(f"{indent}  mapped to {hop['mapped_to']}")
+        found += [f"{indent}  service of account {item['account']}: {item['to']}" for item in hop["imports"]]
+        found += [f"{indent}  stream import of account {item['account']}: {item['to']}" for item in hop["exports"]]
         if hop["stream"]:
             error = hop["stream"]["error"]
             found.append(f"{indent}  stream {hop['stream']['name']}" + (f": {error}" if error else ""))

@@ -26,6 +26,7 @@ ENTRY = event(
     {"type": "in", "kind": 0, "cid": 9, "name": "app", "acc": "APP", "subj": "a"},
     {"type": "sm", "to": "b"},
     {"type": "si", "acc": "OTHER", "from": "b", "to": "c"},
+    {"type": "se", "acc": "THIRD", "to": "d"},
     {"type": "js", "stream": "S", "subject": "b", "error": "store failed"},
     {"type": "eg", "kind": 1, "cid": 2, "name": "n2", "hop": "1"},
     {"type": "eg", "kind": 4, "cid": 3, "name": "leaf", "error": "Not delivered because of no echo"},
@@ -52,6 +53,8 @@ def test_path_lists_mappings_streams_receivers_and_errors() -> None:
     assert lines(hops) == [
         "n1 from client app",
         "  mapped to b",
+        "  service of account OTHER: c",
+        "  stream import of account THIRD: d",
         "  stream S: store failed",
         "  leafnode leaf (None): Not delivered because of no echo",
         "  n2 from route n1",
