@@ -45,6 +45,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: The largest number of keys that are read at once.
 READ_KEYS = 10_000
@@ -167,7 +168,8 @@ def ensure_entry(bucket: Bucket, request: EntryRequest, run_options: RunOptions)
     before = {request.key: fingerprint(old.value)} if old else {request.key: None}
     after: dict[str, Any] = {"revision": None, "operation": operation, "value": fingerprint(request.value)}
     if not run_options.check_mode:
-        after["revision"] = _write(bucket, request, revision)
+        after["revision"] = written = _write(bucket, request, revision)
+        _see(bucket, request.key, written, run_options)
     result = asset_result(True, shown(old), after, before, {request.key: fingerprint(request.value)}, started, dangers)
     return {**result, "revision": after["revision"]}
 
@@ -209,6 +211,17 @@ def _write(bucket: Bucket, request: EntryRequest, revision: int) -> int:
                 "conflict", f"another client has changed {request.key} since; nothing was changed"
             ) from failure
         raise
+
+
+def _see(bucket: Bucket, key: str, revision: int, run_options: RunOptions) -> None:
+    """Return once the bucket contains this revision or a later one. Raises NatsFailure not_seen."""
+    seen = wait_until(
+        lambda: bucket.entry(key),
+        lambda entry: entry is not None and entry.revision >= revision,
+        run_options.wait_timeout,
+    )
+    if not seen.done:
+        raise bucket.asset.failure("not_seen", f"{key} was written as revision {revision}, which cannot be read")
 
 
 def ensure_compacted(bucket: Bucket, older_than: str, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:

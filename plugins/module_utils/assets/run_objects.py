@@ -44,6 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: The largest number of objects that are listed.
 LISTED_OBJECTS = 10_000
@@ -113,11 +114,11 @@ class ObjectBucket:
                 "bad_reply", f"message {message['seq']} is not the description of an object: {error}"
             ) from error
 
-    def save(self, item: StoredObject, revision: int) -> None:
-        """Write the description of an object, unless it has changed since `revision`."""
+    def save(self, item: StoredObject, revision: int) -> int:
+        """Write the description of an object, unless it has changed since `revision`, and return the new revision."""
         headers = {**_ROLLUP, _EXPECTED: str(revision)}
         try:
-            self.api.store(self.subject(item.name), write_description(self.name, item), headers)
+            return self.api.store(self.subject(item.name), write_description(self.name, item), headers)
         except NatsFailure as failure:
             if failure.err_code == WRONG_LAST_SEQUENCE:
                 raise self.asset.failure(
@@ -172,14 +173,25 @@ def ensure_object(bucket: ObjectBucket, name: str, upload: Upload, run_options: 
     if not run_options.check_mode:
         try:
             _send(bucket, new, upload.path)
-            bucket.save(new, old.revision if old else 0)
+            revision = bucket.save(new, old.revision if old else 0)
         except (NatsFailure, OSError):
             with contextlib.suppress(NatsFailure):
                 bucket.remove_chunks(new.nuid)
             raise
+        _see(bucket, name, revision, run_options)
         if old is not None and old.nuid:
             bucket.remove_chunks(old.nuid)
     return _result(True, current, new, started, [])
+
+
+def _see(bucket: ObjectBucket, name: str, revision: int, run_options: RunOptions) -> None:
+    """Return once the bucket describes the object with this revision or a later one. Raises NatsFailure not_seen."""
+
+    def done(found: StoredObject | None) -> bool:
+        return found is not None and found.revision >= revision
+
+    if not wait_until(lambda: bucket.find(name), done, run_options.wait_timeout).done:
+        raise bucket.asset.failure("not_seen", f"{name} was written as revision {revision}, which cannot be read")
 
 
 def _send(bucket: ObjectBucket, item: StoredObject, path: str) -> None:
@@ -204,7 +216,8 @@ def ensure_no_object(bucket: ObjectBucket, name: str, run_options: RunOptions) -
     dangers = [Danger(rules.DATA_LOSS, f"object {name} ({human_bytes(old.size)}) is deleted")]
     refuse(bucket.asset, dangers, run_options)
     if not run_options.check_mode:
-        bucket.save(replace(old, size=0, chunks=0, digest="", deleted=True), old.revision)
+        revision = bucket.save(replace(old, size=0, chunks=0, digest="", deleted=True), old.revision)
+        _see(bucket, name, revision, run_options)
         if old.nuid:
             bucket.remove_chunks(old.nuid)
     return _result(True, old, None, started, dangers)
