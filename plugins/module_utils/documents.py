@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -43,6 +43,25 @@ def load_yaml(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}: " if mark is not None else ""
         raise InvalidDocument([f"{place}not YAML: {getattr(error, 'problem', None) or error}"]) from error
+
+
+def dump_yaml(content: Mapping[str, Any]) -> str:
+    """Return a document as YAML that `load_yaml` reads as the same content. Innermost lists and mappings take one line."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Repeats equal values instead of using YAML aliases."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        # PyYAML reads these line breaks as a space unless they are escaped.
+        style = '"' if any(one in value for one in "\x85\u2028\u2029") else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return str(yaml.dump(dict(content), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 
 def unknown_key(where: str, key: str, known: Iterable[str]) -> str:

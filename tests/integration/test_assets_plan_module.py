@@ -6,110 +6,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import read_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    NatsFailure,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.application import application_api, new_streams_deleted
+from support.asset_documents import HEAD, create, publish, zoo
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
-
-HEAD = {"document": "team", "cluster": "C1", "account": "APP"}
-#: Every field that a stream and a consumer of 2.10 accept together.
-ZOO: dict[str, Any] = {
-    "streams": {
-        "PLAIN": {
-            "consumers": {
-                "push": {
-                    "deliver_subject": "to.push",
-                    "deliver_group": "workers",
-                    "idle_heartbeat": "5s",
-                    "rate_limit_bps": 1000000,
-                    "ack_policy": "none",
-                    "replay_policy": "original",
-                    "headers_only": True,
-                },
-            }
-        },
-        "FULL": {
-            "description": "all fields",
-            "subjects": ["full.>", "more.*"],
-            "max_consumers": 9,
-            "max_msgs": 5000,
-            "max_bytes": "64MiB",
-            "max_age": "7d",
-            "max_msgs_per_subject": 100,
-            "max_msg_size": "64KiB",
-            "discard": "new",
-            "discard_new_per_subject": True,
-            "replicas": 3,
-            "duplicate_window": "90s",
-            "placement": {"cluster": "C1"},
-            "compression": "s2",
-            "first_seq": 10,
-            "subject_transform": {"src": "more.*", "dest": "more.x.{{wildcard(1)}}"},
-            "republish": {"src": "full.a", "dest": "copy.full.a", "headers_only": True},
-            "allow_direct": True,
-            "deny_delete": True,
-            "deny_purge": True,
-            "consumer_limits": {"inactive_threshold": "1h", "max_ack_pending": 500},
-            "metadata": {"team": "orders"},
-            "consumers": {
-                "pull": {
-                    "description": "pull",
-                    "ack_wait": "45s",
-                    "max_deliver": 7,
-                    "filter_subjects": ["full.a", "full.b"],
-                    "sample_freq": "50%",
-                    "max_waiting": 64,
-                    "max_ack_pending": 20,
-                    "max_batch": 10,
-                    "max_expires": "10s",
-                    "max_bytes": "1MiB",
-                    "inactive_threshold": "30m",
-                    "replicas": 1,
-                    "mem_storage": True,
-                },
-                "backing": {
-                    "backoff": ["1s", "5s"],
-                    "max_deliver": 3,
-                    "deliver_policy": "last_per_subject",
-                    "filter_subjects": ["full.c"],
-                },
-            },
-        },
-        "QUEUE": {"retention": "workqueue", "consumers": {"a": {"filter_subjects": ["QUEUE"]}}},
-        "MEMORY": {"storage": "memory", "no_ack": True, "retention": "interest", "allow_rollup_hdrs": True},
-        "SOURCED": {"sources": ["PLAIN", {"name": "FULL", "filter_subject": "full.a", "opt_start_seq": 10}]},
-    },
-    "mirrors": {"COPY": {"of": "PLAIN", "mirror_direct": False}},
-    "kv": {
-        "settings": {
-            "history": 5,
-            "ttl": "1h",
-            "max_value_size": "1KiB",
-            "entries": {"rate": {"value": "10", "mode": "own"}, "old": {"mode": "absent"}},
-        }
-    },
-    "objects": {"reports": {"ttl": "30d", "max_bytes": "1MiB"}},
-}
-NEW_FIELDS = {
-    "allow_msg_ttl": True,
-    "subject_delete_marker_ttl": "1h",
-    "allow_atomic": True,
-    "consumers": {"prio": {"priority_groups": ["a"], "priority_policy": "pinned_client", "priority_timeout": "30s"}},
-}
 
 Plan = Callable[..., dict[str, Any]]
 
@@ -140,65 +49,29 @@ def plan(five: NatsProcesses, run_module: Runner) -> Plan:
     return planned
 
 
-def contains(name: str, names: Collection[str]) -> bool:
-    return name in names
-
-
-def create(api: JetStreamApi, body: dict[str, Any]) -> None:
-    """Create the assets of a document with its marks."""
-    document = read_document({**HEAD, **body})
-    release = api.release()
-    for stream in document.streams.values():
-        new = rules.expected_stream(stream.name, stream.config, stream.given, release)
-        new["metadata"] = {**new["metadata"], **marks(document, rules.STREAM_FIELDS, new)}
-        api.create_stream(rules.request(rules.STREAM_FIELDS, {"name": stream.name}, new, new, release))
-        assert wait_until(api.stream_names, partial(contains, stream.name), 10).done
-        for consumer in stream.consumers.values():
-            wanted = rules.expected_consumer(consumer.config, consumer.given, new)
-            wanted["metadata"] = {**wanted["metadata"], **marks(document, rules.CONSUMER_FIELDS, wanted)}
-            raw = {"name": consumer.name, "durable_name": consumer.name}
-            api.save_consumer(stream.name, rules.request(rules.CONSUMER_FIELDS, raw, wanted, wanted, release), "create")
-
-
 def states(found: dict[str, Any]) -> dict[str, str]:
     """Return the states of the assets, except those that no document declares."""
     return {row["name"]: row["state"] for row in found["plan"]["assets"] if row["state"] != "extra"}
-
-
-def publish(api: JetStreamApi, subject: str, data: bytes = b"x" * 10) -> None:
-    """Store a message, as soon as the stream's leader has subscribed to the subject."""
-
-    def stored() -> bool:
-        try:
-            return b'"seq"' in api._client.request(Call(subject, data)).body
-        except NatsFailure as failure:
-            if failure.code != "no_responders":
-                raise
-            return False
-
-    assert wait_until(stored, bool, 10).done, subject
 
 
 @pytest.mark.parametrize("system", [False, True])
 def test_zoo_of_every_field_is_created_and_then_unchanged(
     api: JetStreamApi, plan: Plan, version: str, system: bool
 ) -> None:
-    zoo = {**ZOO, "streams": dict(ZOO["streams"])}
-    if not version.startswith("2.10"):
-        zoo["streams"]["NEWER"] = NEW_FIELDS
-    before = plan(zoo, system=system)
+    body = zoo(version)
+    before = plan(body, system=system)
     assert set(states(before).values()) == {"create", "same"}, before["lines"]
     assert states(before)["settings/old"] == "same"
-    create(api, zoo)
+    create(api, body)
     publish(api, kv_subject("settings", "rate"), b"9")
-    after = plan(zoo, system=system)
+    after = plan(body, system=system)
     changed = {name: state for name, state in states(after).items() if state != "same"}
     assert changed == {"settings/rate": "change"}, after["lines"]
     assert after["plan"]["problems"] == []
     publish(api, kv_subject("settings", "rate"), b"10")
-    unchanged = plan(zoo, system=system)
+    unchanged = plan(body, system=system)
     assert set(states(unchanged).values()) == {"same"}
-    assert unchanged["plan"]["fingerprint"] == plan(zoo, system=system)["plan"]["fingerprint"]
+    assert unchanged["plan"]["fingerprint"] == plan(body, system=system)["plan"]["fingerprint"]
 
 
 def test_fields_of_newer_servers_are_refused_before_the_servers_ignore_them(plan: Plan, version: str) -> None:

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.application import new_streams_deleted
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
+from support import asset_documents
+from support.application import application_api, new_streams_deleted
 from support.documents import Command, Document, typed
 from support.module_runs import Runner
 from support.nats_processes import binary
@@ -142,7 +144,7 @@ def test_reading_commands_change_nothing(cluster: GuideCluster, path: str) -> No
 def test_assets_are_planned_as_the_guide_shows(cluster: GuideCluster) -> None:
     path = "docs/assets.md"
     (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "orders.yml"]
-    (command,) = [one.text for one in commands(path)]
+    command, _export = [one.text for one in commands(path)]
     (cluster.root / "orders.yml").write_text(declared)
     output = cluster.type(command)
     plan = json.loads((cluster.root / "assets_plan-C1.json").read_text())
@@ -154,6 +156,38 @@ def test_assets_are_planned_as_the_guide_shows(cluster: GuideCluster) -> None:
     options = '{"nats_cluster_assets_templates": ["orders.yml.j2"]}'
     with pytest.raises(AssertionError, match="the document is empty; if it is a template"):
         cluster.type(f"ansible-playbook natsops.jetstream.assets_plan -i inventory.yml -e '{options}'")
+
+
+def test_assets_are_exported_as_the_guide_shows(cluster: GuideCluster) -> None:
+    _plan, command = [one.text for one in commands("docs/assets.md")]
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    file = cluster.root / "legacy.yml"
+    with new_streams_deleted(app), application_api(app) as api:
+        asset_documents.create(
+            api, {"streams": {"OLD": {"max_age": "7d", "consumers": {"c": {}}}}, "kv": {"flags": {}}}, mark=False
+        )
+        asset_documents.publish(api, kv_subject("flags", "key"), b"c0nfidential")
+        cluster.type(command)
+        assert file.stat().st_mode & 0o777 == 0o600
+        document = yaml.safe_load(file.read_text())
+        assert document == {
+            "document": "legacy",
+            "cluster": "C1",
+            "account": "APP",
+            "streams": {"OLD": {"max_age": "7d", "consumers": {"c": {}}}},
+            "kv": {"flags": {}},
+            "adopt": ["OLD", "flags"],
+        }
+        assert set(re.findall(r"changed=(\d+)", cluster.type(command))) <= {"0"}
+        file.write_text(file.read_text() + "# edited\n")
+        with pytest.raises(AssertionError, match=r"legacy\.yml exists and differs"):
+            cluster.type(command)
+        options = {"nats_cluster_assets_export_own": ["flags"], "nats_cluster_assets_export_overwrite": True}
+        assert "c0nfidential" not in cluster.type(f"{command} -e '{json.dumps(options)}' -vvv --diff")
+        exported = yaml.safe_load(file.read_text())["kv"]["flags"]["entries"]
+        assert exported == {"key": {"value": "c0nfidential", "mode": "own"}}
+        with pytest.raises(AssertionError, match="NONE"):
+            cluster.type(command.replace("=APP", "=NONE"))
 
 
 def test_the_journal_is_read_by_grep(cluster: GuideCluster, run_module: Runner) -> None:

@@ -9,7 +9,7 @@ Sources: ADR-8 (key-value), ADR-20 (object store), and their implementations in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +97,25 @@ def object_desired(given: Config) -> dict[str, Any]:
     return _stream_desired(given)
 
 
+def kv_options(bucket: str, config: Config) -> dict[str, Any]:
+    """Return a bucket's options from the configuration of its stream, both in normal form: the reverse of
+    `kv_desired`."""
+    options = _options(KV_FIELDS, config)
+    if options["mirror"]:
+        options["mirror"] = {**options["mirror"], "name": _short(options["mirror"]["name"])}
+    options["sources"] = [_kv_origin(bucket, source) for source in options["sources"]]
+    return options
+
+
+def object_options(config: Config) -> dict[str, Any]:
+    """Return a bucket's options from the configuration of its stream, both in normal form."""
+    return _options(OBJECT_FIELDS, config)
+
+
+def _options(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+    return {item.name: config[_KV_NAMES.get(item.name, item.name)] for item in fields}
+
+
 def _stream_desired(given: Config) -> dict[str, Any]:
     desired = {_KV_NAMES.get(name, name): value for name, value in given.items()}
     if "max_age" in desired and not desired.get("mirror"):
@@ -117,6 +136,19 @@ def _kv_source(bucket: str, source: Mapping[str, Any]) -> dict[str, Any]:
     if "subject_transforms" in source or "filter_subject" in source or ("external" in source and origin == bucket):
         return mapped
     return {**mapped, "subject_transforms": [{"src": kv_subject(origin), "dest": kv_subject(bucket)}]}
+
+
+def _short(name: str) -> str:
+    """Return the bucket of a stream, from which `_prefixed` returns the stream."""
+    bucket = name.removeprefix("KV_")
+    return bucket if _prefixed(bucket) == name else name
+
+
+def _kv_origin(bucket: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source of a bucket from that of its stream, without the default mapping of keys."""
+    short = {key: value for key, value in source.items() if key != "subject_transforms"}
+    short["name"] = _short(source["name"])
+    return short if _kv_source(bucket, short) == source else {**source, "name": short["name"]}
 
 
 def kv_defaults(bucket: str, desired: Config) -> dict[str, Any]:

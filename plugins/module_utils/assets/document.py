@@ -29,10 +29,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
     CONSUMER_FIELDS,
+    DUPLICATE_WINDOW,
     STREAM_FIELDS,
+    Config,
     Field,
     OptionError,
+    Release,
     desired_fields,
+    expected_stream,
     normal_config,
     origin,
 )
@@ -52,9 +56,9 @@ MAX_REPLICAS = 5
 _TOP = ("document", "cluster", "account", "prune", "adopt", "streams", "mirrors", "kv", "objects")
 _SECTIONS = ("streams", "mirrors", "kv", "objects")
 #: Name in a document → name in the tables of fields.
-_RENAMED = {"replicas": "num_replicas"}
+RENAMED = {"replicas": "num_replicas"}
 #: Prefixes of streams that belong to buckets or to servers, with the section of the document for them.
-_RESERVED = {"KV_": "kv", "OBJ_": "objects", "$MQTT_": ""}
+RESERVED = {"KV_": "kv", "OBJ_": "objects", "$MQTT_": ""}
 _KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 _IDENTITY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
 _BUCKET = r"^[a-zA-Z0-9_-]+$"
@@ -62,7 +66,7 @@ _BUCKET = r"^[a-zA-Z0-9_-]+$"
 
 def _document_fields(fields: Iterable[Field], *without: str) -> tuple[Field, ...]:
     """Return fields under their names in a document."""
-    names = {wire: name for name, wire in _RENAMED.items()}
+    names = {wire: name for name, wire in RENAMED.items()}
     return tuple(replace(one, name=names.get(one.name, one.name)) for one in fields if one.name not in without)
 
 
@@ -76,7 +80,7 @@ CONSUMER_DOCUMENT = _document_fields(CONSUMER_FIELDS)
 KV_DOCUMENT = _document_fields(KV_FIELDS)
 OBJECT_DOCUMENT = _document_fields(OBJECT_FIELDS)
 ENTRY_DOCUMENT = (
-    Field("value", "text"),
+    Field("value", "text", ""),
     Field("mode", "choice", SEED, MODES),
 )
 
@@ -112,6 +116,16 @@ class DesiredStream:
     config: Mapping[str, Any]
     consumers: Mapping[str, DesiredConsumer] = field(default_factory=dict)
     entries: Mapping[str, DesiredEntry] = field(default_factory=dict)
+
+    def effective(self, old: Config | None, release: Release, origin_direct: bool | None) -> dict[str, Any]:
+        """Return the configuration on the server, without marks. `old`: the current configuration, None if the stream is
+        new; the other arguments: as for `expected_stream`. Raises OptionError if the server would override an option."""
+        new = expected_stream(self.name, self.config, self.given, release, origin_direct)
+        # Servers of different releases fill in different windows.
+        windows = (0, min(DUPLICATE_WINDOW, new["max_age"] or DUPLICATE_WINDOW))
+        if old and "duplicate_window" not in self.given and old["duplicate_window"] in windows:
+            new["duplicate_window"] = old["duplicate_window"]
+        return new
 
 
 @dataclass(frozen=True)
@@ -273,7 +287,7 @@ def _stream(
 def _check_stream_name(name: str, where: str, problems: list[str]) -> None:
     if not asset_name(name):
         problems.append(f"{where}: not the name of a stream: no spaces, '.', '*', '>', '/' or '\\'")
-    for prefix, section in _RESERVED.items():
+    for prefix, section in RESERVED.items():
         if name.startswith(prefix):
             remedy = f"declare the bucket under {section}" if section else "servers manage it"
             problems.append(f"{where}: streams that begin with {prefix} are reserved; {remedy}")
@@ -305,6 +319,11 @@ def _read_consumers(item: Mapping[str, Any], where: str, problems: list[str]) ->
     return consumers
 
 
+def is_key(text: str) -> bool:
+    """Return whether a text is a key of a key-value bucket."""
+    return bool(_KEY.fullmatch(text))
+
+
 def _read_entries(given: Any, where: str, problems: list[str]) -> dict[str, DesiredEntry]:
     entries: dict[str, DesiredEntry] = {}
     if given is None:
@@ -314,7 +333,7 @@ def _read_entries(given: Any, where: str, problems: list[str]) -> dict[str, Desi
         return entries
     for key, item in given.items():
         path = f"{where}.{key}"
-        if not isinstance(key, str) or not _KEY.fullmatch(key):
+        if not isinstance(key, str) or not is_key(key):
             problems.append(f"{path}: not a key: letters, digits, '-', '_', '=', '/' and single dots only")
             continue
         found = _read_fields(ENTRY_DOCUMENT, {} if item is None else item, path, problems)
@@ -371,7 +390,7 @@ def _read_fields(
         problems += wrong
     missing = [one.name for one in fields if one.required and not given.get(one.name)]
     problems += [f"{where}.{name}: missing" for name in missing]
-    return {_RENAMED.get(name, name): value for name, value in found.items()}
+    return {RENAMED.get(name, name): value for name, value in found.items()}
 
 
 def _complete(item: Field, value: Any) -> Any:

@@ -8,9 +8,8 @@ A plan never replaces an asset: a change that servers cannot make is refused."""
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
@@ -36,6 +35,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     collisions,
     overlaps,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
+    MARK_HASH,
+    content_hash,
+    marks,
+    owning_document,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
@@ -59,9 +64,6 @@ SAME, CREATE, CHANGE, DELETE, EXTRA, FOREIGN, CONFIRM, REFUSED = (
 STATES = (REFUSED, CONFIRM, DELETE, CHANGE, CREATE, FOREIGN, EXTRA, SAME)
 CONSUMER, ENTRY = "consumer", "entry"
 
-#: Metadata of assets that a document owns.
-MANAGER, MARK_MANAGER = "natsops", "managed-by"
-MARK_DOCUMENT, MARK_HASH = "natsops.document", "natsops.hash"
 #: Largest share of a document's live assets that a plan deletes without the name of each.
 _MOST_DELETED = 0.2
 _RESERVED = ("KV_", "OBJ_", "$MQTT_")
@@ -162,7 +164,7 @@ def make_plan(
     }
     # Costs grow while messages arrive, so they are left out.
     seen = [{key: row[key] for key in ("account", "kind", "name", "state", "changes", "revision")} for row in rows]
-    return {"version": VERSION, **content, "steps": steps, "fingerprint": _digest([content["documents"], seen])}
+    return {"version": VERSION, **content, "steps": steps, "fingerprint": content_hash([content["documents"], seen])}
 
 
 def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool, int]]:
@@ -185,25 +187,10 @@ def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool
     return found
 
 
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
 def revision(info: Info) -> str:
     """Return the revision of a live stream or consumer: its configuration, creation, and whether it has messages."""
     state = info.get("state") or {}
-    return _digest([info["config"], info.get("created"), bool(state.get("messages"))])[:16]
-
-
-def marks(document: Document, fields: Sequence[rules.Field], config: rules.Config) -> dict[str, str]:
-    """Return the metadata of an asset that a document owns."""
-    content = {**rules.shown(fields, config), "metadata": _unmarked(config["metadata"])}
-    return {MARK_MANAGER: MANAGER, MARK_DOCUMENT: document.id, MARK_HASH: _digest(content)[:16]}
-
-
-def _unmarked(metadata: Mapping[str, str]) -> dict[str, str]:
-    own = (MARK_MANAGER, MARK_DOCUMENT, MARK_HASH)
-    return {key: value for key, value in metadata.items() if key not in own}
+    return content_hash([info["config"], info.get("created"), bool(state.get("messages"))])[:16]
 
 
 class _Planner:
@@ -255,13 +242,7 @@ class _Planner:
         """Return the current and the planned configuration of a stream. Raises OptionError if the server would override
         an option."""
         old = _live_config(info)
-        new = rules.expected_stream(
-            stream.name, stream.config, stream.given, self._live.release, self._origin_direct(stream)
-        )
-        # Servers of different releases fill in different windows.
-        windows = (0, min(rules.DUPLICATE_WINDOW, new["max_age"] or rules.DUPLICATE_WINDOW))
-        if info and "duplicate_window" not in stream.given and old["duplicate_window"] in windows:
-            new["duplicate_window"] = old["duplicate_window"]
+        new = stream.effective(old if info else None, self._live.release, self._origin_direct(stream))
         new["metadata"] = {**new["metadata"], **marks(document, rules.STREAM_FIELDS, new)}
         return old, new
 
@@ -348,11 +329,12 @@ class _Planner:
     def _foreign(self, row: Row, document: Document, old: rules.Config, stream: str, adopted: bool) -> bool:
         """Return whether the document must not change an existing asset, and set the row's state."""
         metadata = old["metadata"]
-        if metadata.get(MARK_MANAGER) == MANAGER and MARK_DOCUMENT in metadata:
-            if metadata[MARK_DOCUMENT] == document.id:
+        marked = owning_document(metadata)
+        if marked:
+            if marked == document.id:
                 return False
             row.state = FOREIGN
-            row.notes.append(f"it belongs to document {metadata[MARK_DOCUMENT]}")
+            row.notes.append(f"it belongs to document {marked}")
             return True
         whose = rules.owner("", old, {})
         if whose:
@@ -477,14 +459,14 @@ class _Planner:
     def _prune(self, row: Row, metadata: Mapping[str, str], stream: str) -> None:
         """Decide whether an asset that no document declares is deleted."""
         row.state = EXTRA
-        marked = metadata.get(MARK_MANAGER) == MANAGER and metadata.get(MARK_DOCUMENT)
+        marked = owning_document(metadata)
         policies = {one.id: one.prune for one in self._documents}
         if marked:
             if marked not in policies:
                 row.state = FOREIGN
                 row.notes.append(f"it belongs to document {marked}, which is not part of this plan")
                 return
-            row.document = str(marked)
+            row.document = marked
             if policies[row.document] == NEVER:
                 row.notes.append("it left the document, which never deletes (prune: never)")
                 return
@@ -691,6 +673,10 @@ def in_words(item: rules.Field, value: Any) -> Any:
         return exact_duration(value) if value > 0 else value
     if item.kind == "durations":
         return [exact_duration(one) for one in value]
+    if item.kind == "percent" and value:
+        return f"{value}%"
+    if item.kind == "objects":
+        return [in_words(replace(item, kind="object"), one) for one in value]
     if item.kind == "object" and value:
         return {key: in_words(part, value[key]) for part in item.fields for key in (part.name,) if key in value}
     return value

@@ -68,11 +68,12 @@ def _page(plan: Mapping[str, Any], most: int) -> Page:
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    changes = [] if row["action"] == CREATE else [_change_text(one) for one in row["changes"]]
+    changes = [] if row["action"] == CREATE else [change_text(one) for one in row["changes"]]
     lines = [*changes, *(one["message"] for one in row["costs"]), *row["problems"], *row["notes"]]
     return [f"{row['kind']} {row['name']}: {row['state']}", *(f"  {printable(one)}" for one in lines)] if lines else []
 
 
-def _change_text(change: Mapping[str, Any]) -> str:
+def change_text(change: Mapping[str, Any]) -> str:
+    """Return a change of a plan as one line."""
     old, new = (one if isinstance(one, str) and one else json.dumps(one) for one in (change["from"], change["to"]))
     return f"{change['path']}: {old} → {new}"

@@ -78,7 +78,7 @@ def read_live(api: JetStreamApi, cluster: str, servers: Sequence[Server] | None,
         unknown=streams.unknown,
         unknown_consumers=unknown,
         usage=api.info(),
-        entries=_read_entries(api, documents, infos),
+        entries=read_entries(api, _declared_entries(documents, infos)),
         servers=None
         if servers is None
         else [(one.name, one.cluster, frozenset(one.tags)) for one in servers if one.jetstream],
@@ -94,16 +94,19 @@ def _oldest_release(api: JetStreamApi, servers: Sequence[Server] | None) -> tupl
     return min([api.release(), *releases])
 
 
-def _read_entries(
-    api: JetStreamApi, documents: Sequence[Document], infos: Mapping[str, Info]
-) -> dict[tuple[str, str], LiveEntry]:
-    wanted = [
+def _declared_entries(documents: Sequence[Document], infos: Mapping[str, Info]) -> list[tuple[str, str, str]]:
+    return [
         (stream.name, stream.label, key)
         for document in documents
         for stream in document.streams.values()
         if stream.name in infos
         for key in stream.entries
     ]
+
+
+def read_entries(api: JetStreamApi, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str], LiveEntry]:
+    """Return the last messages of keys that have one, by stream and key. `wanted`: stream, bucket and key. Raises
+    NatsFailure."""
     requests = [(f"STREAM.MSG.GET.{name}", {"last_by_subj": kv_subject(bucket, key)}) for name, bucket, key in wanted]
     found = {}
     for (name, _bucket, key), answer in zip(wanted, api.call_many(requests)):
@@ -159,15 +162,24 @@ def _message_after(api: JetStreamApi, name: str, seq: int) -> tuple[int, datetim
     return None if message is None else (int(message["seq"]), parse_time(message["time"]))
 
 
+def visible_servers(connections: Connections) -> Sequence[Server] | None:
+    """Return all servers, None if the task's own user is not a user of the system account. Raises NatsFailure."""
+    return SystemApi(connections.own).discover().servers if is_system_user(connections.own) else None
+
+
+def account_api(connections: Connections, servers: Sequence[Server] | None, account: str) -> JetStreamApi:
+    """Return the JetStream API of an account: through its user, or the task's own user. Raises NatsFailure."""
+    if servers is None and not connections.accounts:
+        return own_account_api(connections, account)
+    return connections.account(account)
+
+
 def read_lives(connections: Connections, documents: Sequence[Document]) -> dict[str, Live]:
     """Return the assets of the documents' accounts, by account. Raises NatsFailure."""
-    servers = SystemApi(connections.own).discover().servers if is_system_user(connections.own) else None
+    servers = visible_servers(connections)
     lives = {}
     for account in sorted({one.account for one in documents}):
-        if servers is None and not connections.accounts:
-            api = own_account_api(connections, account)
-        else:
-            api = connections.account(account)
+        api = account_api(connections, servers, account)
         mine = [one for one in documents if one.account == account]
         lives[account] = read_live(api, connections.own.cluster, servers, mine)
     return lives

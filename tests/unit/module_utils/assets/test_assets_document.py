@@ -207,3 +207,9 @@ def test_large_documents_are_read_quickly() -> None:
     started = time.process_time()
     assert len(read_document(given).streams) == 300
     assert time.process_time() - started < 2
+
+
+def test_empty_value_of_an_entry_is_a_value() -> None:
+    found = document('kv: {b: {entries: {x: {value: ""}}}}').streams["KV_b"].entries["x"]
+    assert (found.mode, found.value) == (SEED, "")
+    assert problems("kv: {b: {entries: {x: {mode: own}}}}") == ["kv.b.entries.x.value: missing for mode: own"]

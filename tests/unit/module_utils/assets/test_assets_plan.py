@@ -13,11 +13,11 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, STREAM_FIELDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document, parse_document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
     Live,
     LiveEntry,
     make_plan,
-    marks,
     questions,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
