@@ -83,6 +83,7 @@ _JWT_EFFECT = (
 _BROKEN = "A consumer, a replica or a move is broken"
 _STOPPED = "A run stops in the middle"
 _UNPROTECTED = "Backups fail or are old"
+_DRIFT = "Assets differ from their document"
 _LOOK = "An alert fires"
 
 ALERTS: tuple[Alert, ...] = (
@@ -331,6 +332,33 @@ ALERTS: tuple[Alert, ...] = (
         "A backup could not be restored in a drill",
         "{{ $value }} streams of fleet {{ $labels.fleet }} could not be restored.",
         _UNPROTECTED,
+    ),
+    Alert(
+        "NatsopsAssetsDrift",
+        "natsops_assets_drifting > 0",
+        "0m",
+        WARNING,
+        "Assets differ from their document",
+        "{{ $value }} assets of account {{ $labels.account }} differ from document {{ $labels.document }}.",
+        _DRIFT,
+    ),
+    Alert(
+        "NatsopsAssetsRefused",
+        "natsops_assets_plan_refused == 1",
+        "0m",
+        WARNING,
+        "Documents of assets cannot be carried out",
+        "The plan of the documents of fleet {{ $labels.fleet }} is refused; the playbook assets_plan shows the reason.",
+        _DRIFT,
+    ),
+    Alert(
+        "NatsopsAssetsNotCompared",
+        "time() - natsops_assets_compared_timestamp_seconds > 26 * 3600",
+        "1h",
+        WARNING,
+        "Documents have not been compared with their assets",
+        "The last comparison in fleet {{ $labels.fleet }} is {{ $value | humanizeDuration }} old.",
+        _DRIFT,
     ),
     Alert(
         "NatsopsInputUnreadable",

@@ -102,6 +102,23 @@ plan:
     problems: []
     steps: []
     fingerprint: 1c2d3e4f5a6b
+drift:
+  description:
+    - The assets that differ from their documents, counted for each document. C(differing) describes the first ten. Assets
+      that no document declares do not count, nor do those that only lack the marks of their document.
+  returned: success
+  type: dict
+  sample:
+    version: 1
+    checked: "2026-11-29T02:00:00Z"
+    documents:
+      - document: orders
+        cluster: C1
+        account: APP
+        problem: ""
+        assets: 12
+        drifting: 1
+        differing: ["stream ORDERS: change: max_age: 1d → 7d"]
 summary:
   description: The plan in one line.
   returned: success
@@ -122,8 +139,10 @@ screen:
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import drift_content
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import make_plan
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import desired_documents, read_lives
@@ -140,7 +159,14 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     documents = desired_documents(params["documents"])
     lives = read_lives(connections, documents)
     found = make_plan(documents, lives, params["confirm"], params["confirm_delete"])
-    return {"changed": False, "plan": found, "summary": summary(found), **plan_page(found).as_dict()}
+    now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+    return {
+        "changed": False,
+        "plan": found,
+        "drift": drift_content(found, now),
+        "summary": summary(found),
+        **plan_page(found).as_dict(),
+    }
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
 from support import asset_documents
 from support.application import application_api, new_streams_deleted
 from support.documents import Command, Document, typed
@@ -188,6 +189,23 @@ def test_assets_are_exported_as_the_guide_shows(cluster: GuideCluster) -> None:
         assert exported == {"key": {"value": "c0nfidential", "mode": "own"}}
         with pytest.raises(AssertionError, match="NONE"):
             cluster.type(command.replace("=APP", "=NONE"))
+
+
+def test_drift_of_assets_fails_and_is_written(cluster: GuideCluster) -> None:
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    declared = {"streams": {"OLD": {"max_age": "7d"}}}
+    (cluster.root / "old.yml").write_text(yaml.safe_dump({**asset_documents.HEAD, **declared}))
+    options = {"nats_cluster_assets_documents": ["old.yml"], "nats_cluster_assets_drift": "drift.json"}
+    command = f"ansible-playbook natsops.jetstream.assets_drift -i inventory.yml -e '{json.dumps(options)}'"
+    with new_streams_deleted(app), application_api(app) as api:
+        asset_documents.create(api, declared)
+        cluster.type(command)
+        assert read_drift((cluster.root / "drift.json").read_text()).documents[0].drifting == 0
+        api.update_stream({**api.stream("OLD")["config"], "max_age": 86400 * 10**9})
+        with pytest.raises(AssertionError, match=r"differ from their documents: 1\s+\(team\)"):
+            cluster.type(command)
+        (drift,) = read_drift((cluster.root / "drift.json").read_text()).documents
+        assert drift.differing == ["stream OLD: change: max_age: 1d → 7d"]
 
 
 def test_the_journal_is_read_by_grep(cluster: GuideCluster, run_module: Runner) -> None:

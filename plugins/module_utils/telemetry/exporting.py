@@ -20,6 +20,7 @@ from typing import Any, Callable, Generic, Optional, TypeVar
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate as evaluate_expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE, read_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
@@ -47,6 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     backup_metrics,
     cause_metrics,
     cluster_metrics,
+    drift_metrics,
     journal_metrics,
     jwt_metrics,
     report_metrics,
@@ -64,7 +66,7 @@ JWT_INTERVAL = 600.0
 @dataclass(frozen=True)
 class SweepOptions:
     """The scope and rules of a sweep. `expected_servers`: None for all that respond. `selected`: streams with separate
-    series. `journal`, `report`: files; `backups`: a directory; None if not used. `interval` and `deadline` are in
+    series. `journal`, `drift`, `report`: files; `backups`: a directory; None if not used. `interval` and `deadline` are in
     seconds."""
 
     fleet: str
@@ -77,6 +79,7 @@ class SweepOptions:
     max_assets: int = 200
     journal: Optional[Path] = None
     backups: Optional[Path] = None
+    drift: Optional[Path] = None
     report: Optional[Path] = None
 
 
@@ -123,6 +126,7 @@ class Sweeper:
         self._ended = self._began
         self._journal = _Document(wanted.journal, _journal_of, JOURNAL_TAIL) if wanted.journal else None
         self._catalogue = _Document(wanted.backups / FILE, read_catalogue) if wanted.backups else None
+        self._drift = _Document(wanted.drift, read_drift) if wanted.drift else None
         self._report = _Document(wanted.report, json.loads) if wanted.report else None
 
     # --- the thread -----------------------------------------------------------------------------------------------
@@ -157,6 +161,7 @@ class Sweeper:
         out = Exposition(self._wanted.fleet)
         journal = self._read(out, "journal", self._journal, lambda found: journal_metrics(out, found, time.time()))
         self._read(out, "backups", self._catalogue, lambda found: backup_metrics(out, found))
+        self._read(out, "drift", self._drift, lambda found: drift_metrics(out, found))
         self._read(out, "report", self._report, lambda found: report_metrics(out, found))
         reason = self._sweep_cluster(out, journal or Journal(), begun)
         self._counts["failure" if reason else "success"] += 1
@@ -331,6 +336,7 @@ def sweep_options(settings: Mapping[str, Any]) -> SweepOptions:
         max_assets=int(settings["max_assets"]),
         journal=_path(settings.get("journal")),
         backups=_path(settings.get("backups")),
+        drift=_path(settings.get("drift")),
         report=_path(settings.get("report")),
     )
     if options.interval <= 0 or options.deadline <= 0 or options.max_assets < 0:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import Drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_taken
@@ -208,6 +209,11 @@ METRICS: tuple[Metric, ...] = (
         "Last proven restore of the stream that has gone longest without one.",
     ),
     Metric("natsops_backup_newest_proof_timestamp_seconds", "Time of the newest proven restore."),
+    # Documents of assets, from their last comparison.
+    Metric("natsops_assets_drifting", "Assets that differ from their document.", ("cluster", "account", "document")),
+    Metric("natsops_assets_compared", "Assets that their document declares.", ("cluster", "account", "document")),
+    Metric("natsops_assets_plan_refused", "Whether the plan of the documents cannot be carried out."),
+    Metric("natsops_assets_compared_timestamp_seconds", "When documents and assets were last compared."),
     # Insights, from their last report.
     Metric("natsops_insights_report_timestamp_seconds", "When the report was created."),
     Metric("natsops_insights_findings", "Findings of the last report.", ("check", "severity")),
@@ -646,6 +652,16 @@ def backup_metrics(out: Exposition, catalogue: Catalogue) -> None:
     out.add("natsops_backup_newest_timestamp_seconds", max(taken, default=None))
     out.add("natsops_backup_oldest_proof_timestamp_seconds", min(proven, default=None))
     out.add("natsops_backup_newest_proof_timestamp_seconds", max(proven, default=None))
+
+
+def drift_metrics(out: Exposition, drift: Drift) -> None:
+    """Add the last comparison of documents with their assets."""
+    for one in drift.documents:
+        labels = {"cluster": one.cluster, "account": one.account, "document": one.document}
+        out.add("natsops_assets_drifting", one.drifting, **labels)
+        out.add("natsops_assets_compared", one.assets, **labels)
+    out.add("natsops_assets_plan_refused", any(one.problem for one in drift.documents))
+    out.add("natsops_assets_compared_timestamp_seconds", drift.checked.timestamp())
 
 
 def report_metrics(out: Exposition, report: Mapping[str, Any]) -> None:

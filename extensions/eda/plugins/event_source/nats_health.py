@@ -59,6 +59,16 @@ options:
       - This check reads the connections of all servers. V(0) disables the check.
     type: float
     default: 0
+  drift:
+    description:
+      - File that the playbook C(natsops.jetstream.assets_drift) writes on this host. A document whose assets differ is a
+        problem (code V(drift)), as is a missing, unreadable or too old file (V(drift_unknown)). Omit it for no check.
+    type: path
+  drift_max_age:
+    description:
+      - Seconds after which the file is too old. The default suits a comparison every night.
+    type: float
+    default: 93600
   tolerate:
     description:
       - Codes of problems that create no events, and names of servers that may be missing or behind.
@@ -94,8 +104,8 @@ state:
   type: str
 code:
   description: Code of the problem, as in C(problems) of M(natsops.jetstream.nats_cluster_health), or
-    V(certificate_expiring), V(certificate_unknown), V(jwt_expiring) or V(jwt_unknown). The severity, subject, message
-    and servers are also those in C(problems).
+    V(certificate_expiring), V(certificate_unknown), V(jwt_expiring), V(jwt_unknown), V(drift) or V(drift_unknown). The
+    severity, subject, message and servers are also those in C(problems).
   type: str
 severity:
   description: Severity of the problem.
@@ -139,6 +149,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, Callable
 
 # ansible-rulebook runs this file by its path and does not support collections. If the package `ansible` is installed,
@@ -151,6 +162,7 @@ ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ans
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import due, evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import MAX_AGE, drift_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
@@ -178,6 +190,8 @@ SPEC: dict[str, dict[str, Any]] = {
     "repeat": {"type": "float", "default": 0},
     "certificate_days": {"type": "float", "default": 0},
     "jwt_days": {"type": "float", "default": 0},
+    "drift": {"type": "path"},
+    "drift_max_age": {"type": "float", "default": MAX_AGE},
 }
 
 
@@ -196,6 +210,9 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         def look() -> tuple[list[Problem], list[RootCause]]:
             seen = sample()
             found = [*seen.errors, *seen.warnings]
+            if params["drift"]:
+                drift = file_drift(params["drift"], params["drift_max_age"])
+                found += split_tolerated(drift, params["tolerate"])[0]
             if seen.cluster is not None and params["certificate_days"]:
                 servers = seen.cluster.only(cluster=params["cluster"]).servers
                 certificates = certificate_problems(api, servers, params["certificate_days"])
@@ -330,6 +347,15 @@ def jwt_problems(api: SystemApi, servers: Sequence[Server], days: float, files: 
         message = f"not all JWTs in use can be read: {'; '.join(logins.unknown[:5])}"
         found.append(Problem("jwt_unknown", WARNING, "JWTs", message))
     return found
+
+
+def file_drift(path: str, max_age: float) -> list[Problem]:
+    """Return the problems of the file of assets_drift. `max_age`: in seconds."""
+    try:
+        source = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        source = None
+    return drift_problems(source, path, datetime.now(timezone.utc), max_age)
 
 
 def _has_tls(varz: Mapping[str, Any]) -> bool:

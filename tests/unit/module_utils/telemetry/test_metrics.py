@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import DocumentDrift, Drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, build_scene
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
@@ -38,6 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     backup_metrics,
     cause_metrics,
     cluster_metrics,
+    drift_metrics,
     journal_metrics,
     jwt_metrics,
     report_metrics,
@@ -316,6 +319,25 @@ def test_series_of_jwts_are_the_earliest_of_each_account_and_role() -> None:
     assert ("user", "ORDERS", "app") not in values(many, "natsops_jwt_expiry_timestamp_seconds")
 
 
+DRIFT = Drift(
+    datetime(2026, 11, 29, 2, tzinfo=timezone.utc),
+    [
+        DocumentDrift("orders", "C1", "APP", "", 12, 2, ["stream S: change"]),
+        DocumentDrift("billing", "C1", "APP", "no room", 3, 0, []),
+    ],
+)
+
+
+def test_drift_by_document() -> None:
+    out = Exposition("test")
+    drift_metrics(out, DRIFT)
+    drifting = {("C1", "APP", "orders"): 2, ("C1", "APP", "billing"): 0}
+    assert values(out, "natsops_assets_drifting") == drifting
+    assert values(out, "natsops_assets_compared")["C1", "APP", "orders"] == 12
+    assert values(out, "natsops_assets_plan_refused") == {(): 1}
+    assert values(out, "natsops_assets_compared_timestamp_seconds") == {(): DRIFT.checked.timestamp()}
+
+
 def report(**tables: tuple[list[str], list[list[Any]]]) -> dict[str, Any]:
     return {
         "generated": "2026-11-24T00:00:00Z",
@@ -375,6 +397,7 @@ def test_each_metric_is_fed() -> None:
     journal_metrics(out, Journal({"C1": Run("r", 100.0, 160.0, batch=3, batches=5, began=150.0, took=(20.0,))}), 160.0)
     catalogue = Catalogue().saved("APP/A", "2026-11-23T02:00:00Z")
     backup_metrics(out, catalogue.proven("APP/A", {"time": "2026-11-24T03:00:00Z", "ok": True, "seconds": 1.5}))
+    drift_metrics(out, DRIFT)
     columns = ["fleet", "check", "severity", "failed", "critical", "taken"]
     capacity = ["fleet", "scope", "name", "resource", "full_p10", "full_p50", "full_p90"]
     checks = (columns, [["test", "META_001", "critical", 1, 0, "2026-11-24T01:00:00Z"]])
