@@ -90,6 +90,11 @@ options:
         for each stream of the fleet. An unreadable catalogue makes the snapshot incomplete; without a catalogue, no
         stream has a backup.
     type: path
+  drift:
+    description:
+      - File that the playbook C(natsops.jetstream.assets_drift) writes on the machine where the module runs. Its content
+        is written as the table C(drift), with a row for each document. An unreadable file makes the snapshot incomplete.
+    type: path
   hosts:
     description:
       - Data that M(natsops.jetstream.nats_server_unreported_info) read on the hosts. This data is written as the table
@@ -274,7 +279,8 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
             raise NatsFailure("invalid_option", f"logs: {logs} is not a directory")
         backups = requested_store(params, "backups") if params["backups"] else None
         asked = (params["endpoints"], params["expected_servers"], deadline)
-        wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"])
+        drift = Path(params["drift"]) if params["drift"] else None
+        wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"], drift)
         with Client(options) as client:
             if module.check_mode:
                 return preview(client, params["expected_servers"])
@@ -297,11 +303,12 @@ def main() -> None:
             "archive": {"type": "path"},
             "logs": {"type": "path"},
             "backups": {"type": "path"},
+            "drift": {"type": "path"},
             "hosts": {"type": "list", "elements": "dict", "default": [], "options": _HOST},
             **PLACE_SPEC,
             "fail_on_incomplete": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[("archive", "logs"), ("archive", "backups")],
+        mutually_exclusive=[("archive", "logs"), ("archive", "backups"), ("archive", "drift")],
     )
 
     run_unconnected(module, lambda options: ensure(options, module))

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,30 @@ def test_an_event_names_the_connections_that_an_expiry_closes(version: str, tmp_
         run("nats_health", {**arguments, "jwt_days": 14}, work)
     finally:
         site.servers.kill()
+
+
+def test_health_reports_drift_until_it_is_gone(secure: Secure, tmp_path: Path) -> None:
+    file = tmp_path / "drift.json"
+    arguments = {"connection": secure.sys_connection(), "drift": str(file), "interval": 0.5, "assets": False}
+
+    def write(drifting: int) -> None:
+        now = datetime.now(timezone.utc).isoformat()
+        document = {"document": "orders", "cluster": "C1", "account": "APP", "problem": "", "assets": 3}
+        found = {**document, "drifting": drifting, "differing": ["stream S: change"] * drifting}
+        file.with_suffix(".new").write_text(json.dumps({"version": 1, "checked": now, "documents": [found]}))
+        file.with_suffix(".new").rename(file)
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        assert "run the playbook assets_drift" in (await event(code="drift_unknown", state="present"))["message"]
+        write(1)
+        assert await event(code="drift_unknown", state="solved")
+        found = await event(code="drift", state="present")
+        assert (found["subject"], found["severity"]) == ("document APP/orders", "warning")
+        assert found["message"] == "different from the document: 1 of 3 assets: stream S: change"
+        write(0)
+        assert await event(code="drift", state="solved")
+
+    run("nats_health", arguments, work)
 
 
 def test_health_refuses_a_user_of_another_account(secure: Secure) -> None:

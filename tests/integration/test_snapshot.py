@@ -209,6 +209,34 @@ def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_mod
     assert "catalogue.json cannot be read: it is not JSON" in result["failures"][0]["description"]
 
 
+def test_snapshot_contains_the_drift_of_each_document(
+    healthy: NatsProcesses, run_module: Runner, tmp_path: Path
+) -> None:
+    file = tmp_path / "drift.json"
+
+    def taken() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        lake = str(tmp_path / "lake")
+        result = run_module("nats_snapshot", healthy.sys_connection(), lake=lake, drift=str(file), endpoints=["varz"])
+        return result, read(result)[1]["drift"]
+
+    document = {"document": "orders", "cluster": "C1", "account": "APP", "problem": "", "assets": 3, "drifting": 1}
+    content = {"version": 1, "checked": "2026-11-29T02:00:00Z", "documents": [{**document, "differing": ["stream S"]}]}
+    file.write_text(json.dumps(content))
+    result, (line,) = taken()
+    assert result["complete"]
+    assert (line["account"], line["document"]) == ("APP", "orders")
+    assert line["data"] == {
+        "checked": "2026-11-29T02:00:00.000000Z",
+        "assets": 3,
+        "drifting": 1,
+        "reason": "different from the document: 1 of 3 assets: stream S",
+    }
+    file.unlink()
+    result, (line,) = taken()
+    assert not result["complete"] and line["failure"]["code"] == "damaged"
+    assert "drift.json cannot be read" in line["failure"]["description"]
+
+
 def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -> None:
     backups = tmp_path / "backup"
     backups.mkdir()

@@ -367,6 +367,17 @@ def _moment(step: int) -> Rows:
             "stalls": 0,
         }
     ]
+    rows["drift"] = [
+        {
+            "server": "documents on ctl",
+            "account": "A",
+            "document": "orders",
+            "checked": reported(moment - timedelta(hours=2)),
+            "assets": 12,
+            "drifting": 0,
+            "reason": "",
+        }
+    ]
     rows["backups"] = [
         {
             "server": "backups on ctl",
@@ -925,6 +936,10 @@ CASES: dict[str, Case] = {
         where=_LEADS_MIRROR,
         stream="MIRROR",
     ),
+    "ASSETS_101": case(
+        "drift", {"drifting": 1, "reason": "different from the document: 1 of 12 assets: stream S: change"}
+    ),
+    "ASSETS_102": case("drift", {"checked": reported(END - timedelta(hours=30))}),
     "BACKUP_101": case("backups", {"saved": None, "problem": "it has no leader"}),
     "BACKUP_102": case("backups", {"problem": "it has no leader"}),
     "BACKUP_103": case("backups", {"saved": reported(END - timedelta(hours=30))}),

@@ -89,6 +89,7 @@ MORE: dict[str, Any] = {
     "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
     "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
     "hosts": {"config_digest": "sha256:1", "open_files": 65536, "plaintext_passwords": 0, "disk_free": 1 << 40},
+    "drift": {"checked": "2026-11-21T02:00:00Z", "assets": 12, "drifting": 1, "reason": "stream S: change"},
     "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
 }
 

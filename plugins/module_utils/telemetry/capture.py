@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
     Catalogue,
@@ -61,8 +62,10 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "connz": ({"auth": True}, (0, 0, 0)),
 }
 
-#: The tables that are read from the catalogue of backups, and from data about hosts that servers do not report.
+#: The tables that are read from the catalogue of backups, from the comparison of assets with their documents, and from
+#: data about hosts that servers do not report.
 BACKUPS = "backups"
+DRIFT = "drift"
 HOSTS = "hosts"
 
 #: Number of servers that are queried at the same time. At most one page of each is in memory.
@@ -94,7 +97,7 @@ class Wanted:
     """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request is
     sent. `logs`: a folder with one file of log lines for each server, named after the server. `backups`: the directory
     of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
-    each with its `server`."""
+    each with its `server`. `drift`: the file of assets_drift."""
 
     lake: Path
     fleet: str
@@ -105,6 +108,7 @@ class Wanted:
     backups: Store | None = None
     form: str = JSON
     hosts: Sequence[Mapping[str, Any]] = ()
+    drift: Path | None = None
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -153,6 +157,8 @@ class _Pass:
                 writer.add(self._named(servers, found.pop("server")), Row(HOSTS, {}, found))
             if self._wanted.backups is not None:
                 self._read_backups(self._wanted.backups)
+            if self._wanted.drift is not None:
+                self._read_drift(self._wanted.drift)
             summary = servers_summary(servers, discovery.missing, writer.failures, self._members)
             return writer.publish(source="nats_snapshot", sequence=writer.sequence(), **summary, seconds=self._seconds)
 
@@ -249,6 +255,20 @@ class _Pass:
             found = {key: value for key, value in one.as_dict().items() if value is not None}
             keys = {key: found.pop(key) for key in ("account", "stream")}
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
+
+    def _read_drift(self, path: Path) -> None:
+        """Write the last comparison of each document with its assets."""
+        now = timestamp(datetime.now(timezone.utc))
+        here = Origin("", f"documents on {socket.gethostname()}", received=now, domain=self._backed_up)
+        try:
+            drift = read_drift(path.read_text(encoding="utf-8", errors="replace"))
+        except (OSError, ValueError) as error:
+            self._writer.fail(DRIFT, here, NatsFailure("damaged", f"{path} cannot be read: {error}"))
+            return
+        for one in drift.documents:
+            found = {"checked": timestamp(drift.checked), "assets": one.assets, "drifting": one.drifting}
+            keys = {"account": one.account, "document": one.document}
+            self._writer.add(here, Row(DRIFT, keys, {**found, "reason": one.reason}))
 
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
         if isinstance(page, NatsFailure):

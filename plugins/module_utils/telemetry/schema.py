@@ -405,6 +405,10 @@ BACKUPS = Reported(
         *same("double", "restore_seconds"),
     ),
 )
+DRIFT = Reported(
+    same("string", "account", "document"),
+    (*same("timestamp", "checked"), *same("bigint", "assets", "drifting"), *same("string", "reason")),
+)
 
 HOSTS = Reported(
     (), (*same("string", "config_digest"), *same("bigint", "open_files", "plaintext_passwords", "disk_free"))
@@ -442,5 +446,6 @@ TABLES: Mapping[str, Reported] = {
     "connz": CONNECTIONS,
     "server_log": SERVER_LOG,
     "backups": BACKUPS,
+    "drift": DRIFT,
     "hosts": HOSTS,
 }

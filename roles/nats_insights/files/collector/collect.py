@@ -6,8 +6,8 @@
     python collect.pyz CONFIGURATION
 
 The configuration is JSON: `connection` (options of the module's connection), `lake`, `fleet`, `endpoints`, `expected_servers`,
-`deadline`, `backups` (a directory, empty for none), `format`. Exit status: 0 complete; 1 nothing was written; 4 written, but
-incomplete.
+`deadline`, `backups` (a directory, empty for none), `drift` (a file, empty for none), `format`. Exit status: 0 complete;
+1 nothing was written; 4 written, but incomplete.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
         configuration["expected_servers"],
         configuration["deadline"],
         backups=DirectoryStore(Path(configuration["backups"])) if configuration.get("backups") else None,
+        drift=Path(configuration["drift"]) if configuration.get("drift") else None,
         form=configuration.get("format", JSON),
     )
     with Client(options) as client:

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
     CONFIG_HASH,
     CONNECTIONS,
     CONSUMER_REPLICAS,
+    DRIFT,
     ENVELOPE,
     FAILURE,
     FAILURE_TYPE,
@@ -722,6 +723,15 @@ TABLES: dict[str, Table] = {
         (),
         partial(table_rows, BACKUPS),
         reported_columns(BACKUPS),
+        "count(*)",
+    ),
+    "drift": Table(
+        "document of assets in the last comparison",
+        "account, document",
+        ("drift",),
+        (),
+        partial(table_rows, DRIFT),
+        reported_columns(DRIFT),
         "count(*)",
     ),
     "hosts": Table(

@@ -9,6 +9,7 @@ Only views.py and evaluate.py import Spark.
 from __future__ import annotations
 
 from jetstream_insights.findings import (
+    asset_checks,
     backup_checks,
     cluster_checks,
     consumer_checks,
@@ -26,6 +27,7 @@ for _module in (
     stream_checks,
     consumer_checks,
     backup_checks,
+    asset_checks,
     traffic_checks,
     history_checks,
 ):

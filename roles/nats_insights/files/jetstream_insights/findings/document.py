@@ -22,6 +22,7 @@ _ROOMS = {
     "STREAM": "Streams",
     "CONSUMER": "Consumers",
     "BACKUP": "Backups",
+    "ASSETS": "Documents of assets",
     "ACCOUNTS": "Accounts",
     "CONN": "Clients",
     "ROUTE": "Routes",

@@ -312,6 +312,7 @@ def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None
 _NOT_READ = {
     "advisories": "no advisories are captured (docs/insights.md)",
     "hosts": "no host was read (docs/insights.md)",
+    "drift": "no comparison of assets with documents was read (docs/assets.md)",
 }
 
 
@@ -352,7 +353,7 @@ def _endpoints(view: View) -> tuple[str, ...]:
 
 
 #: Endpoints that are read if present, and never requested from servers.
-_NOT_ASKED_OF_SERVERS = {"backups"}
+_NOT_ASKED_OF_SERVERS = {"backups", "drift"}
 
 
 def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> Iterator[DataFrame]:

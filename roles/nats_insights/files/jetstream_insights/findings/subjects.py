@@ -73,6 +73,7 @@ _ALL = (
         reported="sum(js_streams) > 0",
         overridden=True,
     ),
+    View("documents", "document", (*ACCOUNT, "name"), ("drift",), ("drift",)),
     View(
         "accounts",
         "account",

@@ -490,6 +490,12 @@ def backups(tables: Tables) -> DataFrame:
     return _now(tables["backups"].where("NOT excluded").join(metadata, key, "left").withColumns(ages))
 
 
+def documents(tables: Tables) -> DataFrame:
+    """Return the documents of assets, with the seconds since they were compared with the assets."""
+    age = seconds(F.col("checked"), F.col("taken"))
+    return _now(tables["drift"].withColumns({"name": F.col("document"), "checked_age": age}))
+
+
 # --- accounts and connections ---------------------------------------------------------------------------------------------
 
 
@@ -1062,6 +1068,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         consumers,
         consumer_copies,
         backups,
+        documents,
         accounts,
         connections,
         routes,
