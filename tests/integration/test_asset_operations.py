@@ -288,6 +288,7 @@ def settings(change: Run, five: NatsProcesses) -> dict[str, Any]:
 
 
 def entries(run: Run, **options: Any) -> list[tuple[str, str, str | None]]:
+    """Return key, operation and value of the entries that nats_kv_entry_info returns."""
     found = run("kv_entry_info", bucket="settings", **options)["entries"]
     return [(entry["key"], entry["operation"], entry["value"]) for entry in found]
 
