@@ -237,6 +237,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     Job,
     Mover,
     MoveRequest,
+    Outcome,
     hosted_streams,
     jobs_between,
     joined,
@@ -306,6 +307,28 @@ def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, A
     }
 
 
+def repair_short(module: AnsibleModule, mover: Mover, cluster: Cluster, short: Sequence[Job], source: str) -> list[str]:
+    """Give streams with missing replicas all their replicas again; return their labels."""
+    for job in short:
+        job.state = mover.repair(job.state, cluster, module.params["wait_timeout"])
+        if job.state.hosted_by(source):
+            module.warn(
+                f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was selected"
+            )
+    return [job.state.label for job in short]
+
+
+def repair_failed(mover: Mover, outcome: Outcome, timeout: float) -> list[str]:
+    """Repair the streams that lost a replica during the move; return their labels."""
+    repaired = []
+    for job in outcome.jobs:
+        if job.failure and job.failure.code == "group_short":
+            job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
+            job.failure.description += f" | It was repaired: its members are {', '.join(job.state.group.members)}"
+            repaired.append(job.state.label)
+    return repaired
+
+
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. The result of a failure lists the completed steps."""
     params = module.params
@@ -338,15 +361,7 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         )
 
     began = time.monotonic()
-    repaired = []
-    for job in short:
-        job.state = mover.repair(job.state, cluster, timeout)
-        repaired.append(job.state.label)
-        if job.state.hosted_by(source):
-            module.warn(
-                f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was "
-                "selected"
-            )
+    repaired = repair_short(module, mover, cluster, short, source)
     outcome = mover.carry_out(
         [job for job in needed if job not in short],
         timeout,
@@ -354,11 +369,8 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         params["wait"],
         params["progress"],
     )
-    for job in outcome.jobs:
-        if params["repair"] and job.failure and job.failure.code == "group_short":
-            job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
-            job.failure.description += f" | It was repaired: its members are {', '.join(job.state.group.members)}"
-            repaired.append(job.state.label)
+    if params["repair"]:
+        repaired += repair_failed(mover, outcome, timeout)
     after = {job.state.label: job.state.as_dict() for job in jobs}
     changed = before != after or any(job.started for job in jobs)
     summary = {

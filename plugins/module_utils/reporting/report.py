@@ -471,42 +471,18 @@ def report_data(
     `route_compression`: the configured `cluster.compression` of all servers, None if unknown. `marks`: the servers in
     maintenance; each is a problem, and problems that only they cause are omitted. Raises ValueError for an unknown
     report, and for an endpoint or a catalogue that was not read."""
-    unknown = [name for name in reports if name not in REPORTS]
-    if unknown:
-        raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
+    _require_reports(reports, only_account="view" in info)
     if "view" in info:
-        beyond = [name for name in reports if name not in ACCOUNT_TABLES]
-        if beyond:
-            raise ValueError(f"{', '.join(beyond)}: this report requires a user of the system account")
         info = _info_of_account(info, consumer_info or {})
     answering = {server["name"] for server in info["servers"]}
-    known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
     wanted = None if server_names is None else set(server_names)
-    server_info = server_info or {}
-    endpoints = {server["name"]: server for server in server_info.get("servers", ())}
-    requested = {key for row in endpoints.values() for key in row} | {
-        one["endpoint"] for one in server_info.get("incomplete", ())
-    }
     source = Source(
         info=info,
-        servers=[
-            server
-            for server in info["servers"]
-            if cluster in (None, server["cluster"]) and (wanted is None or server["name"] in wanted)
-        ],
-        streams=[
-            stream
-            for stream in info.get("streams", ())
-            if cluster in (None, stream["cluster"])
-            and account in (None, stream["account"], stream["account_name"])
-            and (wanted is None or wanted & set(stream["members"]))
-        ],
-        absent=sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
-        endpoints=endpoints,
-        requested=frozenset(requested),
         account=account,
         catalogue=None if catalogue is None else parse_catalogue(catalogue),
         route_compression=route_compression,
+        **_selected(info, cluster, account, wanted),
+        **_replies(server_info or {}),
     )
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
     marks, now = marks or {}, time.time()
@@ -525,6 +501,47 @@ def report_data(
         "problems": [problem.as_dict() for problem in problems],
         "causes": [cause.as_dict() for cause in causes],
     }
+
+
+def _require_reports(reports: Sequence[str], only_account: bool) -> None:
+    """Raise ValueError for an unknown report, and for one that the user of an account cannot read."""
+    unknown = [name for name in reports if name not in REPORTS]
+    if unknown:
+        raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
+    beyond = [name for name in reports if only_account and name not in ACCOUNT_TABLES]
+    if beyond:
+        raise ValueError(f"{', '.join(beyond)}: this report requires a user of the system account")
+
+
+def _selected(
+    info: Mapping[str, Any], cluster: str | None, account: str | None, wanted: set[str] | None
+) -> dict[str, Any]:
+    """Return the servers and streams of a cluster, an account, and the `wanted` servers (None for all)."""
+    answering = {server["name"] for server in info["servers"]}
+    known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
+    return {
+        "servers": [
+            server
+            for server in info["servers"]
+            if cluster in (None, server["cluster"]) and (wanted is None or server["name"] in wanted)
+        ],
+        "streams": [
+            stream
+            for stream in info.get("streams", ())
+            if cluster in (None, stream["cluster"])
+            and account in (None, stream["account"], stream["account_name"])
+            and (wanted is None or wanted & set(stream["members"]))
+        ],
+        "absent": sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
+    }
+
+
+def _replies(server_info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the replies of nats_server_info by server, and the names of the endpoints that were requested."""
+    endpoints = {server["name"]: server for server in server_info.get("servers", ())}
+    requested = {key for row in endpoints.values() for key in row}
+    requested |= {one["endpoint"] for one in server_info.get("incomplete", ())}
+    return {"endpoints": endpoints, "requested": frozenset(requested)}
 
 
 def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -> dict[str, Any]:
