@@ -69,6 +69,13 @@ def reset_target(info: Info, last_seq: int, requested: int | None, expected: int
     return requested
 
 
+def is_reset(info: Info, target: int, requested: int | None) -> bool:
+    """Return whether a reset would change nothing. A consumer without unacknowledged messages is at its ack floor, even
+    if the floor is below the first message of the stream."""
+    now = position(info)
+    return now == position_before(target) or (requested is None and not now["ack_pending"])
+
+
 def reset_dangers(info: Info, target: int) -> list[Danger]:
     """Return the dangers of a reset to a sequence."""
     used, floor = activity(info), position(info)["ack_floor"]

@@ -14,6 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.positions import (
     RESET_SINCE,
     UNPIN_SINCE,
+    is_reset,
     pinned_clients,
     position,
     position_before,
@@ -50,7 +51,7 @@ def ensure_reset(
     except OptionError as problem:
         raise asset.failure("invalid_option", str(problem)) from problem
     config, old, new = rules.clean(info["config"]), position(info), position_before(target)
-    if old == new:
+    if is_reset(info, target, given.get("seq")):
         return {**asset_result(False, config, config, {}, {}, started, []), "reset_seq": target}
     dangers = [*ownership(asset, asset.normal(info), desired), *reset_dangers(info, target)]
     refuse(asset, dangers, run_options)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.positions import (
+    is_reset,
     pinned_clients,
     reset_dangers,
     reset_target,
@@ -49,6 +50,15 @@ def test_reset_refuses_impossible_positions(
 ) -> None:
     with pytest.raises(OptionError, match=reason):
         reset_target(consumer(**config), 10, seq, expected)
+
+
+def test_consumer_without_unacknowledged_messages_is_at_its_ack_floor() -> None:
+    # A new consumer of a stream whose first messages are deleted.
+    new = consumer(delivered=1, floor=0, pending=0)
+    assert is_reset(new, 1, None)
+    assert not is_reset(new, 1, 1)
+    assert not is_reset(consumer(), 6, None)
+    assert is_reset(consumer(5, 5, 0), 6, 6)
 
 
 def test_reset_beyond_unacknowledged_messages_is_a_data_loss() -> None:
