@@ -114,6 +114,18 @@ def test_single_operations_work_without_publishing_to_own_subjects(
         assert "use a user of the account that may publish there (the role natsops may not)" in told["msg"]
 
 
+def test_purge_of_an_account_needs_more_than_the_role(minted: Minted, run_module: Runner, site: Site) -> None:
+    purge = {"account": "APP", "streams": ["NOTHERE"], "allow": ["data_loss"], "timeout": 2}
+    other = {"account": site.operator.keys["OTHER"], "streams": [], "unlisted": True, "allow": ["data_loss"]}
+    told = run_module("nats_account_purge", minted.system(), **other)
+    assert told["failure"]["code"] == "permission", told
+    own_user = site.servers.sys_connection()
+    told = run_module("nats_account_purge", own_user, **purge)
+    assert "FORMED exists, but is not listed" in told["msg"]
+    assert run_module("nats_account_purge", own_user, **other)["changed"]
+    assert site.servers.app_request("$JS.API.STREAM.INFO.FORMED")["config"]["name"] == "FORMED"
+
+
 def test_cluster_operations_work(ok: Any, site: Site) -> None:
     site.servers.add_stream("MOVED", 3)
     leader = site.servers.app_request("$JS.API.STREAM.INFO.MOVED")["cluster"]["leader"]
