@@ -154,17 +154,25 @@ def test_scrapes_do_not_query_the_servers(healthy: NatsProcesses, start: Start) 
     assert openmetrics.endswith("# EOF\n")
 
 
-def test_exporter_reads_journal_catalogue_and_report(healthy: NatsProcesses, start: Start, tmp_path: Path) -> None:
+def test_exporter_reads_journal_catalogue_drift_and_report(
+    healthy: NatsProcesses, start: Start, tmp_path: Path
+) -> None:
     """A missing or invalid file sets a metric and is logged, and is read as soon as it is valid."""
     event = {"version": 1, "time": "2026-11-24T10:00:00Z", "run": "r", "cluster": "C1", "event": "run_started", "of": 3}
     report = tmp_path / "report.json"
     (tmp_path / "journal").write_text(json.dumps(event) + "\n")
     report.write_text("[]")
     catalogue = Catalogue().saved("APP/ORDERS", "2026-11-23T02:00:00Z")
-    files = {"journal": str(tmp_path / "journal"), "backups": str(tmp_path), "report": str(report)}
+    drift = tmp_path / "drift.json"
+    files = {
+        "journal": str(tmp_path / "journal"),
+        "backups": str(tmp_path),
+        "drift": str(drift),
+        "report": str(report),
+    }
     exporter = start(healthy.sys_connection(), **files)
     found = exporter.until(lambda found: found.get(("natsops_up",)) == 1)
-    assert [found["natsops_input_readable", name] for name in files] == [1, 0, 0]
+    assert [found["natsops_input_readable", name] for name in files] == [1, 0, 0, 0]
     assert (found["natsops_roll_in_progress", "C1"], found["natsops_roll_batches", "C1"]) == (1, 3)
     assert exporter.log.count("report cannot be read: ") == 1
     (tmp_path / "catalogue.json").write_text(catalogue.text())
@@ -172,6 +180,11 @@ def test_exporter_reads_journal_catalogue_and_report(healthy: NatsProcesses, sta
     found = exporter.until(lambda found: found["natsops_input_readable", "report"] == 1)
     found = exporter.until(lambda found: found["natsops_input_readable", "backups"] == 1)
     assert found["natsops_backup_streams", "saved"] == 1
+    orders = {"document": "orders", "cluster": "C1", "account": "APP", "problem": "", "assets": 3, "drifting": 2}
+    content = {"version": 1, "checked": "2026-11-24T02:00:00Z", "documents": [{**orders, "differing": []}]}
+    drift.write_text(json.dumps(content))
+    found = exporter.until(lambda found: found["natsops_input_readable", "drift"] == 1)
+    assert found["natsops_assets_drifting", "C1", "APP", "orders"] == 2
     assert "report: works again" in exporter.log
 
 
