@@ -15,6 +15,7 @@ from support.alerts import ALERTS, CHECK_ALERTS, RULES, promtool, runbook
 #: The labels of a server's series.
 JWT = 'fleet="f",kind="user",account="ORDERS",role="app"'
 SERVER = 'fleet="f",cluster="C1",server="n1"'
+DOCUMENT = 'fleet="f",cluster="C1",account="APP",document="orders"'
 #: The samples are taken at 0 s of Unix time, in 1970.
 DAY = 86400
 #: The series of a healthy fleet; a test case replaces or adds some.
@@ -39,6 +40,9 @@ HEALTHY = {
     'natsops_backup_streams{fleet="f",state="failed"}': 0,
     'natsops_backup_oldest_timestamp_seconds{fleet="f"}': 0,
     'natsops_backup_proofs{fleet="f",state="failed"}': 0,
+    f"natsops_assets_drifting{{{DOCUMENT}}}": 0,
+    'natsops_assets_plan_refused{fleet="f"}': 0,
+    'natsops_assets_compared_timestamp_seconds{fleet="f"}': 0,
     'natsops_insights_findings{fleet="f",check="SERVER_003",severity="critical"}': 0,
     'natsops_insights_findings{fleet="f",check="SERVER_008",severity="warning"}': 4,
     'natsops_insights_full_days{fleet="f",scope="server",name="n1",resource="file",quantile="p10"}': 90,
@@ -101,6 +105,9 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsBackupFailed": {'natsops_backup_streams{fleet="f",state="failed"}': 1},
     "NatsopsBackupOld": {'natsops_backup_oldest_timestamp_seconds{fleet="f"}': -2 * DAY},
     "NatsopsRestoreFailed": {'natsops_backup_proofs{fleet="f",state="failed"}': 1},
+    "NatsopsAssetsDrift": {f"natsops_assets_drifting{{{DOCUMENT}}}": 2},
+    "NatsopsAssetsRefused": {'natsops_assets_plan_refused{fleet="f"}': 1},
+    "NatsopsAssetsNotCompared": {'natsops_assets_compared_timestamp_seconds{fleet="f"}': -2 * DAY},
     "NatsopsInputUnreadable": {'natsops_input_readable{fleet="f",input="journal"}': 0},
     "NatsopsFaultsOmitted": {'natsops_assets_omitted{fleet="f",list="at_fault"}': 1},
     **{
