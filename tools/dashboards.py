@@ -214,6 +214,23 @@ ROWS_OF_PANELS: dict[str, tuple[Panel, ...]] = {
         Panel("Streams by backup", LINES, "By the catalogue.", {"{{state}}": of("natsops_backup_streams")}),
         Panel("Streams by last drill", LINES, "By the catalogue.", {"{{state}}": of("natsops_backup_proofs")}),
     ),
+    "Documents of assets": (
+        Panel(
+            "Differing assets",
+            NUMBER,
+            "Assets that differ from their document.",
+            {"{{account}} {{document}}": of("natsops_assets_drifting")},
+            bad=1,
+        ),
+        Panel(
+            "Compared",
+            NUMBER,
+            "Time since documents and assets were last compared.",
+            {"": _age("natsops_assets_compared_timestamp_seconds")},
+            unit="s",
+            bad=26 * 3600,
+        ),
+    ),
 }
 
 
