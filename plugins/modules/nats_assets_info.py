@@ -17,7 +17,8 @@ description:
     differ from the defaults. The module changes nothing.
   - A plan of the document is empty, except that it adopts the assets that no document owns. The module checks this
     before it returns the document. RV(omitted) lists assets that belong to a different document or tool, and assets that
-    no document can declare.
+    no document can declare. Assets of the Kubernetes controller NACK carry no mark, so they appear under C(adopt); use
+    O(streams) to select other assets.
   - The module fails if the state of a selected stream or consumer is unknown.
   - Needs a user of the account, or a user of the system account together with O(account_users).
 extends_documentation_fragment:
