@@ -16,6 +16,7 @@ description:
     groups, RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, usage and limits of accounts). The module
     writes the replies below C(bronze/) in O(lake). Needs a user of the system account.
   - Replies are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are omitted.
+    The table C(jwts) has the names, public keys and times of JWTs that expire.
   - The complete snapshot becomes visible when its manifest is written, so readers never see an interrupted run.
   - For each server or endpoint that did not respond, a row records the missing reply, and RV(complete) is false.
 extends_documentation_fragment:

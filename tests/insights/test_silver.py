@@ -180,6 +180,8 @@ def test_silver_equals_the_live_modules(tables: dict[str, list[Row]], version: s
     (saved,) = {row["saved"] for row in read_rows("backups")}
     assert saved.astimezone(timezone.utc).isoformat() == "2026-11-21T02:00:00.500000+00:00"
     assert {(row["excluded"], row["proven"], row["extra"]) for row in read_rows("backups")} == {(False, None, None)}
+    jwts = {(row["role"], row["connections"], row["urgency"], row["extra"]) for row in read_rows("jwts")}
+    assert jwts == {("app", 2, "error", None)}
     assert {(row["account"], row["sent_bytes"]) for row in read_rows("accounts")} == {("APP", 90)}
     groups = read_rows("raft_groups")
     assert {row["server"] for row in groups} == {server.name for server in cluster.servers}

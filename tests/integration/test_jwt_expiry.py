@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from support.exporters import Exporter
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 from support.operator_site import NAMES, Site
+from support.snapshots import snapshot_lines
 
 DAY = 86400
 
@@ -66,6 +70,22 @@ def test_expiring_jwts_are_reported_before_they_expire(site: Site, run_module: R
         (result,) = found["results"]
         return dict(result)
 
+    def snapshot() -> None:
+        taken = run_module("nats_snapshot", connection, lake=str(tmp_path / "lake"), fleet="test")
+        assert taken["complete"], taken
+        rows = [{**row["data"], "account": row["account"]} for row in snapshot_lines(Path(taken["manifest"]))["jwts"]]
+        user, imported = rows
+        assert user["text"].startswith("account APP: 2 connections of role app will be closed")
+        named = ("kind", "account", "account_name", "role", "connections", "urgency")
+        assert [user[name] for name in named] == ["user", keys["APP"], "APP", "app", 2, "error"]
+        assert user["expires"] == datetime.fromtimestamp(now + 600, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        assert [imported[name] for name in named] == ["activation", keys["APP"], "APP", "", 0, "warning"]
+        # Neither JWTs nor seeds are in any file of the lake.
+        for file in (tmp_path / "lake").rglob("*"):
+            if file.is_file():
+                text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+                assert not re.search(rb"eyJ|S[UAO][A-Z2-7]{56}", text), file
+
     async def work() -> None:
         clients: list[Any] = []
         # One user expires in minutes and another in days; the third is temporary.
@@ -98,6 +118,7 @@ def test_expiring_jwts_are_reported_before_they_expire(site: Site, run_module: R
             ]
             (jwts,) = [one for one in diagnose(info, {"servers": []})["checks"] if one["check"] == "JWTs"]
             assert jwts["status"] == "found"
+            await asyncio.to_thread(snapshot)
             exporter = Exporter(tmp_path / "exporter", connection, expected_servers=NAMES)
             try:
                 key = ("natsops_jwt_expiring_connections", "APP", "user", "app", "error")

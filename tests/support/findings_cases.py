@@ -424,6 +424,20 @@ def _moment(step: int) -> Rows:
         }
         for name in ("A", "SYS", "$G")
     ]
+    rows["jwts"] = [
+        {
+            "server": "JWTs",
+            "account": "A",
+            "kind": "user",
+            "role": "app",
+            "subject": "UA",
+            "name": "shop",
+            "connections": 3,
+            "expires": reported(END + timedelta(days=60)),
+            "urgency": "",
+            "text": "far away",
+        }
+    ]
     for found in rows.values():
         for made in found:
             made.update({"snapshot": snapshot(step), "taken": reported(moment)})
@@ -621,7 +635,7 @@ _MADE_OF = {
     "leafz": ("leafnodes",),
     "accstatz": ("accounts",),
     "accountz": ("account_limits",),
-    "connz": ("connections",),
+    "connz": ("connections", "jwts"),
 }
 _SERVER_FIELDS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
 
@@ -867,6 +881,7 @@ CASES: dict[str, Case] = {
     ),
     "ACCOUNTS_103": case("accounts", {"js_storage": 5}, where={"account": "SYS"}, account="SYS"),
     "ACCOUNTS_105": case("account_limits", {"expires": reported(END + timedelta(days=5))}, where={"account": "A"}),
+    "ACCOUNTS_108": case("jwts", {"urgency": "warning", "text": "3 connections will be closed"}),
     "ACCOUNTS_104": case("accounts", {"connections": 5}, where={"account": "$G"}, account="$G"),
     "CONN_101": case("connections", {"pending_bytes_max": 1 << 24}),
     "CONN_102": case("connections", {"rtt_max": 0.4}),

@@ -91,6 +91,7 @@ MORE: dict[str, Any] = {
     "hosts": {"config_digest": "sha256:1", "open_files": 65536, "plaintext_passwords": 0, "disk_free": 1 << 40},
     "drift": {"checked": "2026-11-21T02:00:00Z", "assets": 12, "drifting": 1, "reason": "stream S: change"},
     "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
+    "jwts": {"kind": "user", "role": "app", "connections": 2, "expires": "2026-11-22T02:00:00Z", "urgency": "error"},
 }
 
 

@@ -23,9 +23,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import nkeys
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Row, timestamp
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Row, expiry_rows, timestamp
+from support.credentials import make_jwt, new_key
 from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 
 #: When the first snapshot is taken, in seconds after the fleet's start, and the interval between snapshots.
@@ -524,6 +527,8 @@ class Part(Fleet):
         client = {"kind": "Client", "account": "A0", "lang": "go", "version": "1.40", "rtt": "1ms", "stalls": 0}
         for cid in (1, 2):
             yield Row("connz", {}, {"cid": cid, **client, "pending_bytes": 0})
+        if self.operator and server == 0:
+            yield from expiry_rows(_logins(), START.timestamp() + at)
         yield Row("server_log", {}, {"time": timestamp(START), "text": "Server is ready"})
         if self.server_faults.get(server):
             said: Data = {}
@@ -714,6 +719,8 @@ class Part(Fleet):
             yield "META_101", {"domain": self.domain}
         if self.removed:
             yield "META_203", {"domain": self.domain}
+        if self.operator:
+            yield "ACCOUNTS_108", {"account": self._key("A0"), "name": "user app"}
 
     def may(self) -> Iterator[tuple[str, Subject]]:
         """Yield the additional findings that may follow from the true state."""
@@ -753,6 +760,27 @@ class Part(Fleet):
         account = self._key(stream.account) if self.operator else stream.account
         named = {"domain": self.domain, "account": account, "stream": self._name(stream)}
         return {**named, **({"consumer": "worker"} if consumer else {})}
+
+
+def _logins() -> Logins:
+    """Return the JWTs of the account A0: a connection of the role `app` has not renewed its JWT; those of the role
+    `report` and the activation of an import expire much later."""
+    account, app, report = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number) for number in (1, 2, 3))
+
+    def times(days: float, lifetime: float) -> dict[str, int]:
+        expires = START + timedelta(seconds=BEGIN, days=days)
+        return {"iat": int((expires - timedelta(days=lifetime)).timestamp()), "exp": int(expires.timestamp())}
+
+    activation = make_jwt(account, account.public, "pay", {"type": "activation"}, top=times(200, 365))
+    keys = [{"key": key.public, "role": role} for key, role in ((app, "app"), (report, "report"))]
+    claims = {"type": "account", "signing_keys": keys, "imports": [{"subject": "pay.api", "token": activation}]}
+    found = Logins()
+    found.add_account("A0", make_jwt(account, account.public, _TAG, claims))
+    for signer, days in ((app, 5), (app, 25), (report, 25)):
+        user = new_key(nkeys.PREFIX_BYTE_USER, days).public
+        token = make_jwt(signer, user, "shop", {"type": "user", "issuer_account": account.public}, top=times(days, 30))
+        found.add_connection({"account": "A0", "jwt": token})
+    return found
 
 
 def _by_number(wrong: Iterable[tuple[int, Fault]]) -> dict[int, list[Fault]]:

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
@@ -34,11 +35,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.server_log import log_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     JSON,
+    JWTS,
     LAKE,
     Origin,
     Row,
     SnapshotWriter,
     endpoint_rows,
+    expiry_rows,
     message_origin,
     meta_members,
     servers_summary,
@@ -130,6 +133,7 @@ class _Pass:
         self._domains: dict[str, str] = {}
         self._members: set[str] = set()
         self._backed_up = ""
+        self._logins = Logins()
 
     def run(self) -> tuple[Path, dict[str, Any]]:
         started = datetime.now(timezone.utc)
@@ -150,6 +154,7 @@ class _Pass:
                     before = time.monotonic()
                     self._read(endpoint, [server for server in servers if reported_version(server.version) >= since])
                     self._seconds[endpoint] = round(time.monotonic() - before, 3)
+            self._write_expiries()
             if self._wanted.logs is not None:
                 self._read_logs(servers, self._wanted.logs)
             for host in self._wanted.hosts:
@@ -270,6 +275,26 @@ class _Pass:
             keys = {"account": one.account, "document": one.document}
             self._writer.add(here, Row(DRIFT, keys, {**found, "reason": one.reason}))
 
+    def _note_jwts(self, row: Row) -> None:
+        """Add the JWTs of a reply, which its row will not contain, to those whose expiry is written."""
+        if row.table == "varz":
+            for token in row.data.get("trusted_operators_jwt") or ():
+                self._logins.add_operator(str(token))
+        elif row.table == "accountz" and row.data.get("jwt"):
+            self._logins.add_account(str(row.keys["account"]), str(row.data["jwt"]))
+        elif row.table == "connz":
+            self._logins.add_connection(row.data)
+
+    def _write_expiries(self) -> None:
+        """Write the expiry of the JWTs in use."""
+        now = datetime.now(timezone.utc)
+        # The rows apply to all servers, so they have neither a server nor a domain.
+        here = Origin("", "JWTs", received=timestamp(now))
+        for line in self._logins.unknown:
+            self._writer.fail(JWTS, here, NatsFailure("bad_reply", line))
+        for row in expiry_rows(self._logins, now.timestamp()):
+            self._writer.add(here, row)
+
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
         if isinstance(page, NatsFailure):
             self._writer.fail(endpoint, self._origin(server), page)
@@ -283,6 +308,7 @@ class _Pass:
             elif row.table == "jsz_streams" and self._wanted.backups is not None and origin.domain == self._backed_up:
                 name = json_text.read_name(row.data) if json_text.is_text(row.data) else row.data["name"]
                 self._streams.add((row.keys["account"], name or ""))
+            self._note_jwts(row)
             self._writer.add(origin, row)
 
 

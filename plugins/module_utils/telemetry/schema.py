@@ -410,6 +410,16 @@ DRIFT = Reported(
     (*same("timestamp", "checked"), *same("bigint", "assets", "drifting"), *same("string", "reason")),
 )
 
+#: The urgency is the severity by accounts/expiry.py, as of the snapshot; it is empty while the expiry is far away.
+JWTS = Reported(
+    _ACCOUNT_KEY,
+    (
+        *same("string", "kind", "account_name", "role", "subject", "name", "urgency", "text"),
+        *same("timestamp", "expires"),
+        *same("bigint", "connections"),
+    ),
+)
+
 HOSTS = Reported(
     (), (*same("string", "config_digest"), *same("bigint", "open_files", "plaintext_passwords", "disk_free"))
 )
@@ -447,5 +457,6 @@ TABLES: Mapping[str, Reported] = {
     "server_log": SERVER_LOG,
     "backups": BACKUPS,
     "drift": DRIFT,
+    "jwts": JWTS,
     "hosts": HOSTS,
 }

@@ -22,6 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins, evaluate
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
@@ -41,12 +43,14 @@ __all__ = [
     "FORGOTTEN_AFTER",
     "FORMATS",
     "JSON",
+    "JWTS",
     "LAKE",
     "PARQUET",
     "Origin",
     "Row",
     "SnapshotWriter",
     "endpoint_rows",
+    "expiry_rows",
     "message_origin",
     "meta_members",
     "servers_summary",
@@ -61,6 +65,9 @@ FORMATS = {JSON: 1, PARQUET: 2}
 
 #: The code of the failure if the lake cannot be written.
 LAKE = "lake"
+
+#: The table with the expiry of the JWTs that VARZ, ACCOUNTZ and CONNZ contain in operator mode.
+JWTS = "jwts"
 
 #: The endpoints whose reply is only a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
@@ -128,6 +135,18 @@ def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> It
             yield Row(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
     else:
         yield Row(endpoint, {}, data)
+
+
+def expiry_rows(logins: Logins, now: float) -> Iterator[Row]:
+    """Yield the names, the public keys, the expiry and the effect of the JWTs in use. `now`: seconds since 1970."""
+    for one in evaluate(logins, now):
+        data = {
+            **{name: getattr(one, name) for name in ("kind", "account_name", "role", "subject", "name", "connections")},
+            "expires": moment_words(one.expires),
+            "urgency": one.severity,
+            "text": one.text,
+        }
+        yield Row(JWTS, {"account": one.account}, data)
 
 
 def with_limits(detail: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
     HOSTS,
     IPQUEUES,
     JSZ,
+    JWTS,
     LEAFNODES,
     PEERS,
     RAFT_GROUPS,
@@ -732,6 +733,15 @@ TABLES: dict[str, Table] = {
         (),
         partial(table_rows, DRIFT),
         reported_columns(DRIFT),
+        "count(*)",
+    ),
+    "jwts": Table(
+        "JWT that expires; the users of a role have one row",
+        "account, kind, role, subject",
+        ("jwts",),
+        (),
+        partial(table_rows, JWTS),
+        reported_columns(JWTS),
         "count(*)",
     ),
     "hosts": Table(

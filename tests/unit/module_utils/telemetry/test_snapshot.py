@@ -15,23 +15,27 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import nkeys
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import import_archive
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import effective
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES, effective
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     LAKE,
     Origin,
     Row,
     SnapshotWriter,
     endpoint_rows,
+    expiry_rows,
     message_origin,
     meta_members,
     servers_summary,
 )
+from support.credentials import make_jwt, new_key
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
 STARTED = datetime(2026, 11, 21, 18, 41, 0, 123456, timezone.utc)
@@ -141,6 +145,36 @@ def test_limits_of_a_jwt_are_kept() -> None:
     answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
     (row,) = endpoint_rows("accountz", answer)
     assert without_secrets(row.data) == {"account_name": "APP", "expires": 1800000000, "limits": {"conn": 10}}
+
+
+def test_rows_of_jwts_have_names_public_keys_and_times_only() -> None:
+    account, signer = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number) for number in (1, 2))
+    user, now = new_key(nkeys.PREFIX_BYTE_USER, 3), 1_800_000_000
+    logins = Logins()
+    roles = [{"kind": "user_scope", "key": signer.public, "role": "app"}]
+    logins.add_account(account.public, make_jwt(account, account.public, "SHOP", {"signing_keys": roles}))
+    token = make_jwt(signer, user.public, "till", {}, top={"iat": now - 9 * 86400, "exp": now + 86400})
+    logins.add_connection({"account": account.public, "jwt": token})
+    (row,) = expiry_rows(logins, now)
+    assert row == Row(
+        "jwts",
+        {"account": account.public},
+        {
+            "kind": "user",
+            "account_name": "SHOP",
+            "role": "app",
+            "subject": user.public,
+            "name": "till",
+            "connections": 1,
+            "expires": "2027-01-16T08:00:00Z",
+            "urgency": "warning",
+            "text": "account SHOP: 1 connection of role app will be closed; logins with the same credentials fail "
+            "(expires in 1d, 2027-01-16T08:00:00Z)",
+        },
+    )
+    # The general redaction removes no column.
+    assert without_secrets(row.data) == row.data
+    assert {field.name for field in TABLES["jwts"].fields} == set(row.data)
 
 
 def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:

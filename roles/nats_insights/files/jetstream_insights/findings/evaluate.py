@@ -353,7 +353,7 @@ def _endpoints(view: View) -> tuple[str, ...]:
 
 
 #: Endpoints that are read if present, and never requested from servers.
-_NOT_ASKED_OF_SERVERS = {"backups", "drift"}
+_NOT_ASKED_OF_SERVERS = {"backups", "drift", "jwts"}
 
 
 def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> Iterator[DataFrame]:

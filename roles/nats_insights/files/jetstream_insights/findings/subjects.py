@@ -82,6 +82,7 @@ _ALL = (
         ("accstatz", "jsz"),
         reported="true",
     ),
+    View("jwts", "JWT", ("account", "name"), ("jwts",), ("varz", "accountz", "connz", "jwts")),
     View(
         "connections",
         "clients",

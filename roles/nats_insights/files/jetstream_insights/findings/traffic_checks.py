@@ -176,11 +176,28 @@ CHECKS = (
         fails="coalesce(expired, false) OR coalesce(unix_seconds(expires) - unix_seconds(taken) <= 86400 * :days, false)",
         worse="coalesce(expired, false) OR unix_seconds(expires) - unix_seconds(taken) <= 86400 * :critical",
         value="(unix_seconds(expires) - unix_seconds(taken)) / 86400",
-        text="the account's JWT expires {expires}, expired: {expired}",
-        rationale="After it expires, all clients of the account are disconnected.",
+        text="the account's JWT expires {expires}, expired: {expired}, open connections: {connections|count}",
+        rationale="When it expires, servers close all connections of the account, and refuse its logins.",
         remedy="a new JWT of the account, with nsc, pushed to the resolver; `nats_account_info` shows whether it "
         "has arrived",
         source="ACCOUNTZ, claims of the account",
+    ),
+    Check(
+        code="ACCOUNTS_108",
+        severity=WARNING,
+        title="A JWT expires soon",
+        view="jwts",
+        applies="kind <> 'account'",
+        needs=("urgency",),
+        fails="urgency <> ''",
+        worse="urgency = 'error'",
+        value="(unix_seconds(expires) - unix_seconds(taken)) / 86400",
+        text="{text}",
+        rationale="At that moment servers close the connections of a user, and imports and restarts of servers may fail. "
+        "The finding begins 30 days before the expiry and is critical from 7 days on; for a short lifetime, during its "
+        "last fifth and twentieth. ACCOUNTS_105 checks accounts.",
+        remedy="playbook `user_credentials`; for operators and activations, sign them again without an expiry",
+        source="VARZ, ACCOUNTZ and CONNZ; module_utils/accounts/expiry.py, as `nats_check` `expiry`",
     ),
     Check(
         code="CONN_101",

@@ -543,6 +543,12 @@ def accounts(tables: Tables) -> DataFrame:
     )
 
 
+def jwts(tables: Tables) -> DataFrame:
+    """Return the JWTs that expire. The name of a row does not change when a user gets a new JWT."""
+    own = F.when(F.col("role") != "", F.col("role")).when(F.col("kind") != "user", F.col("subject"))
+    return _now(tables["jwts"].withColumn("name", F.concat_ws(" ", "kind", own)))
+
+
 def connections(tables: Tables) -> DataFrame:
     name = F.concat_ws(" ", "kind", F.coalesce("lang", F.lit("unknown client")), "lang_version")
     return _now(tables["connections"].withColumn("name", name))
@@ -1070,6 +1076,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         backups,
         documents,
         accounts,
+        jwts,
         connections,
         routes,
         gateways,
