@@ -238,7 +238,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|lakes|real_faults|real_faults_report|spark_cluster)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
+	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|lakes|real_faults|real_faults_report|spark_cluster|two_days)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
 		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
@@ -246,7 +246,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 # lint-mypy checks the imported modules of the collection; Spark's environment lacks their dependencies.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(DEV_LINK)
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
-		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/lakes.py \
+		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/lakes.py tests/support/two_days.py \
 		tests/support/real_faults.py tests/support/real_faults_report.py tests/support/spark_cluster.py
 
 lint-yaml: $(CACHE)/venv/.made

@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 # Small tests end before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
+from jetstream_insights.lake import Lake
 from jetstream_insights.session import FOR_LITTLE, session
 from support.lakes import Golden, make_golden
+from support.two_days import make_two_days
 
 #: Without these settings, garbage collection takes a third of the time of small plans.
 LEAN = {
@@ -46,10 +48,19 @@ def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gol
     return make_golden(tmp_path_factory.mktemp("golden"))
 
 
+@pytest.fixture(scope="session")
+def two_days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return make_two_days(spark, tmp_path_factory.mktemp("two_days"))
+
+
 # --- two processes --------------------------------------------------------------------------------------------------------
 
 #: Files whose tests share expensive fixtures, for one process.
-TOGETHER = ("test_connect.py", "test_delta.py")
+TOGETHER = {
+    "test_delta.py": "test_connect.py",
+    "test_domains.py": "test_gold.py",
+    "test_gold_report.py": "test_gold.py",
+}
 #: The files that take longest according to `python3 tools/run_parts.py --slowest 40 test-insights`. These files start
 #: first, so both processes end at about the same time.
 LONGEST = (
@@ -70,6 +81,6 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     class OfFiles(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             name = Path(nodeid.partition("::")[0]).name
-            return TOGETHER[0] if name in TOGETHER else name
+            return TOGETHER.get(name, name)
 
     return OfFiles(config, log)

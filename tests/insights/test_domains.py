@@ -7,7 +7,6 @@ have streams and accounts with the same names. Events in one domain do not affec
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,13 @@ import pytest
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings_job import make_findings
-from jetstream_insights.gold_job import make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.content import make_report
 from jetstream_insights.report.shape import dicts
-from jetstream_insights.silver_job import make_silver
-from pyspark.sql import SparkSession
-from support.fleet import START, Fleet, Outage, write
+from support.fleet import START
 from support.lakes import published_rows
+from support.two_days import DOMAIN_MOMENTS, DOMAINS, PARTS, quiet
 
-MOMENTS = [0.0, 300.0, 600.0, 900.0]
-#: Seeds with which the streams have three replicas and no fault.
-SEEDS = {"hub": 8, "berlin": 13, "oslo": 57}
-PARTS = {
-    name: Fleet(3, 4, seed, domain=name, cluster="EDGE" if name != "hub" else "HUB", prefix=f"{name}-")
-    for name, seed in SEEDS.items()
-}
-#: One server of this domain goes down, and its leaderships move to other servers.
-PARTS["berlin"] = replace(PARTS["berlin"], outages=(Outage(0, 600.0, 3600.0),))
 #: Checks of a single domain's assets, and checks that compare servers.
 CHECKS = {
     *("META_002", "META_103", "CLUSTER_105", "GATEWAY_101", "SERVER_107"),
@@ -44,30 +32,22 @@ class Made:
     """The tables computed from the fleet."""
 
     def __init__(self, lake: Path, report: dict[str, Any]) -> None:
-        self.report = report
+        self._report = report
         self._tables = {layer: published_rows(lake, layer, START.date()) for layer in ("gold", "findings")}
 
     def rows(self, layer: str, table: str) -> list[dict[str, Any]]:
-        return self._tables[layer][table]
+        return [row for row in self._tables[layer][table] if row["fleet"] == DOMAINS]
+
+    def reported(self, table: str) -> list[dict[str, Any]]:
+        return [row for row in dicts(self._report, table) if row["fleet"] == DOMAINS]
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    folder = tmp_path_factory.mktemp("domains")
-    for at in MOMENTS:
-        write(list(PARTS.values()), folder / "lake", at)
-    lake = Lake(spark, str(folder / "lake"), little=True)
-
-    def say(_text: str) -> None:
-        """Discard the message."""
-
-    day = START.date()
-    assert make_silver(lake, [START], say).quarantined == 0
-    assert make_gold(lake, [day], say).made == 1
-    wanted = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
-    assert make_findings(lake, [day], say, False, wanted, None).made == 1
-    make_report(lake, day, folder / "report", "Fleet", say)
-    return Made(folder / "lake", json.loads((folder / "report" / "report.json").read_text()))
+def made(two_days: Lake, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    wanted, folder = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS)), tmp_path_factory.mktemp("domains")
+    assert make_findings(two_days, [START.date()], quiet, False, wanted, None).made == 1
+    make_report(two_days, START.date(), folder, "Fleet", quiet)
+    return Made(Path(two_days.uri), json.loads((folder / "report.json").read_text()))
 
 
 def leader(name: str, stream: str, at: float) -> str:
@@ -86,7 +66,7 @@ def test_each_domain_has_its_meta_group_and_its_streams(made: Made) -> None:
     (fleet,) = made.rows("gold", "report_fleet")
     assert (fleet["meta_leader"], fleet["streams"], fleet["leaderless_streams"]) == ("berlin-2, hub-1, oslo-1", 12, 0)
     assert {(row["domain"], row["stream"]): row["leader"] for row in made.rows("gold", "report_streams")} == {
-        (name, stream.name): leader(name, stream.name, MOMENTS[-1])
+        (name, stream.name): leader(name, stream.name, DOMAIN_MOMENTS[-1])
         for name, part in PARTS.items()
         for stream in part.assets
     }
@@ -123,7 +103,7 @@ def test_findings_of_domains_are_separate(made: Made) -> None:
 
 
 def test_report_names_domains_if_there_are_several(made: Made) -> None:
-    assert {row["domain"] for row in dicts(made.report, "streams")} == set(PARTS)
-    (cause,) = dicts(made.report, "causes")
+    assert {row["domain"] for row in made.reported("streams")} == set(PARTS)
+    (cause,) = made.reported("causes")
     assert (cause["kind"], cause["servers"]) == ("servers_down", ["berlin-1"])
     assert any("A0@berlin/" in line for line in cause["evidence"]), cause["evidence"]

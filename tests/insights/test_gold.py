@@ -13,35 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
+from jetstream_insights.gold.common import DEFAULTS, Settings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.gold_job import day_hours, make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
-from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
+from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Stream
 from support.lakes import few_gold_tables, published_rows
+from support.two_days import BOTH, DAY, FLEET, HOUR, MOMENTS, NEWER, ONE_CLUSTER, STEP
 
-HOUR = 3600.0
-DAY = 24 * HOUR
-STEP = 600.0
-#: Snapshots are ten minutes apart, from 20:00 to 01:00.
-MOMENTS = [20 * HOUR + number * STEP for number in range(30)]
 FIRST = [at for at in MOMENTS if at < DAY]
 SECOND = [at for at in MOMENTS if at >= DAY]
-NEWER = "2.15.2"
-#: n2 is down for half an hour, n3 over midnight, and returns with a newer version.
-DISK_FULL = "[7] 2026/11/01 21:04:59.000000 [FTL] JetStream failed to store: write: no space left on device"
-FLEET = Fleet(
-    5,
-    40,
-    129,
-    outages=(
-        Outage(1, 21 * HOUR + 300, 21.5 * HOUR + 300, last_words=DISK_FULL),
-        Outage(2, 23.7 * HOUR, 24.4 * HOUR, NEWER),
-    ),
-)
-UPGRADE = Maintenance(START + timedelta(hours=23.6), START + timedelta(hours=24.6), ("n3",))
 
 
 @dataclass(frozen=True)
@@ -51,19 +34,13 @@ class Gold:
     days: list[dict[str, list[dict[str, Any]]]]
 
     def rows(self, table: str, day: int = 0, **wanted: Any) -> list[dict[str, Any]]:
+        wanted["fleet"] = ONE_CLUSTER
         return [row for row in self.days[day][table] if all(row[name] == value for name, value in wanted.items())]
 
 
 @pytest.fixture(scope="module")
-def gold(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gold:
-    path = tmp_path_factory.mktemp("lake")
-    for at in MOMENTS:
-        FLEET.write(path, at)
-    lake = Lake(spark, str(path), little=True)
-    both = [START.date(), (START + timedelta(days=1)).date()]
-    make_silver(lake, [hour for day in both for hour in day_hours(day)], lambda _text: None)
-    assert make_gold(lake, both, lambda _text: None, settings=Settings(maintenance=(UPGRADE,))).made == 2
-    return Gold([published_rows(path, "gold", day) for day in both])
+def gold(two_days: Lake) -> Gold:
+    return Gold([published_rows(Path(two_days.uri), "gold", day) for day in BOTH])
 
 
 def at(moment: datetime) -> float:

@@ -23,6 +23,7 @@ from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.lakes import published_rows
 from support.snapshots import HOUR, RECORDED, live_cluster, recorded, write_snapshot
+from support.two_days import BOTH
 
 DAY = HOUR.date()
 REPORTS = ("servers", "jetstream", "streams", "consumers")
@@ -47,7 +48,7 @@ def same(found: Mapping[str, Any], live: Mapping[str, Any], *names: str, **renam
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Return a lake with the day of a fleet for each version."""
+    """Return a lake with the day of one fleet for each version, to write to."""
     path = tmp_path_factory.mktemp("lake")
     for version in RECORDED:
         write_snapshot(path, recorded(version), fleet=version)
@@ -57,8 +58,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def published(lake: Lake) -> dict[str, Rows]:
-    return published_rows(Path(lake.uri), "gold", DAY)
+def published(two_days: Lake) -> dict[str, Rows]:
+    return published_rows(Path(two_days.uri), "gold", BOTH[0])
 
 
 @pytest.mark.parametrize("version", RECORDED)
